@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/byterange"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/middleware"
 )
@@ -103,7 +104,7 @@ var noBody = strings.NewReader("")
 // answer answers with a representation: with its file, which it closes, or if that is nil with what is in memory; or, to HEAD,
 // with neither.
 func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
-	var buffer [maxRanges]byteRange
+	var buffer [byterange.Max]byterange.Range
 	ranges, err := r.evaluate(c, e, buffer[:0])
 	switch {
 	case err != nil || len(ranges) == 0:
@@ -118,24 +119,24 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 		c.Response.SetBodyNoCopy(r.partsOf(c, ranges).body(r.body))
 		return nil
 	case file == nil && r.body == nil:
-		c.Response.SetBodyStream(noBody, ranges[0].length)
+		c.Response.SetBodyStream(noBody, ranges[0].Length)
 		return nil
 	case file == nil:
-		c.Response.SetBodyNoCopy(r.body[ranges[0].begin:][:ranges[0].length])
+		c.Response.SetBodyNoCopy(r.body[ranges[0].Begin:][:ranges[0].Length])
 		return nil
 	}
 	body, err := file.body(ranges[0])
 	if err == nil {
-		c.Response.SetBodyStream(body, ranges[0].length)
+		c.Response.SetBodyStream(body, ranges[0].Length)
 	}
 	return err
 }
 
 // evaluate sets status and fields of the answer, and appends to dst what of the representation it has: mostly all, and nothing
 // if the client has that already.
-func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byteRange) ([]byteRange, error) {
+func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) ([]byterange.Range, error) {
 	h := &c.Response.Header
-	ranges, verdict := dst, rangesIgnored
+	ranges, verdict := dst, byterange.Ignored
 	// RFC 9110, section 13.2.1: conditions are ignored where the answer would be another one than 200; and so are ranges.
 	if c.Response.Status() == 200 {
 		// Section 13.2.2 has If-Range, and so the ranges, come last.
@@ -149,7 +150,7 @@ func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byteRange) ([]byt
 		}
 		ranges, verdict = r.ranges(c, dst)
 	}
-	if verdict == rangesUnsatisfiable {
+	if verdict == byterange.Unsatisfiable {
 		// An ErrorHandler drops what describes a body, and so this field.
 		err := c.RenderError(errRange)
 		h.Set("Content-Range", "bytes */"+strconv.FormatInt(r.stamp.size, 10))
@@ -160,13 +161,13 @@ func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byteRange) ([]byt
 	if !h.Has("Content-Type") {
 		h.AddField(&e.contentType)
 	}
-	if verdict == rangesIgnored {
-		return append(dst, byteRange{0, r.stamp.size}), nil
+	if verdict == byterange.Ignored {
+		return append(dst, byterange.Range{Length: r.stamp.size}), nil
 	}
 	c.Response.SetStatus(206)
 	if len(ranges) == 1 {
 		var value [64]byte
-		h.SetBytes("Content-Range", ranges[0].appendContentRange(value[:0], r.stamp.size))
+		h.SetBytes("Content-Range", ranges[0].AppendContentRange(value[:0], r.stamp.size))
 	}
 	return ranges, nil
 }
@@ -190,12 +191,12 @@ func (r *representation) precondition(c *filo.Ctx) int {
 }
 
 // ranges appends the ranges that a request is for. RFC 9110, section 14.2: GET is the only method that has some.
-func (r *representation) ranges(c *filo.Ctx, dst []byteRange) ([]byteRange, rangeVerdict) {
+func (r *representation) ranges(c *filo.Ctx, dst []byterange.Range) ([]byterange.Range, byterange.Verdict) {
 	value := c.Request.Header.GetBytes("Range")
 	if value == nil || !r.seekable || string(c.Request.MethodBytes()) != "GET" || !r.ifRange(&c.Request.Header) {
-		return dst, rangesIgnored
+		return dst, byterange.Ignored
 	}
-	return parseRanges(dst, value, r.stamp.size)
+	return byterange.Parse(dst, value, r.stamp.size)
 }
 
 // ifRange reports whether a request's If-Range is true, or there is none (RFC 9110, section 13.1.5): an entity tag must be the
@@ -215,7 +216,7 @@ func (r *representation) ifRange(h *filo.Header) bool {
 }
 
 // partsOf makes the response one of several ranges.
-func (r *representation) partsOf(c *filo.Ctx, ranges []byteRange) *multipart {
+func (r *representation) partsOf(c *filo.Ctx, ranges []byterange.Range) *multipart {
 	h := &c.Response.Header
 	m := newMultipart(h.Get("Content-Type"), ranges, r.stamp.size)
 	h.Set("Content-Type", "multipart/byteranges; boundary="+m.boundary)

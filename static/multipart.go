@@ -7,17 +7,18 @@ import (
 	"strconv"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/byterange"
 )
 
 // multipart is a body of the type multipart/byteranges (RFC 9110, section 14.6).
 type multipart struct {
 	boundary    string
 	contentType string // of the file
-	ranges      []byteRange
+	ranges      []byterange.Range
 	size        int64 // of the file
 }
 
-func newMultipart(contentType string, ranges []byteRange, size int64) *multipart {
+func newMultipart(contentType string, ranges []byterange.Range, size int64) *multipart {
 	return &multipart{boundary: rand.Text(), contentType: contentType, ranges: slices.Clone(ranges), size: size}
 }
 
@@ -26,7 +27,7 @@ func (m *multipart) length() int64 {
 	var length int64
 	var buffer [512]byte
 	for i, r := range m.ranges {
-		length += int64(len(m.appendHead(buffer[:0], i))) + r.length
+		length += int64(len(m.appendHead(buffer[:0], i))) + r.Length
 	}
 	return length + int64(len(m.appendEnd(buffer[:0])))
 }
@@ -39,7 +40,7 @@ func (m *multipart) appendHead(dst []byte, part int) []byte {
 	dst = append(dst, "--"...)
 	dst = append(dst, m.boundary...)
 	dst = append(dst, "\r\nContent-Range: "...)
-	dst = m.ranges[part].appendContentRange(dst, m.size)
+	dst = m.ranges[part].AppendContentRange(dst, m.size)
 	dst = append(dst, "\r\nContent-Type: "...)
 	dst = append(dst, m.contentType...)
 	return append(dst, "\r\n\r\n"...)
@@ -56,7 +57,7 @@ func (m *multipart) appendEnd(dst []byte) []byte {
 func (m *multipart) body(content []byte) []byte {
 	body := make([]byte, 0, m.length())
 	for i, r := range m.ranges {
-		body = append(m.appendHead(body, i), content[r.begin:][:r.length]...)
+		body = append(m.appendHead(body, i), content[r.Begin:][:r.Length]...)
 	}
 	return m.appendEnd(body)
 }
@@ -77,7 +78,7 @@ func (m *multipart) stream(c *filo.Ctx, file *openFile) error {
 		switch n, err := w.ReadFrom(part); {
 		case err != nil:
 			return err
-		case n < r.length:
+		case n < r.Length:
 			return io.ErrUnexpectedEOF
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/byterange"
 	"github.com/filohttp/filo/internal/localfile"
 )
 
@@ -59,27 +60,27 @@ func (o *openFile) is(s *stamp) bool {
 }
 
 // reader returns what reads a range. Of a file that isn't shared there is one reader at a time.
-func (o *openFile) reader(r byteRange) (io.Reader, error) {
+func (o *openFile) reader(r byterange.Range) (io.Reader, error) {
 	if o.shared != nil {
-		return io.NewSectionReader(o.shared, r.begin, r.length), nil
+		return io.NewSectionReader(o.shared, r.Begin, r.Length), nil
 	}
-	return &io.LimitedReader{R: o.File, N: r.length}, o.seek(r)
+	return &io.LimitedReader{R: o.File, N: r.Length}, o.seek(r)
 }
 
 // seek moves a file that isn't shared to the beginning of a range.
-func (o *openFile) seek(r byteRange) error {
-	if r.begin == 0 {
+func (o *openFile) seek(r byterange.Range) error {
+	if r.Begin == 0 {
 		return nil
 	}
-	_, err := o.File.(io.Seeker).Seek(r.begin, io.SeekStart)
+	_, err := o.File.(io.Seeker).Seek(r.Begin, io.SeekStart)
 	return err
 }
 
 // body returns the body of an answer that is a range. It holds the file, which was the caller's, until it is closed. An error
 // closes the file.
-func (o *openFile) body(r byteRange) (io.ReadCloser, error) {
+func (o *openFile) body(r byterange.Range) (io.ReadCloser, error) {
 	if o.shared != nil {
-		return &sharedBody{*io.NewSectionReader(o.shared, r.begin, r.length), o}, nil
+		return &sharedBody{*io.NewSectionReader(o.shared, r.Begin, r.Length), o}, nil
 	}
 	if err := o.seek(r); err != nil {
 		o.Close()

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/localfile"
+
+	"github.com/filohttp/filo/internal/byterange"
 )
 
 // check fails the test if what is kept doesn't fit together.
@@ -198,7 +200,7 @@ func TestOpenFilesOfMany(t *testing.T) {
 					mu.Unlock()
 					f.put(&of[n], o)
 				}
-				body, err := o.body(byteRange{10, 1})
+				body, err := o.body(byterange.Range{Begin: 10, Length: 1})
 				if err != nil {
 					t.Error(err)
 					return

@@ -1,4 +1,5 @@
-package static
+// Package byterange reads the field Range, and writes Content-Range (RFC 9110, section 14).
+package byterange
 
 import (
 	"bytes"
@@ -7,29 +8,29 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// maxRanges is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
+// Max is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
 // part costs the server more than it does the client.
-const maxRanges = 32
+const Max = 32
 
-// byteRange is a part of a file that isn't empty.
-type byteRange struct{ begin, length int64 }
+// Range is a part of a file that isn't empty.
+type Range struct{ Begin, Length int64 }
 
-// rangeVerdict says how a request's Range field is answered.
-type rangeVerdict int
+// Verdict says how a request's Range field is answered.
+type Verdict int
 
 const (
-	rangesIgnored       rangeVerdict = iota // the file is sent as a whole
-	rangesGood                              // the ranges are sent
-	rangesUnsatisfiable                     // 416
+	Ignored       Verdict = iota // the file is sent as a whole
+	Good                         // the ranges are sent
+	Unsatisfiable                // 416
 )
 
-// parseRanges appends the ranges that are in a file of the given size to dst. They are as they were asked for, in order, and may
+// Parse appends the ranges that are in a file of the given size to dst. They are as they were asked for, in order, and may
 // overlap, but are together no larger than the file.
-func parseRanges(dst []byteRange, value []byte, size int64) ([]byteRange, rangeVerdict) {
+func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
 	unit, set, ok := bytes.Cut(value, []byte{'='})
 	if !ok || !syntax.EqualFold(unit, "bytes") || size == 0 {
-		return dst, rangesIgnored
+		return dst, Ignored
 	}
 	asked, left, tooMuch := 0, size, false
 	for len(set) > 0 {
@@ -38,31 +39,31 @@ func parseRanges(dst []byteRange, value []byte, size int64) ([]byteRange, rangeV
 		if spec = bytes.Trim(spec, " \t"); len(spec) == 0 {
 			continue
 		}
-		if asked++; asked > maxRanges {
-			return dst, rangesIgnored
+		if asked++; asked > Max {
+			return dst, Ignored
 		}
 		r, ok := parseRange(spec, size)
 		if !ok {
-			return dst, rangesUnsatisfiable
+			return dst, Unsatisfiable
 		}
-		if r.length == 0 {
+		if r.Length == 0 {
 			continue
 		}
 		dst = append(dst, r)
-		tooMuch = tooMuch || r.length > left // what is behind may be malformed
-		left -= r.length
+		tooMuch = tooMuch || r.Length > left // what is behind may be malformed
+		left -= r.Length
 	}
 	switch {
 	case asked == 0 || tooMuch:
-		return dst, rangesIgnored
+		return dst, Ignored
 	case len(dst) == 0:
-		return dst, rangesUnsatisfiable
+		return dst, Unsatisfiable
 	}
-	return dst, rangesGood
+	return dst, Good
 }
 
 // parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1): an empty one if nothing of it is in the file.
-func parseRange(spec []byte, size int64) (r byteRange, ok bool) {
+func parseRange(spec []byte, size int64) (r Range, ok bool) {
 	first, last, ok := bytes.Cut(spec, []byte{'-'})
 	if !ok {
 		return r, false
@@ -70,7 +71,7 @@ func parseRange(spec []byte, size int64) (r byteRange, ok bool) {
 	end, ok := parsePosition(last)
 	if len(first) == 0 {
 		length := min(end, size)
-		return byteRange{size - length, length}, ok
+		return Range{size - length, length}, ok
 	}
 	if len(last) == 0 {
 		end, ok = maxPosition, true
@@ -82,7 +83,7 @@ func parseRange(spec []byte, size int64) (r byteRange, ok bool) {
 	if begin >= size {
 		return r, true
 	}
-	return byteRange{begin, min(end, size-1) - begin + 1}, true
+	return Range{begin, min(end, size-1) - begin + 1}, true
 }
 
 // maxPosition stands for all that are larger.
@@ -103,12 +104,12 @@ func parsePosition(b []byte) (n int64, ok bool) {
 	return n, len(b) > 0
 }
 
-// appendContentRange appends the value of a Content-Range field.
-func (r byteRange) appendContentRange(dst []byte, size int64) []byte {
+// AppendContentRange appends the value of a Content-Range field.
+func (r Range) AppendContentRange(dst []byte, size int64) []byte {
 	dst = append(dst, "bytes "...)
-	dst = strconv.AppendInt(dst, r.begin, 10)
+	dst = strconv.AppendInt(dst, r.Begin, 10)
 	dst = append(dst, '-')
-	dst = strconv.AppendInt(dst, r.begin+r.length-1, 10)
+	dst = strconv.AppendInt(dst, r.Begin+r.Length-1, 10)
 	dst = append(dst, '/')
 	return strconv.AppendInt(dst, size, 10)
 }
