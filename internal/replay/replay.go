@@ -86,6 +86,42 @@ func (r *Answer) Give(c *filo.Ctx) {
 	c.Response.SetBodyNoCopy(r.body)
 }
 
+// Restore makes the response's fields those that were there before, in outer.
+func Restore(c *filo.Ctx, outer []Field) {
+	h := &c.Response.Header
+	h.Reset()
+	for _, f := range outer {
+		h.Add(f.name, f.value)
+	}
+}
+
+// Refresh makes r the response to a request whose answer, 304, says that r is still the current one. The fields of the 304 replace those of r
+// but Vary, and but those that describe the body (RFC 9111, section 3.2).
+func (r *Answer) Refresh(c *filo.Ctx, outer []Field) {
+	newer := Fields(c)
+	Restore(c, outer)
+	r.Give(c)
+	h := &c.Response.Header
+	h.Del("Age") // it was made anew
+	h.Del("Date")
+	for i, f := range newer {
+		switch {
+		case momentary(f.name), slices.Contains(outer, f), slices.ContainsFunc(notRefreshed, f.named):
+		case slices.ContainsFunc(newer[:i], func(g Field) bool { return g.named(f.name) && !slices.Contains(outer, g) }):
+			h.Add(f.name, f.value)
+		default:
+			h.Set(f.name, f.value)
+		}
+	}
+}
+
+var notRefreshed = []string{"Vary", "Content-Encoding", "Content-Type", "Content-Range"}
+
+func (f Field) named(name string) bool { return strings.EqualFold(f.name, name) }
+
+// Len returns the length of the body.
+func (r *Answer) Len() int { return len(r.body) }
+
 // Size returns about how much memory r takes.
 func (r *Answer) Size() int {
 	size := 256 + len(r.body)

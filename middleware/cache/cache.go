@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/asked"
+	"github.com/filohttp/filo/internal/byterange"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/flight"
 	"github.com/filohttp/filo/internal/inside"
@@ -56,12 +58,24 @@ type Options struct {
 
 // New returns middleware that stores the answers to GET requests, in memory or in a Store. While an answer is fresh, the middleware serves it to
 // requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
-// The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, no-cache, private, public,
-// must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
+// The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache, private,
+// public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
 // states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or
 // is partial. It stores an answer to a request with Authorization only if the answer allows that. Of failures it stores only 404,
 // 405, 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become
-// everybody's. It never serves stale answers.
+// everybody's.
+//
+// An answer of 200 with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
+// If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
+// An answer with no-cache or max-age=0 is stored, too, if it can be validated so, and is validated for each request.
+//
+// The cache serves a stale answer only where that answer allows it: with stale-while-revalidate (RFC 5861) while one request makes
+// another, for which that request waits, and with stale-if-error if the handler then fails, with an error or the status 500, 502, 503 or 504,
+// or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
+// no-cache, which forbid it.
+//
+// A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
+// says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
 // not to be storable. A successful request with a method that may change something removes the stored answer for its target, and
@@ -91,11 +105,25 @@ type entry struct {
 	response *replay.Answer
 	stored   time.Time
 	age      time.Duration // that it had when it was stored
-	expires  time.Time
-	shared   bool // may answer a request with Authorization
-	cookies  bool // may answer one with cookies
+	expires  time.Time     // it is fresh until then
+	until    time.Time     // it is kept until then
+	// whileRevalidated and ifError are how long after it has expired it may answer while another is made, and if that fails (RFC 5861).
+	whileRevalidated, ifError time.Duration
+
+	shared  bool // may answer a request with Authorization
+	cookies bool // may answer one with cookies
 
 	vary *varyRule
+}
+
+// staleFor reports whether an entry has expired, but no longer ago than that.
+func (e *entry) staleFor(now time.Time, window time.Duration) bool {
+	return !now.Before(e.expires) && now.Before(e.expires.Add(window))
+}
+
+// lasts reports whether an entry has a response that may still answer without another one.
+func (e *entry) lasts(now time.Time) bool {
+	return e.response != nil && now.Before(e.expires.Add(max(e.whileRevalidated, e.ifError)))
 }
 
 // varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
@@ -108,6 +136,8 @@ type varyRule struct {
 const (
 	// passTime is how long requests for a target whose response isn't kept don't wait for each other.
 	passTime = 10 * time.Second
+	// staleTime is how long a stale response is kept that can be validated.
+	staleTime = time.Hour
 	// flightTime is how long a request waits for another one at most, whose handler may never end.
 	flightTime = 5 * time.Second
 	// entryCost is about how much memory an entry takes but for its response and its key.
@@ -130,24 +160,33 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		return m.change(c, next, string(key))
 	}
 	h := &c.Request.Header
-	if h.Has("Upgrade") || c.Request.ContentLength() != 0 ||
-		!m.IgnoreRequestDirectives && (h.Has("Range") || caching.HasDirective(h, "no-store")) {
+	if h.Has("Upgrade") || c.Request.ContentLength() != 0 || !m.IgnoreRequestDirectives && caching.HasDirective(h, "no-store") {
 		return next(c)
 	}
 	for try := 0; ; try++ {
-		entry, full, found, err := m.find(c, key)
+		now := time.Now()
+		old, full, found, err := m.find(c, key, now)
 		if err != nil {
 			return err
 		}
-		if found && entry.response != nil && m.mayAnswer(c, &entry) {
-			return m.answer(c, &entry)
+		if !admits(h, &old) {
+			old = entry{}
+		}
+		wanted := old.response != nil && m.wants(h, &old, now)
+		stale := wanted && !now.Before(old.expires)
+		if wanted && !stale {
+			return m.answer(c, next, &old, now)
+		}
+		if m.hasRange(c) {
+			return next(c)
 		}
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected.
-		if found || try == 2 || special(c) {
-			return m.fetch(c, next, key, full)
+		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected that lasts.
+		waits := !found || stale && try == 0 && old.expires.After(old.stored)
+		if !waits || try == 2 || special(c) {
+			return m.fetch(c, next, key, full, old)
 		}
 		f, first := m.flights.Join(full)
 		if first {
@@ -159,7 +198,10 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 				}
 				return nil // it wraps nothing
 			})
-			return m.fetch(c, next, key, full)
+			return m.fetch(c, next, key, full, old)
+		}
+		if stale && old.staleFor(now, old.whileRevalidated) {
+			return m.answer(c, next, &old, now)
 		}
 		if err := inside.Offload(c); err != nil {
 			return err
@@ -168,8 +210,11 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		select {
 		case <-f.Done:
 		case <-time.After(flightTime):
+			if now := time.Now(); stale && old.staleFor(now, old.ifError) {
+				return m.answer(c, next, &old, now)
+			}
 			m.pass(f.Key)
-			return m.fetch(c, next, key, full)
+			return m.fetch(c, next, key, full, old)
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // also if the answer came at the same time
@@ -267,8 +312,7 @@ func shortKey(key []byte) []byte {
 }
 
 // find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
-func (m *cache) find(c *filo.Ctx, key []byte) (entry entry, full []byte, ok bool, err error) {
-	now := time.Now()
+func (m *cache) find(c *filo.Ctx, key []byte, now time.Time) (entry entry, full []byte, ok bool, err error) {
 	entry, ok, err = m.get(c, key, now)
 	if !ok || entry.vary == nil {
 		return entry, key, ok, err
@@ -290,19 +334,21 @@ func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
 	return shortKey(key)
 }
 
-// mayAnswer reports whether an entry is an answer that the request would have (RFC 9111, sections 3.5, 4 and 5.2.1).
-func (m *cache) mayAnswer(c *filo.Ctx, entry *entry) bool {
-	h := &c.Request.Header
-	if h.Has("Authorization") && !entry.shared || h.Has("Cookie") && !entry.cookies {
-		return false
-	}
+// admits reports whether an entry may answer a request with these fields, while it is fresh or after it was validated (RFC 9111,
+// section 3.5).
+func admits(h *filo.Header, entry *entry) bool {
+	return (entry.shared || !h.Has("Authorization")) && (entry.cookies || !h.Has("Cookie"))
+}
+
+// wants reports whether an entry is one that the request would have without asking the handler, but for that it may be stale (RFC 9111,
+// section 5.2.1).
+func (m *cache) wants(h *filo.Header, entry *entry, now time.Time) bool {
 	if m.IgnoreRequestDirectives {
 		return true
 	}
 	if !h.Has("Cache-Control") {
 		return !caching.HasToken(h, "Pragma", "no-cache")
 	}
-	now := time.Now()
 	if maxAge, ok := caching.DirectiveSeconds(h, "max-age"); ok && entry.age+now.Sub(entry.stored) > maxAge {
 		return false
 	}
@@ -312,21 +358,64 @@ func (m *cache) mayAnswer(c *filo.Ctx, entry *entry) bool {
 	return !caching.HasDirective(h, "no-cache")
 }
 
-// answer makes an entry the response, or what the request's conditions make of it.
-func (m *cache) answer(c *filo.Ctx, entry *entry) error {
+// hasRange reports whether a request asks for a part, and is listened to.
+func (m *cache) hasRange(c *filo.Ctx) bool {
+	return !m.IgnoreRequestDirectives && c.Request.Header.Has("Range")
+}
+
+// answer makes an entry the response, or what the request's conditions and its Range make of it. Of several ranges, and of one that isn't
+// there, the handler decides what is sent.
+func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Time) error {
+	var buffer [1]byterange.Range
+	var parts []byterange.Range
+	if entry.response.Status == 200 && m.hasRange(c) && entry.inRange(c) {
+		verdict := byterange.Ignored
+		parts, verdict = byterange.Parse(buffer[:0], c.Request.Header.GetBytes("Range"), int64(entry.response.Len()))
+		if verdict != byterange.Good || len(parts) > 1 {
+			return next(c)
+		}
+	}
 	entry.response.Give(c)
-	var digits [20]byte
-	age := (entry.age + time.Since(entry.stored)) / time.Second
-	c.Response.Header.SetBytes("Age", strconv.AppendInt(digits[:0], int64(max(age, 0)), 10))
+	h := &c.Response.Header
+	var digits [64]byte
+	age := (entry.age + now.Sub(entry.stored)) / time.Second
+	h.SetBytes("Age", strconv.AppendInt(digits[:0], int64(max(age, 0)), 10))
+	h.AddBytes("Cache-Status", strconv.AppendInt(append(digits[:0], "filo; hit; ttl="...), int64(entry.expires.Sub(now)/time.Second), 10))
 	if entry.response.Status != 200 {
 		return nil
 	}
-	return caching.AnswerCondition(c)
+	if err := caching.AnswerCondition(c); err != nil || c.Status() != 200 || len(parts) == 0 {
+		return err
+	}
+	body, _ := c.Response.WholeBody()
+	part := parts[0]
+	h.SetBytes("Content-Range", part.AppendContentRange(digits[:0], int64(len(body))))
+	c.Response.SetStatus(206)
+	c.Response.SetBodyNoCopy(body[part.Begin:][:part.Length])
+	return nil
 }
 
-// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The
-// key is that of the target, and full the one that find has returned.
-func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
+// inRange reports whether the request's Range is for what the entry has: it is a GET, and its If-Range, if there is one, is the entity tag,
+// a strong one, or the time of the last change, if that can't have come twice in the second (RFC 9110, section 13.1.5).
+func (e *entry) inRange(c *filo.Ctx) bool {
+	value := c.Request.Header.GetBytes("If-Range")
+	switch {
+	case string(c.Request.MethodBytes()) != "GET":
+		return false
+	case value == nil:
+		return true
+	case len(value) > 0 && value[0] == '"':
+		return string(value) == e.response.Get("ETag")
+	}
+	modified, ok := caching.Date([]byte(e.response.Get("Last-Modified")))
+	made, hasDate := caching.Date([]byte(e.response.Get("Date")))
+	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
+}
+
+// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The key is that
+// of the target, and full and old are what find has returned: old, if it has a response, is validated, and answers if the handler fails and
+// it may.
+func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte, old entry) error {
 	key = slices.Clone(key) // what is appended to it is not to change full
 	if string(c.Request.MethodBytes()) != "GET" {
 		return next(c)
@@ -334,22 +423,84 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte) error {
 	f, kept := m.begin(c, string(key)), false
 	defer func() {
 		// Of what was removed meanwhile, nothing is known any more.
-		if !kept && m.generations.within(f.generation, func() {}) {
+		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(full))
 		}
 		m.generations.end(f.key, f.generation)
 	}()
 	outer := replay.Fields(c)
+	condition := old.validate(&c.Request.Header)
 	err := next(c)
+	if condition != "" {
+		c.Request.Header.Del(condition)
+		if err == nil && c.Status() == 304 && !c.Committed() {
+			old.response.Refresh(c, outer)
+		}
+	}
 	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, key, outer)
+	switch now := time.Now(); {
+	case c.Committed():
+	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(&c.Request.Header, &old, now) && m.current(c, f):
+		replay.Restore(c, outer)
+		return m.answer(c, next, &old, now)
+	case err == nil:
+		c.Response.Header.Add("Cache-Status", status(string(key) != string(full), &old, now, kept))
+	}
 	return err
 }
 
-// pass notes that the response for a key isn't kept, if there is none.
+// failed reports whether the handler's answer is a failure of its own, for which a stale one may stand (RFC 5861, section 4).
+func failed(c *filo.Ctx, err error) bool {
+	status := c.Status()
+	if err != nil && !c.ErrorRendered() {
+		var known *filo.HTTPError
+		if errors.Is(err, filo.ErrAbort) || errors.Is(err, filo.ErrClientGone) {
+			return false
+		}
+		if status = 500; errors.As(err, &known) {
+			status = known.Status
+		}
+	}
+	return status == 500 || status >= 502 && status <= 504
+}
+
+// status returns what Cache-Status says of a request that the handler has answered (RFC 9211).
+func status(varies bool, old *entry, now time.Time, kept bool) string {
+	reason := "uri-miss"
+	switch {
+	case old.response != nil && now.Before(old.expires):
+		reason = "request"
+	case old.response != nil:
+		reason = "stale"
+	case varies:
+		reason = "vary-miss"
+	}
+	if kept {
+		reason += "; stored"
+	}
+	return "filo; fwd=" + reason
+}
+
+// validate gives a request the condition that the entry's response is no longer the current one, and returns the field's name. It does
+// nothing, and returns "", if the request has conditions of its own, or if the response has nothing to be recognized by.
+func (e *entry) validate(h *filo.Header) (name string) {
+	if e.response == nil || e.response.Status != 200 || conditional(h) {
+		return ""
+	}
+	for _, of := range [...]struct{ validator, condition string }{{"ETag", "If-None-Match"}, {"Last-Modified", "If-Modified-Since"}} {
+		if value := e.response.Get(of.validator); value != "" {
+			h.Set(of.condition, value)
+			return of.condition
+		}
+	}
+	return ""
+}
+
+// pass notes that the response for a key isn't kept, if there is none that may still answer.
 func (m *cache) pass(key string) {
 	now := time.Now()
-	m.entries.Update(key, lru.Note, now, func(_ entry, ok bool) (entry, int, time.Time, bool) {
-		return entry{}, entryCost + len(key), now.Add(passTime), !ok
+	m.entries.Update(key, lru.Note, now, func(old entry, ok bool) (entry, int, time.Time, bool) {
+		return entry{}, entryCost + len(key), now.Add(passTime), !ok || old.response != nil && !old.lasts(now)
 	})
 }
 
@@ -372,14 +523,24 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field)
 	if age, ok := caching.Age(h); ok {
 		entry.age = age
 	}
-	if lifetime <= entry.age {
+	fresh, validated := max(lifetime-entry.age, 0), c.Status() == 200 && (h.Has("ETag") || h.Has("Last-Modified"))
+	if fresh == 0 && !validated {
 		return false
 	}
 	entry.shared, entry.cookies = mayAnswerAuthorized(h), mayAnswerCookies(h)
 	if c.Request.Header.Has("Cookie") && !entry.cookies {
 		return false
 	}
-	entry.expires = now.Add(lifetime - entry.age)
+	entry.expires = now.Add(fresh)
+	if !mustRevalidate(h) {
+		entry.whileRevalidated, _ = caching.DirectiveSeconds(h, "stale-while-revalidate")
+		entry.ifError, _ = caching.DirectiveSeconds(h, "stale-if-error")
+	}
+	stale := max(entry.whileRevalidated, entry.ifError)
+	if validated {
+		stale = max(stale, staleTime)
+	}
+	entry.until = entry.expires.Add(stale)
 	if entry.response, ok = replay.Record(c, outer); !ok {
 		return false
 	}
@@ -397,30 +558,30 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field)
 	}
 	return m.generations.within(f.generation, func() {
 		if len(names) > 0 {
-			key = m.rule(string(key), names, entry.expires).appendKey(key, c)
+			key = m.rule(string(key), names, entry.until).appendKey(key, c)
 		}
-		m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.expires)
+		m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.until)
 	})
 }
 
 // rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.
-func (m *cache) rule(key string, names []string, expires time.Time) (rule *varyRule) {
+func (m *cache) rule(key string, names []string, until time.Time) (rule *varyRule) {
 	m.entries.Update(key, lru.Unused, time.Now(), func(old entry, ok bool) (entry, int, time.Time, bool) {
 		if ok && old.vary != nil && slices.Equal(old.vary.names, names) {
 			rule = old.vary
-			if old.expires.After(expires) {
-				return old, 0, old.expires, false
+			if old.until.After(until) {
+				return old, 0, old.until, false
 			}
 		} else {
 			rule = &varyRule{number: m.rules.Add(1), names: names}
 		}
-		return entry{vary: rule, expires: expires}, entryCost + len(key) + 32*len(names), expires, true
+		return entry{vary: rule, until: until}, entryCost + len(key) + 32*len(names), until, true
 	})
 	return rule
 }
 
-// lifetime returns how long the response is fresh from when it was made, and whether it may be kept at all (RFC 9111,
-// sections 3 and 4.2.1).
+// lifetime returns how long the response is fresh from when it was made, 0 if it must always be validated, and whether it may be kept at all
+// (RFC 9111, sections 3 and 4.2.1).
 func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
@@ -430,10 +591,20 @@ func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 		return 0, false // perhaps a precondition was answered
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
-	case caching.HasDirective(h, "no-store"), caching.HasDirective(h, "private"), caching.HasDirective(h, "no-cache"):
+	case caching.HasDirective(h, "private"):
 		return 0, false
+	case caching.HasDirective(h, "must-understand"): // it goes before no-store (RFC 9111, section 5.2.2.3)
+		if !keptByDefault(status) {
+			return 0, false
+		}
+	case caching.HasDirective(h, "no-store"):
+		return 0, false
+	}
+	switch {
 	case c.Request.Header.Has("Authorization") && !mayAnswerAuthorized(h):
 		return 0, false
+	case caching.HasDirective(h, "no-cache"):
+		return 0, true
 	}
 	for _, name := range [...]string{"s-maxage", "max-age"} {
 		if caching.HasDirective(h, name) {
@@ -450,6 +621,12 @@ func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 		return expires.Sub(made), ok
 	}
 	return m.TTL, m.TTL > 0 && keptByDefault(status)
+}
+
+// mustRevalidate reports whether the response says that it is never to be served stale (RFC 9111, section 4.2.4).
+func mustRevalidate(h *filo.Header) bool {
+	return caching.HasDirective(h, "must-revalidate") || caching.HasDirective(h, "proxy-revalidate") || caching.HasDirective(h, "s-maxage") ||
+		caching.HasDirective(h, "no-cache")
 }
 
 // mayAnswerAuthorized is RFC 9111, section 3.5.

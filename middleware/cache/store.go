@@ -24,15 +24,16 @@ type Store interface {
 }
 
 // The kinds of entries in a Store, and the flags of a response. A value is the kind; the number or the flags; the times at which the
-// entry was stored and expires, in nanoseconds since 1970, and its age, 8 bytes each; and the response or the names.
+// entry was stored, expires and is dropped, in nanoseconds since 1970, its age, and how long it may answer when it is stale, 8 bytes each; and
+// the response or the names. 1 and 2 were kinds without some of the times.
 const (
-	storedResponse = 1
-	storedRule     = 2
+	storedResponse = 3
+	storedRule     = 4
 
 	flagShared  = 1
 	flagCookies = 2
 
-	storedTimes = 3 * 8
+	storedTimes = 6 * 8
 )
 
 // appendTo appends an entry for a Store.
@@ -49,7 +50,9 @@ func (e *entry) appendTo(dst []byte) []byte {
 		}
 		dst = binary.AppendUvarint(append(dst, storedResponse), flags)
 	}
-	for _, n := range [...]int64{e.stored.UnixNano(), e.expires.UnixNano(), int64(e.age)} {
+	for _, n := range [...]int64{
+		e.stored.UnixNano(), e.expires.UnixNano(), e.until.UnixNano(), int64(e.age), int64(e.whileRevalidated), int64(e.ifError),
+	} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(n))
 	}
 	if e.vary != nil {
@@ -58,7 +61,7 @@ func (e *entry) appendTo(dst []byte) []byte {
 	return e.response.AppendTo(dst)
 }
 
-// parseEntry reads what appendTo has written. It reports false for anything else, and for an entry that has expired.
+// parseEntry reads what appendTo has written. It reports false for anything else, and for an entry that isn't kept any more.
 func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 	if len(value) == 0 {
 		return e, false
@@ -68,11 +71,12 @@ func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 		return e, false
 	}
 	kind, rest := value[0], value[1+size:]
-	var times [3]int64
+	var times [6]int64
 	for i := range times {
 		times[i] = int64(binary.BigEndian.Uint64(rest[8*i:]))
 	}
-	e.stored, e.expires, e.age = time.Unix(0, times[0]), time.Unix(0, times[1]), time.Duration(times[2])
+	e.stored, e.expires, e.until = time.Unix(0, times[0]), time.Unix(0, times[1]), time.Unix(0, times[2])
+	e.age, e.whileRevalidated, e.ifError = time.Duration(times[3]), time.Duration(times[4]), time.Duration(times[5])
 	rest = rest[storedTimes:]
 	switch kind {
 	case storedResponse:
@@ -84,7 +88,7 @@ func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 		e.vary = &varyRule{number: number, names: strings.Split(string(rest), ",")}
 		ok = true
 	}
-	return e, ok && now.Before(e.expires)
+	return e, ok && now.Before(e.until)
 }
 
 // get returns the entry of a key. With a Store the memory has only the notes about responses that aren't kept.
@@ -107,7 +111,7 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, key []byte, names []string,
 		return false
 	}
 	if len(names) > 0 {
-		rule, ok := m.sharedRule(c, f.key, names, e.stored, e.expires)
+		rule, ok := m.sharedRule(c, f.key, names, e.stored, e.until)
 		if !ok {
 			return false
 		}
@@ -126,7 +130,7 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, key []byte, names []string,
 
 // share puts an entry into the Store, and reports whether it is there.
 func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
-	err := m.Store.Put(c, key, e.appendTo(nil), e.expires)
+	err := m.Store.Put(c, key, e.appendTo(nil), e.until)
 	logFailure(c, "storing", err)
 	return err == nil
 }
@@ -139,7 +143,7 @@ func logFailure(c *filo.Ctx, what string, err error) {
 }
 
 // sharedRule is rule with a Store. The number of a new rule is random, so that no two servers choose the same.
-func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, expires time.Time) (*varyRule, bool) {
+func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, until time.Time) (*varyRule, bool) {
 	value, err := m.Store.Get(c, key)
 	if err != nil {
 		return nil, false
@@ -148,8 +152,8 @@ func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, expires
 	rule := old.vary
 	if !ok || rule == nil || !slices.Equal(rule.names, names) {
 		rule = &varyRule{number: rand.Uint64(), names: names}
-	} else if old.expires.After(expires) {
+	} else if old.until.After(until) {
 		return rule, true
 	}
-	return rule, m.share(c, key, entry{vary: rule, stored: now, expires: expires})
+	return rule, m.share(c, key, entry{vary: rule, stored: now, expires: until, until: until})
 }
