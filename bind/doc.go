@@ -73,11 +73,25 @@
 //
 // To require a value other than zero, use a Validator.
 //
+// # Which values
+//
+// These tags, which also describe fields in OpenAPI documents, say what a value must be, in the words of JSON Schema:
+//
+//   - of a number: minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf
+//   - of a string: minLength and maxLength, in characters; pattern, a regular expression that must match somewhere (write ^ and $ for
+//     the whole), with patternDescription, as in "must be two letters"
+//   - of either: enum, with commas between the values
+//   - of a list: minItems, maxItems, uniqueItems:"true". All other tags are for each element of a list.
+//
+// They are about what was sent, as JSON Schema has it: a default, JSON's null and an input that is left out break none. In a query or form a
+// field that was sent empty is a string of length 0. What holds otherwise, for several fields, or also for what wasn't sent, is for a
+// Validator.
+//
 // # Costs
 //
 // A struct type is analysed when it is first bound, and the result is kept. Without errors, binding text takes some 100 ns for
 // each field and allocates only the bound values. JSON takes as long as encoding/json, and about a quarter more with Strict or
-// with required fields, because the document is then scanned a second time. A body with errors is also scanned a second time,
+// with required fields or rules, because the document is then scanned a second time. A body with errors is also scanned a second time,
 // however many errors it has. Up to 256 KB all errors are reported; of a larger body only the first.
 //
 // # Errors
@@ -90,6 +104,7 @@
 //   - required, unknown, repeated (given twice), empty, misspelt (name: how it is written in JSON), name (of a map's member)
 //   - string, boolean, float, integer (minimum, maximum), range (a number that is too large), duration, time (layout), base64, object,
 //     array, utf8: what the value must be
+//   - minimum, maxLength and so on: the tag of a rule, which is also the name of its parameter; an enum of more than 256 bytes isn't in it
 //   - invalid: the error of a type's own decoder, as it is
 //   - malformed (line, column), depth (maximum), coding, type: what is wrong with a whole body, or with what a field can hold at all
 //

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type objectMember struct {
 	other  bool
 	// required is the member's position in the object's required, -1 if it needn't be there.
 	required int
+	rules    *rules // nil for none
 }
 
 // objects holds an *object for each reflect.Type.
@@ -49,6 +51,11 @@ func objectOf(t reflect.Type) *object {
 		if hasOption(m.option, "string") && quotable(m.field.Type) {
 			member.quoted = reflect.StructOf([]reflect.StructField{{Name: "Quoted", Type: m.field.Type, Tag: `json:"v,string"`}})
 		}
+		rules, err := rulesOf(m.field)
+		if err != nil && !member.other {
+			o.err = fmt.Errorf("bind: %s, %w", fieldOf(t, m.field.Name), err)
+		}
+		member.rules = rules
 		if member.other {
 			member.required = -1
 			o.others = append(o.others, m.index)

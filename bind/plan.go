@@ -33,6 +33,9 @@ type field struct {
 	optional bool
 	// required is the field's position in the plan's required, -1 if it needn't be there.
 	required int
+	// rules are nil for none; number says that they see a number.
+	rules  *rules
+	number bool
 	// wildcard says that the request's route must have a wildcard of the name.
 	wildcard bool
 }
@@ -67,7 +70,7 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 	for _, m := range membersOf(t, in.tag(), true) {
 		f, err := newField(m, in)
 		if err != nil {
-			p.err = fmt.Errorf("bind: %s, tag %s: %w", fieldOf(t, m.field.Name), in.tag(), err)
+			p.err = fmt.Errorf("bind: %s, %w", fieldOf(t, m.field.Name), err)
 		}
 		f.required = find(p.required, m.index)
 		f.wildcard = in == inPath && needsWildcard(m.field)
@@ -108,6 +111,14 @@ func foreignTag(f reflect.StructField, in source) (tag, name string) {
 		}
 	}
 	return "", ""
+}
+
+// isNumber reports whether text becomes a number, or a list of them.
+func isNumber(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t != durationType && !reflect.PointerTo(t).Implements(textType)
 }
 
 // uncheckedIn returns the error for a field whose rules are in the tag binding, which gin's functions follow by themselves. Here they are
@@ -172,24 +183,28 @@ func pathOf(t reflect.Type, index []int) string {
 	return fieldOf(t, strings.Join(names, "."))
 }
 
-func newField(m member, in source) (field, error) {
-	f := field{name: m.name, index: m.index}
+func newField(m member, in source) (f field, err error) {
+	f = field{name: m.name, index: m.index}
 	for option := range strings.SplitSeq(m.option, ",") {
 		switch option {
 		case "":
 		case "comma":
 			f.comma = true
 		default:
-			return f, fmt.Errorf("unknown option %q", option)
+			return f, fmt.Errorf("tag %s: unknown option %q", in.tag(), option)
 		}
 	}
 	t := m.field.Type
 	if t == fileType || t == filesType {
 		f.slice = t == filesType
 		if in != inForm && in != inMultipart {
-			return f, fmt.Errorf("files come in forms only")
+			return f, fmt.Errorf("tag %s: files come in forms only", in.tag())
 		}
 		return f, nil
+	}
+	f.rules, err = rulesOf(m.field)
+	if err != nil {
+		return f, err
 	}
 	layout := m.field.Tag.Get("layout")
 	f.decode, f.optional = decoderOf(t, layout)
@@ -198,7 +213,8 @@ func newField(m member, in source) (field, error) {
 		f.decode, f.optional = decoderOf(t.Elem(), layout)
 	}
 	if f.decode == nil {
-		return f, fmt.Errorf("text can't become a %v", t)
+		return f, fmt.Errorf("tag %s: text can't become a %v", in.tag(), t)
 	}
+	f.number = isNumber(t)
 	return f, nil
 }

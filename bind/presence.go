@@ -163,7 +163,7 @@ func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool)
 		}
 		for i := range o.members {
 			if m := &o.members[i]; inside || !m.other {
-				p.within = p.within || m.required >= 0
+				p.within = p.within || m.required >= 0 || m.rules != nil
 				p.look(m.typ, true, seen)
 			}
 		}

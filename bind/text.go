@@ -113,6 +113,16 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 		for i, text := range found {
 			if wrong := f.decode(elements.Index(i), text); wrong.code != "" {
 				refuse(wrong.ofValue(i + 1))
+			} else if wrong := f.broken(text); wrong.code != "" {
+				refuse(wrong.ofValue(i + 1))
+			}
+		}
+		if f.rules != nil {
+			if wrong := f.rules.ofLength(len(found)); wrong.code != "" {
+				refuse(wrong)
+			}
+			if f.rules.unique && hasRepeated(found) {
+				refuse(isRepeatedItem)
 			}
 		}
 		dst.Set(elements)
@@ -130,7 +140,28 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 	}
 	if wrong := f.decode(fieldAt(target, f.index), found[0]); wrong.code != "" {
 		refuse(wrong)
+	} else if wrong := f.broken(found[0]); wrong.code != "" {
+		refuse(wrong)
 	}
+}
+
+// broken returns the flaw of text that a rule refuses.
+func (f *field) broken(text []byte) flaw {
+	if f.rules == nil {
+		return flaw{}
+	}
+	return f.rules.ofText(string(text), f.number)
+}
+
+func hasRepeated(texts [][]byte) bool {
+	seen := make(map[string]bool, len(texts))
+	for _, text := range texts {
+		if seen[string(text)] {
+			return true
+		}
+		seen[string(text)] = true
+	}
+	return false
 }
 
 // ofValue returns the flaw of the value with a number, of several that a field has.

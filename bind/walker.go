@@ -20,7 +20,7 @@ type walker struct {
 	explain bool
 	// strict says to look at names.
 	strict bool
-	// require says to look for required fields that aren't there.
+	// require says to look for required fields that aren't there, and for values that break rules.
 	require bool
 
 	path []step
@@ -115,12 +115,17 @@ func (w *walker) object(t reflect.Type) {
 		if m.required >= 0 && c != 'n' {
 			present.set(m.required)
 		}
-		if !w.strict && !w.explain && (c != '{' && c != '[' || !presenceOf(m.typ).within) {
+		ruled := w.require && m.rules != nil && !(m.other && outermost)
+		if !w.strict && !w.explain && !ruled && (c != '{' && c != '[' || !presenceOf(m.typ).within) {
 			w.skip()
 			return
 		}
 		w.seen = append(w.seen, i)
+		start, before := w.pos, len(w.problems.Fields)
 		w.value(m.typ, m.quoted)
+		if ruled && !w.full && len(w.problems.Fields) == before {
+			w.rules(m.rules, w.body[start:w.pos], m.quoted != nil)
+		}
 	})
 	w.seen = w.seen[:outer]
 	switch {

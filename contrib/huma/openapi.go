@@ -44,8 +44,8 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // with bind's requirements, answers, and errors as problem details. It omits other routes, and the routes of routers that are
 // mounted in r.
 //
-// Fields may have huma's tags, such as doc, example, minimum, maxLength, pattern and enum. The tags only describe the fields;
-// use a validator to check requests. The rules of contrib/validate are described from the tag validate, so they are written once: required,
+// Fields may have huma's tags. minimum, maxLength, pattern, enum and the others that package bind lists hold for requests; doc, example,
+// format and the rest only describe the fields. The rules of contrib/validate are described from the tag validate, so they are written once: required,
 // min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and those about strings that JSON Schema knows, such as email, url and uuid. A
 // field whose zero value they refuse is required, unless SetDefaults sets it. Of other rules, and of alternatives such as rgb|hsl, the
 // document says nothing.

@@ -263,7 +263,7 @@ func TestDocumentRules(t *testing.T) {
 // What can't be described is an error that says which route it is.
 func TestDocumentRoutesMistakes(t *testing.T) {
 	type badTag struct {
-		N int `query:"n" minimum:"low"`
+		N int `query:"n" default:"low"`
 	}
 	type inShop struct {
 		Shop int `path:"shop"`
