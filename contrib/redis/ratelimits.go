@@ -38,14 +38,36 @@ full = full + interval
 redis.call("SET", KEYS[1], string.format("%.3f", full), "PX", math.ceil((full - now) / 1000))
 return {1, math.max(math.floor((burst - (full - now)) / interval + 0.001), 0), math.ceil(full - now), 0}`)
 
+// returnRequest undoes takeRequest.
+var returnRequest = redis.NewScript(`
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local full = tonumber(redis.call("GET", KEYS[1]) or now) - tonumber(ARGV[1])
+if full <= now then redis.call("DEL", KEYS[1]) return 1 end
+redis.call("SET", KEYS[1], string.format("%.3f", full), "PX", math.ceil((full - now) / 1000))
+return 1`)
+
+// redisKey returns where the state of a key is.
+func (l *rateLimits) redisKey(key []byte) string {
+	sum := sha256.Sum256(key)
+	return l.key("rate", l.name+":"+base64.RawURLEncoding.EncodeToString(sum[:16]))
+}
+
+// interval returns how many microseconds a request takes up.
+func interval(q ratelimit.Quota) float64 { return float64(q.Window.Microseconds()) / float64(q.Limit) }
+
+// Return implements ratelimit.Store.
+func (l *rateLimits) Return(c *filo.Ctx, key []byte, quota ratelimit.Quota) error {
+	return l.ask(c, l.when, func(ctx context.Context) error {
+		return returnRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota)).Err()
+	})
+}
+
 // Take implements ratelimit.Store.
 func (l *rateLimits) Take(c *filo.Ctx, key []byte, quota ratelimit.Quota) (ratelimit.State, error) {
-	sum := sha256.Sum256(key)
-	name := l.key("rate", l.name+":"+base64.RawURLEncoding.EncodeToString(sum[:16]))
-	interval := float64(quota.Window.Microseconds()) / float64(quota.Limit)
 	var got []int64
 	err := l.ask(c, l.when, func(ctx context.Context) (err error) {
-		got, err = takeRequest.Run(ctx, l.client, []string{name}, interval, quota.Burst).Int64Slice()
+		got, err = takeRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota), quota.Burst).Int64Slice()
 		return err
 	})
 	switch {

@@ -110,6 +110,14 @@ func TestRateLimits(t *testing.T) {
 					t.Errorf("%d: retry after %v", i, got.RetryAfter)
 				}
 			}
+			for range quota.Burst + 1 { // more than were taken
+				if err := logins.Return(c, []byte("a"), quota); err != nil {
+					t.Error(err)
+				}
+			}
+			if got, err := again.Take(c, []byte("a"), quota); err != nil || !got.Allowed || got.Remaining != quota.Burst-1 {
+				t.Errorf("when all were given back: got %+v, %v", got, err)
+			}
 			// A key that has its whole burst again is as good as new.
 			short := ratelimit.Quota{Limit: 1, Burst: 1, Window: time.Second}
 			poll(t, "a request to be refused", func() bool {

@@ -1,12 +1,13 @@
 // Package ratelimit is middleware that limits how many requests a client, or a user, may send.
 //
 //	r.Use(ratelimit.New(600, time.Minute))
-//	r.POST("/login", login, ratelimit.New(5, time.Minute, ratelimit.Options{Name: "logins"}))
+//	r.POST("/login", login, ratelimit.New(5, time.Minute, ratelimit.Options{Name: "logins", Counts: ratelimit.Failures}))
 //
 // Package middleware says where it belongs among other middleware.
 package ratelimit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type Options struct {
 	// Nil means the client's address, as middleware.ClientIP returns it. Of an IPv6 address only the first 64 bits count, since a
 	// client can usually choose the others freely.
 	Key func(c *filo.Ctx) []byte
+	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until then each request
+	// counts, so requests at the same time stay within the limit, too. Nil means that all count.
+	Counts func(c *filo.Ctx, err error) bool
 	// Store keeps the state of the keys, and can be shared by several servers. Nil means a store in memory for MaxKeys keys.
 	Store Store
 	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more, the keys
@@ -50,7 +54,12 @@ type Store interface {
 	// Take takes one request from what the key has left, or none if nothing is left. The key is borrowed. A store that waits for
 	// something must use the request's Context.
 	Take(c *filo.Ctx, key []byte, quota Quota) (State, error)
+	// Return gives back a request that Take has allowed: see Options.Counts.
+	Return(c *filo.Ctx, key []byte, quota Quota) error
 }
+
+// Failures is for Options.Counts: requests count whose handler has returned an error, or answered by a status of 400 or more.
+func Failures(c *filo.Ctx, err error) bool { return err != nil || c.Status() >= 400 }
 
 // Quota is the limit of a key.
 type Quota struct {
@@ -82,10 +91,17 @@ func New(limit int, window time.Duration, options ...Options) filo.Middleware {
 	l := newLimiter(limit, window, setup.One("ratelimit: New", options))
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			if err := l.admit(c); err != nil {
+			var buffer [16]byte
+			key := l.key(c, &buffer)
+			taken, err := l.admit(c, key)
+			if err != nil {
 				return err
 			}
-			return next(c)
+			err = next(c)
+			if taken && l.Counts != nil && !l.Counts(c, err) {
+				l.giveBack(c, key)
+			}
+			return err
 		}
 	}
 }
@@ -140,20 +156,20 @@ func (o *Options) check(q Quota) {
 	}
 }
 
-// admit takes a request from the limit of its key, and returns the refusal if that isn't possible.
-func (l *limiter) admit(c *filo.Ctx) error {
-	state, limited, err := l.take(c)
+// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. taken is false if none was taken.
+func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
+	if len(key) == 0 {
+		return false, nil
+	}
+	state, err := l.take(c, key)
 	if err != nil {
 		if !l.FailOpen {
-			return err
+			return false, err
 		}
 		if !errors.Is(err, filo.ErrBusy) {
 			c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", err)
 		}
-		return nil
-	}
-	if !limited {
-		return nil
+		return false, nil
 	}
 	if !l.HideFields {
 		c.Response.Header.AddField(&l.policy)
@@ -165,34 +181,41 @@ func (l *limiter) admit(c *filo.Ctx) error {
 		c.Response.Header.AddBytes("RateLimit", value)
 	}
 	if state.Allowed {
-		return nil
+		return true, nil
 	}
 	c.Response.Header.Set("Retry-After", strconv.FormatInt(max(syntax.Seconds(state.RetryAfter), 1), 10))
-	return l.refusal
+	return false, l.refusal
+}
+
+// key returns the key of a request. That of an address is in buffer.
+func (l *limiter) key(c *filo.Ctx, buffer *[16]byte) []byte {
+	switch {
+	case l.Key == nil:
+		*buffer = clientNetwork(c)
+		return buffer[:]
+	case l.Counts != nil:
+		return bytes.Clone(l.Key(c)) // giveBack needs it when the handler has returned
+	}
+	return l.Key(c)
 }
 
 // take asks the store. Without one of the user's own nothing is allocated.
-func (l *limiter) take(c *filo.Ctx) (state State, limited bool, err error) {
-	var address [16]byte
-	var key []byte
-	switch {
-	case l.Key == nil:
-		address = clientNetwork(c)
-		if l.memory != nil {
-			return l.memory.take(address[:]), true, nil
-		}
-		key = append([]byte(nil), address[:]...)
-	default:
-		key = l.Key(c)
-	}
-	if len(key) == 0 {
-		return state, false, nil
-	}
+func (l *limiter) take(c *filo.Ctx, key []byte) (State, error) {
 	if l.memory != nil {
-		return l.memory.take(key), true, nil
+		return l.memory.take(key), nil
 	}
-	state, err = l.Store.Take(c, key, l.quota)
-	return state, true, err
+	return l.Store.Take(c, bytes.Clone(key), l.quota)
+}
+
+// giveBack undoes take. A request for which that fails stays counted.
+func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
+	if l.memory != nil {
+		l.memory.giveBack(key)
+		return
+	}
+	if err := l.Store.Return(c, bytes.Clone(key), l.quota); err != nil && !errors.Is(err, filo.ErrBusy) {
+		c.Logger().Error("ratelimit: the Store failed, so a request that doesn't count was counted", "error", err)
+	}
 }
 
 // clientNetwork returns the client's address, the last 64 bits of an IPv6 one cleared. Clients without an address, as on a
@@ -273,6 +296,17 @@ func (t *table) take(key []byte) State {
 	full += t.interval
 	*e = entry{hash, full}
 	return State{Allowed: true, Remaining: int((t.burst - (full - now)) / t.interval), Reset: time.Duration(full - now)}
+}
+
+// giveBack takes a request off that take has counted.
+func (t *table) giveBack(key []byte) {
+	hash := maphash.Bytes(t.seed, key)
+	shard := &t.shards[hash%shardCount]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if e := find(&shard.buckets[hash/shardCount&t.mask], hash); e.hash == hash {
+		e.full -= t.interval
+	}
 }
 
 // find returns the entry of a key, or the one that it gets: that which has used least.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,14 +93,20 @@ func TestTwice(t *testing.T) {
 type rateStore struct {
 	state ratelimit.State
 	err   error
-	keys  []string
-	quota ratelimit.Quota
+	// keys were taken, and some of them given back.
+	keys, returned []string
+	quota          ratelimit.Quota
 }
 
 func (s *rateStore) Take(_ *filo.Ctx, key []byte, quota ratelimit.Quota) (ratelimit.State, error) {
 	s.keys = append(s.keys, string(key))
 	s.quota = quota
 	return s.state, s.err
+}
+
+func (s *rateStore) Return(c *filo.Ctx, key []byte, quota ratelimit.Quota) error {
+	s.returned = append(s.returned, string(key))
+	return s.err
 }
 
 func TestStore(t *testing.T) {
@@ -130,6 +137,59 @@ func TestStore(t *testing.T) {
 		if test.status == 429 && got.Header.Get("Retry-After") != "1" {
 			t.Errorf("%s: retry after %q, want a second at least", test.why, got.Header.Get("Retry-After"))
 		}
+	}
+}
+
+// A request that turns out not to count is given back. Until its handler has returned it counts, so requests at the same time stay within
+// the limit.
+func TestCounts(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	login := func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/wrong":
+			return filo.Error(401, "")
+		case "/form":
+			return c.Text(422, "wrong")
+		case "/slow":
+			close(begun)
+			<-goOn
+		}
+		return c.Text(200, "in")
+	}
+	for name, key := range map[string]func(*filo.Ctx) []byte{"address": nil, "key": func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("Host") }} {
+		t.Run(name, func(t *testing.T) {
+			begun, goOn = make(chan struct{}), make(chan struct{})
+			s := servertest.New(t, mwtest.Wrap(login, ratelimit.New(3, time.Hour, ratelimit.Options{Counts: ratelimit.Failures, Key: key})))
+			status := func(path string, want int) {
+				t.Helper()
+				if got := s.Do(t, "GET "+path); got.Status != want {
+					t.Errorf("%s: %v, want %d", path, got, want)
+				}
+			}
+			for range 5 {
+				status("/", 200)
+			}
+			status("/wrong", 401)
+			slow := make(chan int)
+			go func() { slow <- s.Do(t, "GET /slow").Status }()
+			<-begun
+			status("/form", 422)
+			status("/", 429) // the slow one may still fail
+			close(goOn)
+			if got := <-slow; got != 200 {
+				t.Errorf("the slow request: %d", got)
+			}
+			status("/", 200)
+			status("/wrong", 401)
+			status("/", 429)
+		})
+	}
+	store := &rateStore{state: ratelimit.State{Allowed: true}}
+	s := servertest.New(t, mwtest.Wrap(login, ratelimit.New(3, time.Hour, ratelimit.Options{Counts: ratelimit.Failures, Store: store})))
+	s.DoFrom(t, mwtest.TCPAddress("192.0.2.1:1"), "GET /wrong")
+	s.DoFrom(t, mwtest.TCPAddress("192.0.2.2:1"), "GET /")
+	if len(store.keys) != 2 || !slices.Equal(store.returned, store.keys[1:]) {
+		t.Errorf("taken: %q, returned: %q", store.keys, store.returned)
 	}
 }
 
