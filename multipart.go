@@ -2,11 +2,13 @@ package filo
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"mime"
 	"mime/multipart"
+	"os"
 	"strconv"
 )
 
@@ -43,6 +45,26 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 		return files[0], nil
 	}
 	return nil, Error(400, "the form has no file "+strconv.Quote(name))
+}
+
+// SaveFile writes an uploaded file to a new file of a directory, which only its owner may read (mode 0600). Choose the name yourself:
+// file.Filename is the client's. A name that leads out of the directory is refused, and one that exists is an error that wraps
+// fs.ErrExist. After an error no file is left.
+func SaveFile(file *multipart.FileHeader, directory *os.Root, name string) (err error) {
+	from, err := file.Open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := directory.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err = cmp.Or(err, to.Close()); err != nil {
+		_ = directory.Remove(name) // the first error says why
+	}
+	return err
 }
 
 // Mistakes in the program, which are answered with a 500.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime/multipart"
 	"net/textproto"
 	"os"
@@ -56,6 +57,53 @@ func fileContent(t *testing.T, header *multipart.FileHeader) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// A file is saved whole or not at all, in no place but the directory, and over no other.
+func TestSaveFile(t *testing.T) {
+	large := strings.Repeat("x", 5000)
+	form, err := readMultipartForm(strings.NewReader(testForm("@small", "in memory", "@large", large, "@empty", "")), testFormType, MultipartLimits{MaxMemory: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir()
+	directory, err := os.OpenRoot(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer directory.Close()
+	for name, want := range map[string]string{"small": "in memory", "large": large, "empty": ""} {
+		if err := SaveFile(form.File[name][0], directory, name); err != nil {
+			t.Error(err)
+		}
+		got, err := os.ReadFile(filepath.Join(path, name))
+		if info, _ := os.Stat(filepath.Join(path, name)); string(got) != want || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %q, %v, %v", name, got, err, info.Mode())
+		}
+	}
+	if err := SaveFile(form.File["large"][0], directory, "small"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over another file: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(path, "small")); string(got) != "in memory" {
+		t.Errorf("the other file: %q, %v", got, err)
+	}
+	if err := os.Symlink(os.TempDir(), filepath.Join(path, "out")); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{"../a", "/a", "out/a", "none/a", ""} {
+		if err := SaveFile(form.File["small"][0], directory, name); err == nil {
+			t.Errorf("saved as %q", name)
+		}
+	}
+	if err := form.RemoveAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := SaveFile(form.File["large"][0], directory, "late"); err == nil {
+		t.Error("saved what is no longer there")
+	}
+	if entries, err := os.ReadDir(path); len(entries) != 4 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
 }
 
 func TestReadMultipartForm(t *testing.T) {
