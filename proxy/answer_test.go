@@ -123,8 +123,8 @@ const connectionFields = "connection=X-Hop;x-hop=1;proxy-authenticate=Basic;keep
 // What middleware has set is in the final answer, also behind interim answers, and fields of the upstream's connection are in none.
 func TestInterimAnswers(t *testing.T) {
 	hop := strings.Split(connectionFields, ";")
-	// Without X-Hop: since Go 1.27 the transport hides the Connection of an interim answer by HTTP/2, where none is allowed.
-	interimHop := append([]string{":status=103", "link=</a.css>", hop[0]}, hop[2:]...)
+	// Without X-Hop: since Go 1.27 the transport hides the field Connection of HTTP/2, where none is allowed.
+	hop2 := append([]string{hop[0]}, hop[2:]...)
 	early := "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n" + strings.ReplaceAll(strings.ReplaceAll(connectionFields, "=", ": "), ";", "\r\n") + "\r\n\r\n"
 	for name, test := range map[string]struct {
 		upstream string
@@ -136,7 +136,7 @@ func TestInterimAnswers(t *testing.T) {
 		"100":           {rawUpstream(t, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody"), false, true, 200},
 		"103 and EOF":   {rawUpstream(t, early), false, false, 502},
 		"103 and 999":   {rawUpstream(t, early+"HTTP/1.1 999 Odd\r\nContent-Length: 4\r\n\r\nbody"), false, false, 502},
-		"103 by HTTP/2": {rawH2Upstream(t, interimHop, append([]string{":status=200"}, hop...), hop[3:]), true, false, 200},
+		"103 by HTTP/2": {rawH2Upstream(t, append([]string{":status=103", "link=</a.css>"}, hop2...), append([]string{":status=200"}, hop2...), hop2[2:]), true, false, 200},
 		"999 by HTTP/2": {rawH2Upstream(t, []string{":status=999"}, []string{"a=b"}), true, false, 502},
 	} {
 		for _, client := range []protocol{http1, h2c} {
