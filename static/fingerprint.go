@@ -2,6 +2,7 @@ package static
 
 import (
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -14,9 +15,15 @@ func CacheFingerprinted(name string) string {
 	return "no-cache"
 }
 
-// Fingerprinted reports whether the last segment of a name contains a hash in hexadecimal digits, such as app.3f9c2b7a.js. The
-// hash follows a ".", "-" or "_", stands before the extension, and has at least eight digits, some of which are letters and some
-// not. Hashes in other forms can't be told from words: for these, go by the directory that contains them.
+// Fingerprinted reports whether the last segment of a name contains a hash before its extension, of eight characters or more:
+//
+//   - in hexadecimal digits of one case, some letters and some not, behind a ".", "-" or "_", as of webpack and Parcel: app.3f9c2b7a.js
+//   - in base64url behind a "." or "-", as of Vite and Rollup: index-BXk2P0aQ.js. It must have capitals, small letters and digits, and
+//     must not look like words, such as those of Html5Player or IPhone6S.
+//
+// A name that is taken for a hash by mistake would be kept for a year, and one that isn't costs a 304, so when in doubt it isn't. About half
+// of all hashes of eight characters in base64url are in doubt, such as DiwrgTda. If a directory has hashed files only, as Vite's assets
+// has, go by the directory, or let Rollup write hexadecimal digits (output.hashCharacters: "hex").
 func Fingerprinted(name string) bool {
 	name = path.Base(name)
 	name = strings.TrimSuffix(name, path.Ext(name))
@@ -25,7 +32,11 @@ func Fingerprinted(name string) bool {
 		if i < 0 {
 			return false
 		}
+		separator := name[i]
 		name = name[i+1:]
+		if whole, _, _ := strings.Cut(name, "."); separator != '_' && isBase64Hash(whole) {
+			return true
+		}
 		part := name
 		if end := strings.IndexAny(part, ".-_"); end >= 0 {
 			part = part[:end]
@@ -51,4 +62,45 @@ func isHash(s string) bool {
 		}
 	}
 	return len(s) >= 8 && digits > 0 && (lower > 0) != (upper > 0)
+}
+
+// words finds what may be words: capitals, small letters with a capital in front or none.
+var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+
+// camelCase is how names are written whose words all begin with a capital, but for the first one.
+var camelCase = regexp.MustCompile(`^[a-zA-Z]?[a-z0-9]*([A-Z][a-z0-9]+)*$`)
+
+// isBase64Hash reports whether s is a hash in base64url. Words are told from it by having several letters each, of one case but for the
+// first. With a separator in it, or written as words are, s must have less in common with them.
+func isBase64Hash(s string) bool {
+	lower, upper, digits, separators, run := 0, 0, 0, 0, 0
+	for i := range len(s) {
+		run++
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z':
+			if lower++; run > 3 {
+				return false
+			}
+			continue
+		case 'A' <= c && c <= 'Z':
+			upper++
+		case '0' <= c && c <= '9':
+			digits++
+		case c == '-', c == '_':
+			separators++
+		default:
+			return false
+		}
+		run = 0
+	}
+	if len(s) < 8 || lower == 0 || upper == 0 || digits == 0 {
+		return false
+	}
+	single := 0
+	for _, word := range words.FindAllString(s, -1) {
+		if len(word) == 1 {
+			single++
+		}
+	}
+	return single > 1 || single == 1 && separators == 0 && !camelCase.MatchString(s)
 }
