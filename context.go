@@ -36,6 +36,8 @@ type requestContext struct {
 	carried       bool      // another server received the request; immutable
 	// end is nil until the context is armed. It is set under mu.
 	end atomic.Pointer[contextEnd]
+	// log is what a LogHandler adds to records; nil if there is none.
+	log atomic.Pointer[requestLog]
 	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see clientEnded.
 	writes atomic.Uint32
 
@@ -82,6 +84,9 @@ func (c *Ctx) Context() context.Context {
 		c.context = c.newContext()
 	}
 	c.watch()
+	if c.context != nil && logsRequests.Load() {
+		c.context.log.Store(c.requestLog(c.context.log.Load()))
+	}
 	if c.override != nil {
 		return c.override
 	}
@@ -106,6 +111,11 @@ func (r *requestContext) Value(key any) any {
 	if key == causeKey {
 		return r.arm().Value(key)
 	}
+	if _, ok := key.(requestLogKey); ok {
+		if log := r.log.Load(); log != nil {
+			return log
+		}
+	}
 	if r.outer != nil {
 		return r.outer.Value(key)
 	}
@@ -114,6 +124,14 @@ func (r *requestContext) Value(key any) any {
 
 // valuesOnly returns a context that has the values of the request's context and never ends.
 func (c *Ctx) valuesOnly() context.Context {
+	if !logsRequests.Load() {
+		return c.outerValues()
+	}
+	return context.WithValue(c.outerValues(), requestLogKey{}, c.requestLog(nil))
+}
+
+// outerValues is valuesOnly without what a LogHandler adds.
+func (c *Ctx) outerValues() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)
 	}

@@ -209,15 +209,20 @@ func (c *Ctx) Logger() *slog.Logger {
 	if route == "" && len(c.logAttributes) == 0 {
 		return c.logger
 	}
+	c.logger = slog.New(c.logger.Handler().WithAttrs(c.attributes()))
+	return c.logger
+}
+
+// attributes returns the attributes that identify the request. Nothing in them is borrowed.
+func (c *Ctx) attributes() []slog.Attr {
 	attributes := make([]slog.Attr, 0, 4)
-	if route != "" {
+	if route := c.match.Route; route != "" {
 		attributes = append(attributes, slog.String("route", route))
 	}
 	for _, appendTo := range c.logAttributes {
 		attributes = appendTo(c, attributes)
 	}
-	c.logger = slog.New(c.logger.Handler().WithAttrs(attributes))
-	return c.logger
+	return attributes
 }
 
 // AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls

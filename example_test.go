@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -303,6 +304,37 @@ func ExampleCtx_Context() {
 	// Content-Length: 6
 	//
 	// found
+}
+
+// Code that has only a context logs with the request's route, and with what middleware such as RequestID has added.
+func ExampleLogHandler() {
+	logger := slog.New(filo.LogHandler(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{} // not the same each time
+			}
+			return a
+		},
+	})))
+	pay := func(ctx context.Context, order int) {
+		logger.InfoContext(ctx, "paid", "order", order)
+	}
+	handler := func(c *filo.Ctx) error {
+		pay(c.Context(), 7)
+		return c.NoContent()
+	}
+	withTenant := func(c *filo.Ctx) error {
+		c.AddLogAttributes(func(_ *filo.Ctx, attributes []slog.Attr) []slog.Attr {
+			return append(attributes, slog.String("tenant", "acme"))
+		})
+		return handler(c)
+	}
+
+	exampleAnswers(withTenant, "GET / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// level=INFO msg=paid order=7 tenant=acme
+	// HTTP/1.1 204 No Content
+	// Server: filo
 }
 
 // The answer doesn't wait for the work, and Shutdown does.
