@@ -261,6 +261,9 @@ func (c *conn) waitBody(b *body) error {
 
 // bodyFailed makes every further read of the body fail, since a read of the connection has failed with err.
 func (c *conn) bodyFailed(b *body, err error) error {
+	if c.worker.ctx.timedOut() {
+		return b.fail(ErrHandlerTimeout)
+	}
 	var problem *HTTPError // a refusal by the server itself
 	if !errors.As(err, &problem) && !errors.Is(err, errDeadline) {
 		c.loseClient()
@@ -299,7 +302,7 @@ func (c *conn) beforeWait(b *body) error {
 func bodyError(err error) error {
 	var problem *HTTPError // of the loop driver, or of a hooks.Transport
 	switch {
-	case errors.As(err, &problem):
+	case errors.As(err, &problem), err == ErrHandlerTimeout:
 		return err
 	case errors.Is(err, errDeadline):
 		return errSlowBody

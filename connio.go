@@ -225,6 +225,8 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			over = errShed
 		case deadline != 0 && c.server.clock.exact() >= deadline:
 			over, ended = errDeadline, deadline
+		case state == stateBody && c.worker.ctx.timedOut():
+			return 0, ErrHandlerTimeout
 		}
 		if over != nil {
 			if !c.beginLastLook(ended) {

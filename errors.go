@@ -35,7 +35,8 @@ var (
 	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204, 205 or 304, can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler has set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
-	// ErrHandlerTimeout is returned by writes to a response after the handler's timeout has answered: see Ctx.SetTimeout.
+	// ErrHandlerTimeout is returned by writes to a response, and by reads of a body that hasn't come, after the handler's timeout has
+	// answered: see Ctx.SetTimeout.
 	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
 	// ErrBodyTooLarge is wrapped by the 413 error of a request body over its limit.
 	ErrBodyTooLarge = errors.New("filo: request body over its limit, which Server.MaxBodyBytes and Ctx.SetMaxBodyBytes set")

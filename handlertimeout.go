@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/linger"
@@ -37,7 +38,7 @@ type handlerTimeout struct {
 
 // SetTimeout gives the handler d from now. When that time is over, the request's context is done. Unless the head of the answer has
 // been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the
-// handler is dropped, and its writes to a stream return ErrHandlerTimeout.
+// handler is dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the request's body.
 //
 // The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Those
 // that describe a body, such as Content-Disposition and ETag, are left out, and so is what allows caching.
@@ -184,6 +185,7 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 		c.netConn.SetWriteDeadline(time.Time{})
 	}
 	c.out, c.before = c.out[:0], 0
+	c.netConn.SetReadDeadline(clock.Past) // the handler may wait for its body; without deadlines the client's end ends the wait
 	return size, err
 }
 

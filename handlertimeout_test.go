@@ -244,20 +244,22 @@ func TestTimeoutEndsEarlierContext(t *testing.T) {
 	client.wantEOF()
 }
 
-// The time-out comes while the handler waits for a body. What comes of that later isn't taken for a request.
+// The time-out comes while the handler waits for a body, and ends the wait. What comes of the body later isn't taken for a request.
 func TestTimeoutInBody(t *testing.T) {
 	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
 		returned := make(chan error, 2)
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
-			c.SetTimeout(time.Millisecond, nil)
+			c.SetTimeout(10*time.Millisecond, nil)
 			_, err := io.ReadAll(c.BodyReader())
 			returned <- err
 			return err
 		}})
 		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nGET /")
 		client.want(503, timedOutBody, true)
+		if err := lifeRecv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
+			t.Errorf("the handler's read: %v", err)
+		}
 		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // if it isn't gone by now
-		lifeRecv(t, returned, "the handler to return")
 		client.wantEnd()
 		if len(returned) > 0 {
 			t.Error("another request was read")

@@ -1,6 +1,8 @@
 package filo
 
 import (
+	"time"
+
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/race"
 )
@@ -53,6 +55,7 @@ func (c *conn) conclude(ctx *Ctx, e ending) {
 	case endingAborted:
 		c.abortNow(ctx)
 	case endingTimedOut:
+		c.netConn.SetReadDeadline(time.Time{}) // see answerApart
 		c.reading = readingNothing
 	}
 }

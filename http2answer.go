@@ -466,6 +466,8 @@ func (s *http2Stream) answerApart(e *HTTPError, fields *field.List, head bool) (
 		return 0, errStreamReset
 	}
 	size = s.refuseLocked(e, fields, head)
+	s.late = true // the handler may wait for the body
+	s.wakeLocked()
 	h.mu.Unlock()
 	h.flush()
 	return size, nil

@@ -206,8 +206,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	case n == 0 && s.overrun:
 		err = errBodiesFull
 	case n == 0 && s.late:
-		err = errDeadline
-		s.server.counts.timeouts.body.Add(1)
+		err = s.overdueLocked()
 	case n == 0:
 		err = io.EOF
 	}
@@ -226,6 +225,16 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 func (s *http2Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() == 0 && !s.gone && !s.overrun && !s.late && !s.hasEndedLocked()
+}
+
+// overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
+func (s *http2Stream) overdueLocked() error {
+	s.h.mu.AssertHeld()
+	if s.complete || s.state != http2.Open { // an answer to HEAD has no content that waits
+		return ErrHandlerTimeout
+	}
+	s.server.counts.timeouts.body.Add(1)
+	return errDeadline
 }
 
 // awaitBodyLocked waits for what comes of the body, which is put into p. It reports how much that was. gathers is set if the wait may last until
@@ -489,8 +498,7 @@ func (d *http2Duplex) endLocked() error {
 	case s.overrun:
 		return errBodiesFull
 	case s.late:
-		s.server.counts.timeouts.body.Add(1)
-		return errSlowBody
+		return bodyError(s.overdueLocked())
 	case s.hasEndedLocked():
 		return io.EOF
 	case !s.running:

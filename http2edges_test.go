@@ -3,9 +3,11 @@ package filo_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -382,41 +385,34 @@ func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	})
 }
 
-// A handler that was answered by its time-out, and still reads, learns that the rest of the body won't come.
+// A handler that was answered by its time-out, and waits for its body, learns that at once, whatever its client does. So does one of net/http.
 func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
-		for _, how := range []string{"reset", "gone"} {
-			ended := make(chan error, 1)
-			s, dial := serve(&filo.Server{ReadTimeout: -1, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
-				c.SetTimeout(10*time.Millisecond, nil)
-				_, err := io.Copy(io.Discard, c.BodyReader())
-				ended <- err
-				return err
-			}})
-			c := dial()
-			c.request(1, "/", false, ":method", "POST").data(1, false, []byte("some")).send()
-			c.books.Lock()
-			stream := c.streams[1]
-			c.books.Unlock()
-			for !stream.ended {
-				if err := c.take(); err != nil {
-					t.Fatal(err)
-				}
+		ended := make(chan error, 1)
+		read := func(r io.Reader) { // of a handler
+			_, err := io.Copy(io.Discard, r)
+			ended <- err
+		}
+		plain := adaptor.FromHTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r.Body) }))
+		s, dial := serve(&filo.Server{ReadTimeout: -1, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
+			c.SetTimeout(10*time.Millisecond, nil)
+			if c.Path() == "/net/http" {
+				return plain(c)
 			}
-			switch how {
-			case "reset":
-				c.data(1, false, make([]byte, 16<<10)).data(1, false, make([]byte, 16<<10)).send()
-				for !stream.reset {
-					if err := c.take(); err != nil {
-						t.Fatal(err)
-					}
-				}
-			case "gone":
-				c.Close()
+			read(c.BodyReader())
+			return nil
+		}})
+		for _, path := range []string{"/", "/net/http", "/head"} {
+			c, method, want := dial(), "POST", "503 "+timedOutBody
+			if path == "/head" {
+				method, want = "HEAD", "503 "
 			}
-			if err := lifeRecv(t, ended, "the handler's read to end: "+how); err == nil {
-				t.Error("no error")
+			c.request(1, path, false, ":method", method).data(1, false, []byte("some")).send()
+			c.wantAnswer(1, want)
+			if err := lifeRecv(t, ended, "the handler's read to end"); !errors.Is(err, filo.ErrHandlerTimeout) {
+				t.Errorf("%s: the handler's read ended with %v", path, err)
 			}
+			c.Close()
 			lifeAwait(t, "the stream's place", func() bool { return s.Stats().Streams == 0 })
 		}
 	})

@@ -45,7 +45,7 @@ type http2Stream struct {
 	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
-	late     bool // the body takes too long: who reads it gets a 408
+	late     bool // the body takes too long: who reads it gets a 408, or learns that the time-out has answered (see overdueLocked)
 	state    http2.State
 	awaits   http2Awaits
 	send     http2.SendWindow
