@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -31,9 +32,16 @@ type handlerTimeout struct {
 	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
 	deadline time.Time
 	answer   *HTTPError
-	fields   Header          // what keepFields has copied of the response's; guarded by mu
-	head     bool            // the request is a HEAD
-	context  *requestContext // the request's, if it was armed before the timeout was set; otherwise nil
+	fields   Header // what keepFields has copied of the response's; guarded by mu
+	head     bool   // the request is a HEAD
+	// context is the request's, if it was armed before the timeout was set; otherwise nil. It is changed under mu.
+	context atomic.Pointer[timedContext]
+}
+
+// timedContext is a context that the timeout ends. It is immutable.
+type timedContext struct {
+	*requestContext
+	deadline time.Time
 }
 
 // SetTimeout gives the handler d from now. When that time is over, the request's context is done. Unless the head of the answer has
@@ -81,10 +89,11 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 		e = statusOf(e) // 500, as elsewhere
 	}
 	t.armed, t.fired, t.failed = true, false, false
-	t.exchange, t.answer, t.head, t.context = c.exchange, e, c.Request.isHead(), nil
+	t.exchange, t.answer, t.head = c.exchange, e, c.Request.isHead()
+	t.context.Store(nil)
 	t.fields.list.CopyFrom(&c.Response.Header.list)
 	if t.deadline = time.Now().Add(d); !c.moveDeadline() {
-		t.context = c.context
+		t.context.Store(&timedContext{c.context, t.deadline})
 	}
 	if t.timer == nil {
 		t.timer = time.AfterFunc(d, t.fire)
@@ -118,7 +127,8 @@ func (t *handlerTimeout) keepFields(h *field.List) {
 func (t *handlerTimeout) disarmLocked() {
 	t.mu.AssertHeld()
 	t.timer.Stop()
-	t.armed, t.contextOnly, t.exchange, t.context = false, false, nil, nil
+	t.armed, t.contextOnly, t.exchange = false, false, nil
+	t.context.Store(nil)
 }
 
 // forget disarms the timeout when its request ends.
@@ -136,13 +146,16 @@ var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too lo
 
 // fire is called by the timer, perhaps after the request is over.
 func (t *handlerTimeout) fire() {
-	t.mu.Lock()
+	if !t.mu.TryLock() {
+		t.endContext() // holdAnswer may hold mu for as long as a slow client takes
+		t.mu.Lock()
+	}
 	defer t.mu.Unlock()
 	switch {
 	case !t.armed && !t.contextOnly || !t.isOverLocked():
 	case t.contextOnly:
 		t.exchange.server.counts.timeouts.handler.Add(1)
-		t.context.cancel(context.DeadlineExceeded)
+		t.endContext()
 	default:
 		t.answerNowLocked()
 	}
@@ -163,8 +176,13 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.fields.prepareRefusal(t.answer)
 	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields.list, t.head)
 	t.failed = err != nil
-	if t.context != nil {
-		t.context.cancel(context.DeadlineExceeded)
+	t.endContext()
+}
+
+// endContext ends the context that the timeout has to end, if there is one and the time is over. Another request may have its own by now.
+func (t *handlerTimeout) endContext() {
+	if r := t.context.Load(); r != nil && !time.Now().Before(r.deadline) {
+		r.cancel(context.DeadlineExceeded)
 	}
 }
 
@@ -220,7 +238,7 @@ func (c *Ctx) claimAnswer() error {
 	switch {
 	case t.fired:
 		return ErrHandlerTimeout
-	case t.context == nil:
+	case t.context.Load() == nil:
 		t.disarmLocked()
 		return nil
 	}

@@ -267,6 +267,28 @@ func TestTimeoutInBody(t *testing.T) {
 	})
 }
 
+// A slow client, which takes nothing of an interim answer, doesn't put off the end of the context.
+func TestTimeoutWhileClientIsSlow(t *testing.T) {
+	ended := make(chan struct{})
+	s := &filo.Server{WriteTimeout: -1, Handler: func(c *filo.Ctx) error {
+		done := c.Context().Done()
+		c.SetTimeout(10*time.Millisecond, nil)
+		go func() {
+			<-done
+			close(ended)
+		}()
+		return c.EarlyHints()
+	}}
+	client, conn := net.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(conn) }()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	lifeRecv(t, ended, "the end of the context")
+	client.Close()
+	lifeRecv(t, served, "the connection's end")
+	s.Close()
+}
+
 // A client that waits for 100 (Continue) doesn't get it behind the final answer.
 func TestTimeoutBeforeContinue(t *testing.T) {
 	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -552,6 +553,45 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 				c.get("/")
 				c.want(200, "ok", false)
 			})
+		}
+	}
+}
+
+// How much is to come of a body in chunks is unknown when the head of a streamed answer promises a further request. That is answered if no more
+// than 16 MB come. Otherwise the client has its whole answer, and then the end of the connection: what it sends next isn't served.
+func TestEarlyAnswersToChunks(t *testing.T) {
+	for _, test := range []struct {
+		size int
+		goOn bool
+	}{{15 << 20, true}, {17 << 20, false}} {
+		var served atomic.Int32
+		s := lifeServe(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
+			if c.Method() == "GET" {
+				served.Add(1)
+				return c.Text(200, "ok")
+			}
+			stream := c.Stream()
+			stream.WriteString("early")
+			return stream.Flush()
+		}})
+		c := s.dial(t)
+		c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		c.want(200, "early", false)
+		c.send(fmt.Sprintf("%x\r\n", test.size/16))
+		for i := range 16 {
+			if i > 0 {
+				c.send(fmt.Sprintf("\r\n%x\r\n", test.size/16))
+			}
+			c.send(strings.Repeat("x", test.size/16))
+		}
+		c.send("\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if test.goOn {
+			c.want(200, "ok", false)
+			continue
+		}
+		c.wantEOF()
+		if served.Load() > 0 {
+			t.Error("what follows the body was served")
 		}
 	}
 }
