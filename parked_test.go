@@ -226,6 +226,7 @@ func TestParkLimits(t *testing.T) {
 			answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
 		}
 		refused := h.connect(t)
+		refused.send(t, answerPark)
 		if m := refused.receive(t, "GET"); m.status != 503 {
 			t.Errorf("over MaxConns: %d", m.status)
 		}
