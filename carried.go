@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net"
@@ -20,13 +21,14 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: the connection of another server can't be parked")}
+var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middleware keeps the connection from being taken over")}
 
 // carried is the wire of a request that came to another server. That server has the connection and frames the messages. Stats
-// doesn't count a carried request, and Shutdown doesn't wait for it. The filo.Server may serve connections of its own meanwhile.
+// doesn't count a carried request, and Shutdown doesn't wait for it unless it is parked. The filo.Server may serve connections of its own meanwhile.
 type carried struct {
 	exchange
 	transport hooks.Transport
+	parked    *ParkedConn // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts
 	isHead    bool // the method is HEAD
 	streams   bool // a body of unknown length is being sent
@@ -64,6 +66,9 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 				c.endTimeout(ctx, nil)
 			}
 			c.release(ctx) // h has panicked
+			if c.parked != nil {
+				c.abandonParked(c.parked)
+			}
 		}
 	}()
 	err := c.run(ctx, h)
@@ -71,6 +76,9 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	returned = true
 	// Only now: after a panic the buffers may be in any state.
 	carriedScratch.Put(w)
+	if c.parked != nil {
+		return c.serveParked(c.parked)
+	}
 	return err
 }
 
@@ -356,18 +364,27 @@ func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) 
 		c.hijacked = err == nil
 		return taken, buffered, err
 	}
+	taken, err = c.hijackTransport(h)
+	return taken, nil, err
+}
+
+// hijackTransport takes the connection over from the other server, and sends the 101 if there is one, with these fields.
+func (c *carried) hijackTransport(h *Header) (taken net.Conn, err error) {
 	if taken, err = c.transport.Hijack(); err != nil {
-		return nil, nil, err
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = &HTTPError{Status: 501, Err: fmt.Errorf("filo: the other server doesn't give its connection away: %w", err)}
+		}
+		return nil, err
 	}
 	c.hijacked = true
 	if c.switches {
 		if _, err := taken.Write(http1.AppendInterim(nil, 101, &h.list)); err != nil {
 			taken.Close()
 			c.failed = true
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return taken, nil, nil
+	return taken, nil
 }
 
 // prepareOuter makes sure that the connection beneath can be taken over, before a head says so. It reports false if there is none.
@@ -398,21 +415,39 @@ func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 	})
 }
 
+// preparePark makes sure that the connection can be parked, and claims the answer. It reports whether that is one of filo's own.
+func (c *carried) preparePark(ctx *Ctx, switches bool) (nests bool, err error) {
+	if nests, err = c.prepareOuter(switches, true); err != nil {
+		return false, err
+	}
+	if !nests && c.server.conns.isClosed() {
+		return false, errEnding
+	}
+	return nests, ctx.claimAnswer()
+}
+
 // park parks the connection of a request, after a 101 if it switches protocols.
 func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (p *ParkedConn, err error) {
-	ok, err := c.prepareOuter(switches, true)
-	if err == nil {
-		err = ctx.claimAnswer()
-	}
-	switch {
-	case err != nil:
+	nests, err := c.preparePark(ctx, switches)
+	if err != nil {
 		return nil, err
-	case !ok:
-		return nil, errNoParking
 	}
+	h := &ctx.Response.Header
 	if switches {
 		ctx.switchProtocols()
-		c.inform(101, &ctx.Response.Header)
+	}
+	if !nests {
+		taken, err := c.hijackTransport(h)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = c.adopt(ctx, taken, serve); err != nil {
+			taken.Close()
+		}
+		return p, err
+	}
+	if switches {
+		c.inform(101, h)
 	}
 	err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
 		p, err = outer.parkSwitched(switches, serve)
@@ -430,25 +465,30 @@ func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	return err
 }
 
-// parkStream answers with a stream, and parks its connection.
+// parkStream answers with a stream, and parks its connection: one of filo's own if the request came by that, unless a middleware encodes
+// the body, or else the other server's.
 func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *ParkedConn, err error) {
-	ok, err := c.prepareOuter(false, true)
-	if err == nil {
-		err = ctx.claimAnswer()
-	}
-	switch {
-	case err != nil:
+	nests, err := c.preparePark(ctx, false)
+	if err != nil {
 		return nil, err
-	case !ok:
-		return nil, errNoParking
 	}
+	ctx.Response.close = ctx.Response.close || !nests
 	c.writeHead(ctx, noLength, true)
 	c.count(ctx.Response.status)
-	err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
-		p, err = outer.ParkStream(serve)
-		return p, err
-	})
-	return c.taken(ctx, p, err)
+	if nests {
+		ok, err := c.transport.(nested).TakeOver(func(outer *Ctx) (net.Conn, error) {
+			p, err = outer.ParkStream(serve)
+			return p, err
+		})
+		if ok {
+			return c.taken(ctx, p, err)
+		}
+	}
+	if err := c.transport.Flush(); err != nil {
+		c.failed = true
+		return nil, err
+	}
+	return c.adopt(ctx, newCarriedConn(c.transport), serve)
 }
 
 // taken notes that the connection was parked, unless that has failed.

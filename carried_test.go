@@ -141,10 +141,6 @@ func TestServeTransport(t *testing.T) {
 			value, _ := c.Context().Value(transportKey{}).(string)
 			return c.Text(200, value)
 		}, "200\n", "value", nil},
-		{"a connection that can't be parked", answerGet, func(c *filo.Ctx) error {
-			_, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
-			return err
-		}, "501\n", "", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := serveTransport(t, context.WithValue(context.Background(), transportKey{}, "value"), test.request, test.handler)

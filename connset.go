@@ -84,6 +84,30 @@ func (s *connSet) add(c *conn) *HTTPError {
 	case address.IsValid() && !s.countLocked(c, address):
 		return errConnsPerIP
 	}
+	s.addLocked(c)
+	return nil
+}
+
+// adopt adds a connection that another server has accepted. The limits are that server's.
+func (s *connSet) adopt(c *conn) *HTTPError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errEnding
+	}
+	s.addLocked(c)
+	return nil
+}
+
+// isClosed reports whether no connection is added any more.
+func (s *connSet) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *connSet) addLocked(c *conn) {
+	s.mu.AssertHeld()
 	s.conns.add(c)
 	c.member = true
 	c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
@@ -93,7 +117,6 @@ func (s *connSet) add(c *conn) *HTTPError {
 		s.due.Store(s.clock.now().Add(s.interval))
 		s.timer.Reset(s.interval)
 	}
-	return nil
 }
 
 // countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.

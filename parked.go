@@ -83,6 +83,9 @@ type ParkedConn struct {
 // Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. What is
 // parked is the request's stream. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
 //
+// Where another server has received the request (adaptor.ToHTTP), a goroutine waits for each parked connection, and Park needs a server
+// that gives its connection away. Shutdown wakes such connections and waits for them, whether this server serves or not.
+//
 // Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. Package
 // sse and contrib/websocket, which are built on them, are stable.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
@@ -472,21 +475,9 @@ const parkedBuffer = 512
 
 // run serves the parked connection in the blocking driver, on a goroutine of its own.
 func (p *ParkedConn) run() {
-	c, s := p.conn, p.conn.server
+	c := p.conn
 	buffer := make([]byte, parkedBuffer)
-	end := func() {
-		// The client may always be sending, so a connection that is ending goes to the lingerer.
-		if p.ending {
-			p.over()
-		}
-		if !p.ending || !s.lingerer.TakeOver(p.netConn, nil) {
-			p.close()
-		}
-		c.setState(stateClosed)
-		s.conns.remove(c)
-		s.changed(c, StateClosed)
-	}
-	defer end() // also after a Goexit
+	defer p.endBlocking() // also after a Goexit
 	for {
 		why := WakeData
 		if len(p.received) == 0 {
@@ -505,14 +496,44 @@ func (p *ParkedConn) run() {
 	}
 }
 
+// endBlocking ends a connection that a goroutine of its own serves.
+func (p *ParkedConn) endBlocking() {
+	c, s := p.conn, p.conn.server
+	stream, streams := p.netConn.(*carriedConn)
+	if streams {
+		stream.whole = p.ending && p.out.AllSent()
+	}
+	// The client may always be sending, so a connection that is ending goes to the lingerer.
+	if p.ending {
+		p.over()
+	}
+	if !p.ending || streams || !s.lingerer.TakeOver(p.netConn, nil) {
+		p.close()
+	}
+	c.setState(stateClosed)
+	s.conns.remove(c)
+	if !c.carried {
+		s.changed(c, StateClosed)
+	}
+}
+
+// setParkedWait begins a wait in the blocking driver. A carried connection has a deadline of its own, since its server's sweep needn't run.
+func (p *ParkedConn) setParkedWait(deadline clock.Time) {
+	c := p.conn
+	c.setWait(stateParked, deadline)
+	if c.carried && deadline != 0 {
+		p.netConn.SetReadDeadline(time.Now().Add(deadline.Sub(c.server.clock.exact())))
+	}
+}
+
 // await waits until data arrives or there is another reason to call the function, and returns the reason.
 func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.wait
-	c.setWait(stateParked, deadline)
+	p.setParkedWait(deadline)
 	for late := false; !s.life.draining.Load() && !p.asked.Load(); {
 		n, err := p.netConn.Read(buffer)
-		if late {
+		if late || c.carried {
 			p.netConn.SetReadDeadline(time.Time{})
 		}
 		p.received = buffer[:n]
@@ -529,7 +550,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 			}
 			return WakeDeadline
 		}
-		c.setWait(stateParked, deadline)
+		p.setParkedWait(deadline)
 	}
 	return WakeShutdown
 }

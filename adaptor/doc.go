@@ -23,8 +23,13 @@
 // # Handlers of filo in net/http
 //
 // ToHTTP gives a filo handler an ordinary Ctx, and sends the answer through the http.ResponseWriter, even if that is wrapped.
-// Request heads pass through filo's own parser, so ToHTTP refuses the same requests as filo. Only Ctx.Park doesn't work: use
-// Ctx.Hijack or Ctx.Upgrade.
+// Request heads pass through filo's own parser, so ToHTTP refuses the same requests as filo.
+//
+// Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
+// That of ParkStream is the handler's, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has filo's
+// WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes it and waits for it, so call that before net/http's, which
+// only waits: http.Server.RegisterOnShutdown is a place for it. Where net/http gives no connection away, as by HTTP/2, Park's
+// error has status 501.
 //
 // # Middleware of net/http in filo
 //

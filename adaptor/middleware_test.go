@@ -324,10 +324,6 @@ func TestToHTTP(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // and does more for a while
 		return c.Context().Err()
 	})
-	r.GET("/park", func(c *filo.Ctx) error {
-		_, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return nil })
-		return err
-	})
 	r.GET("/where", func(c *filo.Ctx) error {
 		return c.Text(200, fmt.Sprint(c.TLS() != nil, " ", c.Request.URI().Scheme(), " ", c.LocalAddr().Network(), " ", c.RemoteAddr().Network()))
 	})
@@ -345,7 +341,6 @@ func TestToHTTP(t *testing.T) {
 		{"another method", "DELETE", "/api/echo", "", 405, "Method Not Allowed\n"},
 		{"HEAD", "HEAD", "/api/users/7", "", 200, ""},
 		{"a time-out", "GET", "/api/slow", "", 503, "Service Unavailable: the handler took too long\n"},
-		{"a connection isn't parked", "GET", "/api/park", "", 501, "Not Implemented\n"},
 		{"the connection", "GET", "/api/where", "", 200, "true https tcp tcp"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

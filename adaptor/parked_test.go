@@ -2,10 +2,13 @@ package adaptor_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +59,13 @@ var parkedWays = []way{
 		mux := http.NewServeMux()
 		mux.Handle("/", adaptor.ToHTTPServer(&filo.Server{Handler: marks(h), Logger: quiet}))
 		return startTCP(t, &filo.Server{Handler: adaptor.FromHTTP(mux)})
+	}},
+	{"in net/http", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		return startHTTP(t, adaptor.ToHTTPServer(&filo.Server{Handler: marks(h), Logger: quiet}))
+	}},
+	{"behind a wrapping middleware in net/http", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
+		inner := adaptor.ToHTTPServer(&filo.Server{Handler: marks(h), Logger: quiet})
+		return startHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner.ServeHTTP(&hijackable{w}, r) }))
 	}},
 }
 
@@ -280,5 +290,206 @@ func TestMiddlewareParksHTTP2(t *testing.T) {
 	}
 	if status, body, err := c.Get("/stream"); status != 200 || body != "hello" || err != nil {
 		t.Errorf("%d, %q, %v", status, body, err)
+	}
+}
+
+// foreign is a handler of filo in net/http's server. It returns the address, and what the answers of parked connections depend on.
+func foreign(t *testing.T, s *filo.Server) (dial func() (net.Conn, error)) {
+	t.Helper()
+	if s.Logger == nil {
+		s.Logger = quiet
+	}
+	dial = startHTTP(t, adaptor.ToHTTPServer(s))
+	t.Cleanup(func() { s.Close() }) // before that of net/http's, which waits for the streams
+	return dial
+}
+
+// In net/http a parked connection is told of deadlines, of data, of the client's end and of a shutdown, which waits for it.
+func TestParkedInHTTPWakes(t *testing.T) {
+	for _, protocol := range []string{"", "echo"} {
+		wakes := make(chan string, 10)
+		s := &filo.Server{Handler: func(c *filo.Ctx) (err error) {
+			deadlines := 0
+			serve := func(p *filo.ParkedConn, why filo.Wake) error {
+				switch why {
+				case filo.WakeDeadline:
+					if deadlines++; deadlines < 3 {
+						p.SetWait(time.Now().Add(40 * time.Millisecond))
+						return nil
+					}
+					wakes <- "deadline"
+				case filo.WakeShutdown:
+					wakes <- "shutdown"
+					io.WriteString(p, "bye")
+				case filo.WakeData:
+					var buffer [10]byte
+					n, err := p.Read(buffer[:])
+					if n == 0 {
+						wakes <- "end"
+						return err
+					}
+					wakes <- string(buffer[:n])
+				}
+				return nil
+			}
+			var p *filo.ParkedConn
+			if protocol == "" {
+				p, err = c.ParkStream(serve)
+			} else {
+				p, err = c.Park(protocol, serve)
+			}
+			if err == nil {
+				p.SetWait(time.Now().Add(40 * time.Millisecond))
+				p.OnClose(func() { wakes <- "closed" })
+			}
+			return err
+		}}
+		dial := foreign(t, s)
+		want := func(whats ...string) {
+			t.Helper()
+			for _, what := range whats {
+				if got := <-wakes; got != what {
+					t.Fatalf("%q: woken for %q, want %q", protocol, got, what)
+				}
+			}
+		}
+		const request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+		leaves, r := client(t, dial, request)
+		if response, err := http.ReadResponse(r, nil); err != nil || protocol == "" && response.StatusCode != 200 {
+			t.Fatal(response, err)
+		}
+		want("deadline")
+		if protocol != "" {
+			io.WriteString(leaves, "hello")
+			want("hello")
+		}
+		leaves.Close()
+		want("end", "closed")
+		_, r = client(t, dial, request)
+		response, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("deadline")
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want("shutdown", "closed")
+		rest := io.Reader(r)
+		if protocol == "" {
+			rest = response.Body
+		}
+		if got, err := io.ReadAll(rest); string(got) != "bye" || err != nil {
+			t.Errorf("%q: got %q, %v", protocol, got, err)
+		}
+		_, r = client(t, dial, request)
+		if response, err := http.ReadResponse(r, nil); err != nil || response.StatusCode != 503 {
+			t.Errorf("after the shutdown: %v, %v", response, err)
+		}
+	}
+}
+
+// A client that takes nothing is disconnected after WriteTimeout.
+func TestParkedInHTTPSlowClient(t *testing.T) {
+	closed := make(chan struct{})
+	s := &filo.Server{WriteTimeout: 100 * time.Millisecond, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
+		p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return errors.New("left") })
+		if err != nil {
+			return err
+		}
+		p.OnClose(func() { close(closed) })
+		return p.Queue(filo.NewPreparedMessage(make([]byte, 16<<20)))
+	}}
+	conn, _ := client(t, foreign(t, s), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-closed
+	if n := s.Stats().Timeouts.Write; n != 1 {
+		t.Errorf("%d clients were too slow", n)
+	}
+	conn.Close()
+}
+
+// Behind a middleware that encodes the body, a stream goes through it.
+func TestParkedStreamIsEncoded(t *testing.T) {
+	encodes := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			zip := gzip.NewWriter(w)
+			defer zip.Close()
+			next.ServeHTTP(&encoder{&wrapper{w}, zip}, r)
+		})
+	}
+	h := func(c *filo.Ctx) error {
+		p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+		if err != nil {
+			return err
+		}
+		io.WriteString(p, "data: one\n\n")
+		p.End()
+		return nil
+	}
+	for name, dial := range map[string]func() (net.Conn, error){
+		"filo":     startTCP(t, &filo.Server{Handler: adaptor.Middleware(encodes)(h)}),
+		"net/http": startHTTP(t, encodes(adaptor.ToHTTP(h))),
+	} {
+		_, r := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		response, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		zip, err := gzip.NewReader(response.Body)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if got, err := io.ReadAll(zip); string(got) != "data: one\n\n" || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+type encoder struct {
+	*wrapper
+	zip *gzip.Writer
+}
+
+func (e *encoder) Write(p []byte) (int, error) { return e.zip.Write(p) }
+
+func (e *encoder) FlushError() error {
+	e.zip.Flush()
+	return http.NewResponseController(e.wrapper).Flush()
+}
+
+// By net/http's HTTP/2 a stream is parked, and a protocol isn't switched.
+func TestParkedInHTTP2(t *testing.T) {
+	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) (err error) {
+		if c.Path() == "/upgrade" {
+			c.Request.Header.Set("Connection", "Upgrade")
+			c.Request.Header.Set("Upgrade", "echo")
+			_, err = c.Park("echo", func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+			return err
+		}
+		var p *filo.ParkedConn
+		p, err = c.ParkStream(func(*filo.ParkedConn, filo.Wake) error {
+			io.WriteString(p, "late")
+			return io.EOF
+		})
+		if err == nil {
+			io.WriteString(p, "early ")
+			p.SetWait(time.Now())
+		}
+		return err
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	for path, want := range map[string]string{"/": "200 early late", "/upgrade": "501 Not Implemented\n"} {
+		response, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if got := fmt.Sprint(response.StatusCode, " ", string(body)); got != want || response.ProtoMajor != 2 || err != nil {
+			t.Errorf("%s: got %q by %s, %v", path, got, response.Proto, err)
+		}
 	}
 }

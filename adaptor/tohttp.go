@@ -16,7 +16,7 @@ func ToHTTP(h filo.Handler) http.Handler {
 }
 
 // ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger and size limits.
-// Timeouts and connection limits are those of net/http's server. The filo server needn't be serving, and its fields must no
+// Timeouts and connection limits are those of net/http's server, except for parked connections: see the package's overview. The filo server needn't be serving, and its fields must no
 // longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
