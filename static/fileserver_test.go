@@ -215,6 +215,9 @@ func compareAnswers(t *testing.T, what string, got, want servertest.Answer) {
 	}
 	gotType, wantType := got.Header.Get("Content-Type"), want.Header.Get("Content-Type")
 	if strings.HasPrefix(wantType, "multipart/byteranges") {
+		if !strings.HasPrefix(got.Body, "\r\n--") {
+			t.Errorf("%s: the body begins with %.20q", what, got.Body)
+		}
 		gotParts, wantParts := parts(t, gotType, got.Body), parts(t, wantType, want.Body)
 		if !slices.Equal(gotParts, wantParts) {
 			t.Errorf("%s: parts %q, net/http's %q", what, gotParts, wantParts)

@@ -32,12 +32,10 @@ func (m *multipart) length() int64 {
 	return length + int64(len(m.appendEnd(buffer[:0])))
 }
 
-// appendHead appends what is in front of the bytes of a part.
+// appendHead appends what is in front of the bytes of a part. The first one, too, begins with a line end, an empty preamble, as Apache's and
+// nginx's do: zsync waits for it.
 func (m *multipart) appendHead(dst []byte, part int) []byte {
-	if part > 0 {
-		dst = append(dst, "\r\n"...)
-	}
-	dst = append(dst, "--"...)
+	dst = append(dst, "\r\n--"...)
 	dst = append(dst, m.boundary...)
 	dst = append(dst, "\r\nContent-Range: "...)
 	dst = m.ranges[part].AppendContentRange(dst, m.size)
