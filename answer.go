@@ -210,17 +210,21 @@ func (c *Ctx) Attachment(path, name string) error {
 }
 
 // contentDisposition returns the value that makes a client save the content under a name (RFC 6266, section 4). A name that isn't ASCII
-// goes into filename*, with a replacement in filename for clients that don't know filename*.
+// goes into filename*, with a replacement in filename for clients that don't know filename*. So does one with what looks like
+// percent-encoding, which browsers decode in filename.
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
-	ascii := true
-	for _, r := range name {
+	exact := true // filename says it all
+	for i, r := range name {
 		switch {
 		case r < ' ', r == 0x7f, r == '/', r == '\\':
 			r = '_'
 		case r > 0x7f:
-			ascii = false
+			exact = false
+		case r == '%':
+			_, encoded := syntax.PercentEscape([]byte(name[i:]))
+			exact = exact && !encoded
 		}
 		value = appendExtValue(value, r)
 		switch {
@@ -233,7 +237,7 @@ func contentDisposition(name string) string {
 		}
 	}
 	disposition := `attachment; filename="` + string(plain) + `"`
-	if !ascii {
+	if !exact {
 		disposition += "; filename*=UTF-8''" + string(value)
 	}
 	return disposition

@@ -147,6 +147,8 @@ func TestAttachment(t *testing.T) {
 		"a\r\nSet-Cookie: b":  "a__Set-Cookie: b",
 		"nul\x00\x7f":         "nul__",
 		"100% – sure; x=y.md": "100% – sure; x=y.md",
+		"100%25.txt":          "100%25.txt",
+		"100%2.txt":           "100%2.txt",
 	} {
 		s := servertest.New(t, func(c *filo.Ctx) error { return c.Attachment(path, name) })
 		response, err := s.Client().Get(s.URL)
@@ -159,6 +161,9 @@ func TestAttachment(t *testing.T) {
 		kind, parameters, err := mime.ParseMediaType(disposition)
 		if err != nil || kind != "attachment" || parameters["filename"] != want {
 			t.Errorf("%q became %s, which is %q, %v; want %q", name, disposition, parameters["filename"], err, want)
+		}
+		if encoded := name == "100%25.txt"; encoded && !strings.HasSuffix(disposition, "; filename*=UTF-8''100%2525.txt") || name == "100%2.txt" && strings.Contains(disposition, "*") {
+			t.Errorf("%q became %s", name, disposition)
 		}
 		if string(body) != "figures" || response.Header.Get("Set-Cookie") != "" {
 			t.Errorf("%q: the body is %q, with fields %v", name, body, response.Header)
