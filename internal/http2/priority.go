@@ -135,6 +135,13 @@ func (s *structured) item() []byte {
 	switch c := s.b[0]; {
 	case c == '"' || c == ':':
 		s.takeTo(c)
+	case c == '%' && len(s.b) > 1 && s.b[1] == '"': // a Display String, without escapes by backslash
+		s.b = s.b[2:]
+		s.take(func(c byte) bool { return c != '"' })
+		s.bad = !s.skip('"')
+	case c == '@' && len(s.b) > 1 && (s.b[1] == '-' || s.b[1] >= '0' && s.b[1] <= '9'): // a Date
+		s.b = s.b[1:]
+		s.item()
 	case c == '?':
 		if len(s.b) >= 2 && (s.b[1] == '0' || s.b[1] == '1') {
 			item := s.b[:2]
