@@ -86,8 +86,8 @@ func ExampleOpen() {
 			}
 			select {
 			case <-time.After(time.Millisecond):
-			case <-stream.Context().Done():
-				return nil
+			case <-c.Context().Done(): // a countdown has an end: a shutdown waits for it
+				return context.Cause(c.Context())
 			}
 		}
 		return stream.Send(sse.Event{Type: "end"})

@@ -115,6 +115,11 @@ func (s *Stream) LastEventID() string { return s.lastEventID }
 // Context returns a context that is done when the handler should return. That is when the request's context is done because the
 // client has left, when the server begins to shut down, when the client doesn't accept the bytes it is sent, when the request is
 // a HEAD, and after Close. On shutdown the cause is filo.ErrServerClosed, and the handler may still send a last event.
+//
+// That is for streams without an end, whose clients connect again. A handler whose events have an end, such as a model's answer, waits for
+// Ctx.Context instead: that lasts until Shutdown gives up waiting, so that the stream can be completed. A handler that is ended before then
+// must return an error, such as context.Cause of the context: the connection is broken off, while after nil the client can't tell the end
+// from that of a complete stream.
 func (s *Stream) Context() context.Context { return s.ctx }
 
 // Send sends an event at once. It waits while the client doesn't accept it, within the server's WriteTimeout and MinTransferRate.

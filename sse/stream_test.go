@@ -3,6 +3,7 @@ package sse_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -145,6 +146,47 @@ func TestStreamEnds(t *testing.T) {
 			c.wantEnd(t, false)
 		})
 	})
+}
+
+// A stream whose events have an end goes on during a shutdown, and is broken off if that no longer waits for it.
+func TestStreamWithAnEnd(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		t.Run(fmt.Sprintf("patient %t", patient), func(t *testing.T) {
+			each(t, func(*testing.T) filo.Handler {
+				return func(c *filo.Ctx) error {
+					s, err := sse.Open(c)
+					if err != nil {
+						return err
+					}
+					defer s.Close()
+					if err := s.Send(sse.Event{Data: "begin"}); err != nil {
+						return err
+					}
+					<-s.Context().Done() // the shutdown has begun
+					if patient {
+						return s.Send(sse.Event{Data: "end"})
+					}
+					<-c.Context().Done()
+					return context.Cause(c.Context())
+				}
+			}, func(t *testing.T, h *host) {
+				c := h.get(t, "/")
+				c.want(t, "begin")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if !patient {
+					cancel()
+				}
+				if err := h.Shutdown(ctx); patient && err != nil {
+					t.Error(err)
+				}
+				if patient {
+					c.want(t, "end")
+				}
+				c.wantEnd(t, !patient)
+			})
+		})
+	}
 }
 
 // A comment is sent when there was no event for the time since the last one was due, and only then.
