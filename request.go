@@ -188,7 +188,8 @@ func (r *Request) ContentType() string { return string(r.Header.list.GetID(field
 // Close reports whether the client asked the server to close the connection after this request.
 func (r *Request) Close() bool { return r.framing.Close }
 
-// Cookie returns the value of the first cookie called name, "" if there is none.
+// Cookie returns the value of the first cookie called name, "" if there is none. A cookie whose value has bytes that RFC 6265 doesn't allow
+// counts as none, such as one of JSON, with its quotes: encode such values, as by encodeURIComponent. Spaces and commas are allowed.
 func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }
 
 // CookieBytes is Cookie, borrowed, and nil if there is none.
@@ -202,7 +203,7 @@ func (r *Request) CookieBytes(name string) []byte {
 	return nil
 }
 
-// Cookies yields the name and value of each cookie, borrowed.
+// Cookies yields the name and value of each cookie, borrowed, but for those that Cookie leaves out.
 func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for pairs := range r.Header.Values(field.Cookie.String()) {

@@ -22,7 +22,8 @@ type CORSOptions struct {
 	AllowOrigins []string
 	// AllowOriginFunc, if set, decides about origins that AllowOrigins doesn't contain. The bytes are as sent, and borrowed.
 	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
-	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE.
+	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE. Name GET here, too: a GET that needs
+	// a preflight, such as one with a field of AllowHeaders, is refused without it.
 	AllowMethods []string
 	// AllowHeaders are the request fields that scripts may set, besides those that forms can set too. JSON needs Content-Type
 	// here. "*" allows all. Default none.
