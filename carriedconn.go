@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // carriedConn is the connection of a ParkedConn whose request came to another server. What is written is the answer's body. What is read
@@ -18,7 +19,7 @@ type carriedConn struct {
 	whole     bool       // the answer ends as it should; the serving goroutine's
 	writing   sync.Mutex // held during a Write
 
-	mu        sync.Mutex
+	mu        race.Mutex
 	closed    bool          // guarded by mu
 	left      bool          // the transport must not be used any more; guarded by mu
 	readUntil time.Time     // guarded by mu
@@ -107,6 +108,7 @@ func (c *carriedConn) leave() {
 }
 
 func (c *carriedConn) changeLocked() {
+	c.mu.AssertHeld()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
