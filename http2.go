@@ -17,6 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
@@ -184,6 +185,10 @@ const (
 	settingsTimeout = 10 * time.Second
 )
 
+// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
+// a large one, which was megabytes otherwise.
+const maxUnsentHTTP2 = 128 << 10
+
 func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 	h := &http2Conn{conn: c, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
@@ -191,6 +196,7 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
 	h.used = c.server.clock.now()
+	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
 	if c.server.config.http2.pingInterval > 0 {
 		h.silence = &http2Silence{heard: h.used}
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -422,6 +423,27 @@ func TestOptionsOfConnections(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The system takes little of HTTP/2's output that it can't send yet, so that an urgent answer can overtake a large one.
+func TestUnsentLimit(t *testing.T) {
+	const tcpNotSentLowat = 25
+	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		var client net.Conn
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { client = info.Conn }})
+		answer, err := c.do(ctx, "GET", "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if _, ok := client.LocalAddr().(*net.TCPAddr); !ok {
+			return // it is in memory, and has no such limit
+		}
+		if got := serversOption(t, client, syscall.IPPROTO_TCP, tcpNotSentLowat); got != 128<<10 {
+			t.Errorf("TCP_NOTSENT_LOWAT is %d", got)
+		}
+	})
 }
 
 // The file of a Unix socket never has more permissions than it is to have, even for a moment.

@@ -335,6 +335,9 @@ func (s *Socket) Buffered() (n int, ok bool) {
 	return n, ok
 }
 
+// LimitUnsent implements what sock.LimitUnsent asks for.
+func (s *Socket) LimitUnsent(bytes int) { s.whileOpen(func(fd int) { sock.LimitUnsentIn(fd, bytes) }) }
+
 // Duplicate makes a connection of package net on another descriptor of the same socket.
 func (s *Socket) Duplicate() (net.Conn, error) {
 	dup, err := sock.Duplicate(int(s.fd))

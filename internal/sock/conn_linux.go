@@ -129,6 +129,29 @@ func BufferedIn(fd int) (n int, ok bool) {
 	return int(size), errno == 0
 }
 
+// LimitUnsent makes the system take no more of a TCP connection's output, once it has so many bytes that it can't send yet. So what is written
+// afterwards doesn't wait behind megabytes. It does nothing to other connections.
+func LimitUnsent(netConn net.Conn, bytes int) {
+	if tlsConn, ok := netConn.(*tls.Conn); ok {
+		netConn = tlsConn.NetConn()
+	}
+	if looped, ok := netConn.(interface{ LimitUnsent(bytes int) }); ok {
+		looped.LimitUnsent(bytes)
+		return
+	}
+	if raw, err := rawConn(netConn); err == nil {
+		_ = raw.Control(func(fd uintptr) { LimitUnsentIn(int(fd), bytes) }) // a connection that is closed needs none
+	}
+}
+
+// LimitUnsentIn is LimitUnsent for a descriptor.
+func LimitUnsentIn(fd, bytes int) {
+	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, tcpNotSentLowat, bytes)
+}
+
+// tcpNotSentLowat is TCP_NOTSENT_LOWAT, which package syscall lacks.
+const tcpNotSentLowat = 25
+
 // pollRDHUP is POLLRDHUP, which package syscall lacks.
 const pollRDHUP = 0x2000
 

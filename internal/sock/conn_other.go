@@ -25,5 +25,8 @@ func HasInput(net.Conn) (has, known bool) { return false, false }
 // Buffered returns false: a system that isn't Linux says early that a socket has room.
 func Buffered(net.Conn) (n int, ok bool) { return 0, false }
 
+// LimitUnsent does nothing.
+func LimitUnsent(net.Conn, int) {}
+
 // AwaitEnd returns ErrCannotTell.
 func AwaitEnd(net.Conn, bool) error { return ErrCannotTell }
