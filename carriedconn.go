@@ -148,12 +148,11 @@ func (c *carriedConn) SetWriteDeadline(t time.Time) error {
 // it against its limits: Shutdown waits for it.
 func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	owner := newConn(c.server, netConn)
-	owner.carried = true
 	owner.setState(stateHandler)
 	if reason := c.server.conns.adopt(owner); reason != nil {
 		return nil, reason
 	}
-	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve}
+	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
 	p.class = c.server.classes.entered.Parked(c.worker.timer.Class())
 	p.out.Open((*parkedOwner)(p), nil, netConn, false)
 	p.unread = !ctx.Request.body.complete()

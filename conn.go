@@ -142,7 +142,6 @@ type conn struct {
 	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
 	awaitsProxy bool
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
-	carried     bool            // another server has accepted it: see carried.adopt; immutable
 	member      bool            // it is in the connSet, which guards the field
 	index       int32           // in the connSet, which guards the field
 	requests    int32           // number of requests that have begun, as far as that goes

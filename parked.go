@@ -65,6 +65,7 @@ type ParkedConn struct {
 	onClose   func() // see OnClose; guarded by mu
 	reading   bool   // in a Read; guarded by mu
 	isOver    bool   // the connection has ended; guarded by mu
+	carried   bool   // another server has accepted the connection: see carried.adopt; immutable
 }
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
@@ -512,7 +513,7 @@ func (p *ParkedConn) endBlocking() {
 	}
 	c.setState(stateClosed)
 	s.conns.remove(c)
-	if !c.carried {
+	if !p.carried {
 		s.changed(c, StateClosed)
 	}
 }
@@ -521,7 +522,7 @@ func (p *ParkedConn) endBlocking() {
 func (p *ParkedConn) setParkedWait(deadline clock.Time) {
 	c := p.conn
 	c.setWait(stateParked, deadline)
-	if c.carried && deadline != 0 {
+	if p.carried && deadline != 0 {
 		p.netConn.SetReadDeadline(time.Now().Add(deadline.Sub(c.server.clock.exact())))
 	}
 }
@@ -533,7 +534,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 	p.setParkedWait(deadline)
 	for late := false; !s.life.draining.Load() && !p.asked.Load(); {
 		n, err := p.netConn.Read(buffer)
-		if late || c.carried {
+		if late || p.carried {
 			p.netConn.SetReadDeadline(time.Time{})
 		}
 		p.received = buffer[:n]
