@@ -144,7 +144,9 @@ func TestAnswerBudget(t *testing.T) {
 					c.request(1+2*i, "/", true)
 				}
 				c.send().begin(streams)
-				const most = fit*size + streams*100 // the texts of the refusals wait, too
+				// Answers that are made at the same time may each find the last room. The texts of the refusals wait, too.
+				atOnce := runtime.GOMAXPROCS(0) - 1
+				most := int64((fit+atOnce)*size + streams*100)
 				if used := s.Stats().AnswersBuffered; used > most {
 					t.Errorf("%d bytes wait, and a connection may have %d", used, most)
 				}
@@ -162,7 +164,7 @@ func TestAnswerBudget(t *testing.T) {
 						t.Errorf("stream %d: %v", 1+2*i, got)
 					}
 				}
-				if want := map[bool]int{true: streams - fit}[kind == "copied"]; refused != want {
+				if want := map[bool]int{true: streams - fit}[kind == "copied"]; refused > want || refused < want-atOnce {
 					t.Errorf("%d of %d answers were refused, want %d", refused, streams, want)
 				}
 				if got := s.Stats().Refusals.UnsentAnswers; got != uint64(refused) {
