@@ -143,7 +143,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	deadline := c.readDeadline(state, start)
 	look := c.gatherUntil(start, deadline)
 	if look == deadline {
-		c.beginSilence(state, start)
+		c.beginSilence(state, 0)
 	}
 	c.setWait(state, look)
 	n, err := c.await(p, state, deadline, start)
@@ -155,9 +155,12 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	return n, err
 }
 
-// beginSilence notes since when a wait for a body's next byte lasts.
+// beginSilence notes since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
-	if state == stateBody {
+	if state == stateBody && c.worker.ctx.room.bytes.Load() > 0 {
+		if since == 0 {
+			since = c.server.clock.exact()
+		}
 		c.server.silence.begin(&c.worker.ctx.room, silentBody{c, since})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/linger"
 )
 
 // lateConn is a client that calls before each of its writes.
@@ -501,11 +502,7 @@ func TestShutdownEndsPipelining(t *testing.T) {
 				for {
 					response, _, err := c.tryAnswer()
 					if err != nil {
-						// The server has lingered for as long as it may, and the client was too slow to read its answers. Of a reading and a
-						// writing goroutine one is told of the reset.
-						// What it has cut in the middle of a head is malformed.
-						var malformed textproto.ProtocolError
-						ended <- last || errors.Is(err, syscall.ECONNRESET) || errors.Is(<-sent, syscall.ECONNRESET) || errors.As(err, &malformed)
+						ended <- last || wasReset(err, sent)
 						return
 					}
 					last = response.Close
@@ -519,5 +516,21 @@ func TestShutdownEndsPipelining(t *testing.T) {
 				t.Error("the last answer doesn't say that the connection closes")
 			}
 		})
+	}
+}
+
+// wasReset reports whether a reset has cut off the answers of a client that was too slow to read them: the server has lingered for as long as it
+// may. err ended the client's reads, and sent is what ends its writes. One of the two is told of the reset, the other one perhaps of an end.
+// A head that was cut is malformed.
+func wasReset(err error, sent <-chan error) bool {
+	var malformed textproto.ProtocolError
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &malformed) {
+		return true
+	}
+	select {
+	case <-sent:
+		return true
+	case <-time.After(linger.Longest / 2): // the server still lingers, so the end was its own
+		return false
 	}
 }
