@@ -214,9 +214,11 @@ func (c *config) runAll(w io.Writer) (ok bool, err error) {
 	ok = true
 	for _, a := range c.attacks {
 		if clients[a.Client] == nil {
-			if clients[a.Client], err = c.client(a.Client); err != nil {
+			client, err := c.client(a.Client)
+			if err != nil {
 				return false, err
 			}
+			clients[a.Client] = client
 		}
 		r := row{attack: a}
 		if err := c.runRow(&r, clients[a.Client]); err != nil {
@@ -239,9 +241,11 @@ func (c *config) runTogether(w io.Writer) (ok bool, err error) {
 	}()
 	for _, a := range c.attacks {
 		if clients[a.Client] == nil {
-			if clients[a.Client], err = c.client(a.Client); err != nil {
+			client, err := c.client(a.Client)
+			if err != nil {
 				return false, err
 			}
+			clients[a.Client] = client
 		}
 	}
 	for kind, client := range clients {
