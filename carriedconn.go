@@ -44,15 +44,13 @@ func (c *carriedConn) Read([]byte) (int, error) {
 		if closed {
 			return 0, net.ErrClosed
 		}
-		var late <-chan time.Time
+		var late <-chan time.Time // the collector frees the timer when nobody waits for it
 		if !until.IsZero() {
 			left := time.Until(until)
 			if left <= 0 {
 				return 0, os.ErrDeadlineExceeded
 			}
-			timer := time.NewTimer(left)
-			defer timer.Stop()
-			late = timer.C
+			late = time.After(left)
 		}
 		select {
 		case <-c.transport.Context().Done():

@@ -151,14 +151,14 @@ func (b *binding) form(in source, target reflect.Value) error {
 	if len(p.fields) == 0 && p.err == nil && objectOf(target.Type()).hasOwn() {
 		return unexpectedType(mustBeJSON)
 	}
-	if in == inForm && b.encoded() {
+	if b.encoded() {
+		// A multipart body whatever it is: gzip stores short forms as they are, and a form with something in front of it lacks its first part.
+		if in == inMultipart {
+			return unsupportedCoding(b.c)
+		}
 		if body, err := b.c.Body(); err == nil && !utf8.Valid(body) {
 			return unsupportedCoding(b.c)
 		}
-	}
-	if in == inMultipart && b.encoded() {
-		// Whatever it is: gzip stores short forms as they are, and a form with something in front of it lacks its first part.
-		return unsupportedCoding(b.c)
 	}
 	return b.text(in, p, target)
 }

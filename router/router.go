@@ -95,6 +95,7 @@ type table struct {
 	// literals are a short cut to routes of anyHost whose paths are literals. There are none if some routes have a host.
 	literals *literals
 	hosts    map[string]*methods // by name in lower case, or by "*." and one; nil if no route has a host
+	starred  bool                // some have a star
 
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
@@ -156,6 +157,7 @@ func (t *table) methods(host string) *methods {
 	}
 	if t.hosts[host] == nil {
 		t.hosts[host] = &methods{}
+		t.starred = t.starred || host[0] == '*'
 	}
 	return t.hosts[host]
 }
@@ -280,7 +282,10 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 // ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
 func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // as middleware.HostCheck admits it
-	var lower [256]byte                                               // the longest name is of 253 bytes
+	if trees[0] = t.hosts[string(host)]; trees[0] != nil && !t.starred {
+		return trees // most names come in lower case
+	}
+	var lower [256]byte // the longest name is of 253 bytes
 	if len(host) > len(lower) {
 		return trees
 	}
@@ -293,7 +298,7 @@ func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 	}
 	name := lower[:len(host)]
 	trees[0] = t.hosts[string(name)]
-	if dot := bytes.IndexByte(name, '.'); dot > 0 {
+	if dot := bytes.IndexByte(name, '.'); dot > 0 && t.starred {
 		name[dot-1] = '*'
 		trees[1] = t.hosts[string(name[dot-1:])]
 	}

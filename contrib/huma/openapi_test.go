@@ -82,20 +82,26 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// The document says what bind does.
-func TestDocumentRoutes(t *testing.T) {
+// documented returns the document of a router's routes, as encoding/json reads it.
+func documented(t *testing.T, r *router.Router) (whole any) {
+	t.Helper()
 	document := info()
-	if err := humafilo.DocumentRoutes(shop(), document); err != nil {
+	if err := humafilo.DocumentRoutes(r, document); err != nil {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var whole any
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
+	return whole
+}
+
+// The document says what bind does.
+func TestDocumentRoutes(t *testing.T) {
+	whole := documented(t, shop())
 	const people, schemas = "paths /shops/{shop}/people ", "components schemas "
 	for way, want := range map[string]string{
 		people + "post operationId":                                                 `"addPerson"`,
@@ -211,18 +217,7 @@ func TestDocumentRules(t *testing.T) {
 	}, bind.NoContent]))
 	r.POST("/strictly", bind.Handler(typed[Strictly, bind.NoContent], bind.Strict()))
 	r.POST("/leniently", bind.Handler(typed[Leniently, bind.NoContent]))
-	document := info()
-	if err := humafilo.DocumentRoutes(r, document); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var whole any
-	if err := json.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
+	whole := documented(t, r)
 	const post, schema = "paths /checked post ", "components schemas CheckedInput "
 	for way, want := range map[string]string{
 		post + "parameters limit":                                         `{"in":"query","name":"limit","schema":{"default":20,"format":"int64","maximum":100,"minimum":1,"type":"integer"}}`,

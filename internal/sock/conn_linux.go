@@ -80,12 +80,17 @@ func AwaitEnd(netConn net.Conn, gone bool) error {
 	return io.EOF
 }
 
-// rawConn returns the socket below a connection. The error is ErrCannotTell if there is none.
-func rawConn(netConn net.Conn) (syscall.RawConn, error) {
+// transport returns what a connection of TLS sends by, and other connections as they are.
+func transport(netConn net.Conn) net.Conn {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
 	}
-	owner, ok := netConn.(syscall.Conn)
+	return netConn
+}
+
+// rawConn returns the socket below a connection. The error is ErrCannotTell if there is none.
+func rawConn(netConn net.Conn) (syscall.RawConn, error) {
+	owner, ok := transport(netConn).(syscall.Conn)
 	if !ok {
 		return nil, ErrCannotTell
 	}
@@ -108,10 +113,7 @@ func HasInput(netConn net.Conn) (has, known bool) {
 // Buffered returns how many bytes the system keeps for the peer of a connection, which hasn't taken them yet. In a Unix socket some memory
 // counts, too. ok is false if the connection isn't a socket. Any goroutine may call it.
 func Buffered(netConn net.Conn) (n int, ok bool) {
-	if tlsConn, ok := netConn.(*tls.Conn); ok {
-		netConn = tlsConn.NetConn()
-	}
-	if looped, ok := netConn.(interface{ Buffered() (n int, ok bool) }); ok {
+	if looped, ok := transport(netConn).(interface{ Buffered() (n int, ok bool) }); ok {
 		return looped.Buffered()
 	}
 	raw, err := rawConn(netConn)
@@ -132,10 +134,7 @@ func BufferedIn(fd int) (n int, ok bool) {
 // LimitUnsent makes the system take no more of a TCP connection's output, once it has so many bytes that it can't send yet. So what is written
 // afterwards doesn't wait behind megabytes. It does nothing to other connections.
 func LimitUnsent(netConn net.Conn, bytes int) {
-	if tlsConn, ok := netConn.(*tls.Conn); ok {
-		netConn = tlsConn.NetConn()
-	}
-	if looped, ok := netConn.(interface{ LimitUnsent(bytes int) }); ok {
+	if looped, ok := transport(netConn).(interface{ LimitUnsent(bytes int) }); ok {
 		looped.LimitUnsent(bytes)
 		return
 	}
