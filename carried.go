@@ -127,6 +127,9 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 	}
 	f.Length = length
 	ctx.begin(h, b, f)
+	if major := c.transport.Major(); major > 1 {
+		ctx.Request.major = major
+	}
 	return nil
 }
 
@@ -145,10 +148,15 @@ func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
 	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose() || r.tunnels()}
 	head.Fields = c.server.finalFields(&r.Header.list)
-	if streams && ctx.Request.line.Minor > 0 {
+	if ctx.mayTrail(streams) {
 		head.Trailer = &r.Trailer.list
 	}
 	c.transport.WriteHead(head)
+}
+
+// mayTrail reports whether trailer fields can follow a body that is being sent: one of unknown length, and any by HTTP/2 or later.
+func (c *Ctx) mayTrail(streams bool) bool {
+	return c.Request.line.Minor > 0 && (streams || c.Request.major > 1 && !c.Request.isHead() && http1.BodyAllowed(c.Response.status))
 }
 
 func (c *carried) write(p []byte) error {
@@ -318,7 +326,7 @@ func (c *carried) data(p []byte, flush bool) error {
 
 // endStream implements wire.
 func (c *carried) endStream(trailer *Header) {
-	if !c.streams || c.worker.ctx.Request.line.Minor == 0 {
+	if !c.worker.ctx.mayTrail(c.streams) {
 		return
 	}
 	c.transport.WriteTrailer(func(yield func(name, value []byte) bool) {

@@ -26,6 +26,8 @@ type Request struct {
 
 	line  http1.Line // in head
 	http2 bool
+	// major is the version of HTTP by which another server has received the request, 2 or 3; 0 if http2 and line tell the version.
+	major uint8
 	// extended says that the request came by extended CONNECT: an answer of 2xx switches to the protocol.
 	extended bool
 	framing  http1.Framing
@@ -50,7 +52,7 @@ type Request struct {
 // begin sets r to the request with the head h, which lies in b. r.Header has its fields already.
 func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
 	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
-	r.uriParsed, r.http2, r.extended = false, false, false
+	r.uriParsed, r.http2, r.major, r.extended = false, false, 0, false
 	r.host = nil
 	if i := h.HostIndex(); i >= 0 {
 		r.host = r.Header.list.Value(i)
@@ -137,12 +139,15 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.line.TargetStart:r.line.TargetEnd:r.line.TargetEnd]
 }
 
-// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0". A later 1.x counts as HTTP/1.1.
+// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0", and "HTTP/3.0" if another server has received the request by
+// that. A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
-	if r.http2 {
+	switch {
+	case r.http2, r.major == 2:
 		return "HTTP/2.0"
-	}
-	if r.line.Minor == 0 {
+	case r.major == 3:
+		return "HTTP/3.0"
+	case r.line.Minor == 0:
 		return "HTTP/1.0"
 	}
 	return "HTTP/1.1"

@@ -124,6 +124,15 @@ func (t *carrier) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 	return b, length, fault
 }
 
+// Major implements hooks.Transport.
+func (t *carrier) Major() uint8 {
+	switch t.r.ProtoMajor {
+	case 2, 3:
+		return uint8(t.r.ProtoMajor)
+	}
+	return 1
+}
+
 // target returns what the request is for. Middleware changes the URL, and not RequestURI.
 func (t *carrier) target() string {
 	r := t.r

@@ -154,11 +154,11 @@ func (i *instruments) set(r *route, key setKey) attribute.Set {
 	return attribute.NewSet(attributes...)
 }
 
-// protocolVersion returns network.protocol.version, which is "2" for HTTP/2.
+// protocolVersion returns network.protocol.version, which is "2" for HTTP/2, and "3" for HTTP/3.
 func protocolVersion(c *filo.Ctx) string {
 	version := strings.TrimPrefix(c.Request.Proto(), "HTTP/")
-	if version == "2.0" {
-		return "2"
+	if version != "1.0" {
+		version = strings.TrimSuffix(version, ".0")
 	}
 	return version
 }

@@ -1,6 +1,7 @@
 package otel_test
 
 import (
+	"net/http/httptest"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/contrib/otel"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
@@ -347,4 +349,15 @@ func TestOptionsOnce(t *testing.T) {
 		}
 	}()
 	otel.Middleware(otel.Options{}, otel.Options{})
+}
+
+// A request that another server has received by HTTP/3 says so.
+func TestSpanHTTP3(t *testing.T) {
+	o := serve(t, around)
+	r := httptest.NewRequest("GET", "/any", nil)
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/3.0", 3, 0
+	adaptor.ToHTTPServer(o.Config).ServeHTTP(httptest.NewRecorder(), r)
+	if got := text(o.spans(t, 1)[0].Attributes()); !strings.Contains(got, "network.protocol.version=3,") {
+		t.Errorf("got %s", got)
+	}
 }

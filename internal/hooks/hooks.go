@@ -90,6 +90,8 @@ type Transport interface {
 	// length counts, whatever the fields say. The bytes are borrowed until Carry returns, which overwrites them in builds with the race
 	// detector.
 	Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault)
+	// Major returns 2 or 3 if the request came by HTTP/2 or HTTP/3, and otherwise 1: then the head has the minor version.
+	Major() uint8
 	// Read reads the request's body. Its error may be an HTTPError of filo's.
 	Read(p []byte) (int, error)
 	// Trailer returns the fields behind a body of unknown length, once Read has returned io.EOF.
