@@ -67,7 +67,7 @@ check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, an
 	@# Each part waits half of its time, so two run at once.
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
 
-foreign: ## run others' tests for net/http's server and for HTTP/2 against filo: Go's own, x/net's, h2spec, and those of WebSocket, RPC and router packages
+foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, and for caches (with node)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
 	@# Go's own and h2spec once more with the blocking driver, which the suite x/net always has.
 	@go run ./internal/foreign -count $(COUNT) -suite net/http,h2spec -driver blocking $(ARGS)

@@ -22,7 +22,7 @@ type exception struct {
 }
 
 // kinds are why a test may fail.
-var kinds = []string{"difference", "no counterpart", "fault"}
+var kinds = []string{"difference", "policy", "no counterpart", "fault"}
 
 // readExceptions reads the tables of exceptions.md, by suite. A difference must be one of those that differences tells users of.
 func readExceptions(differences string) (map[string][]*exception, error) {
@@ -138,7 +138,7 @@ func (r *report) tally() map[string]int {
 
 // table prints how many tests of each suite have passed.
 func table(reports []*report) {
-	columns := []string{"run", "passed", "difference", "no counterpart", "fault", "unlisted", "cases passed", "without a server"}
+	columns := []string{"run", "passed", "difference", "policy", "no counterpart", "fault", "unlisted", "cases passed", "without a server"}
 	fmt.Printf("| suite | %s | time |\n", strings.Join(columns, " | "))
 	fmt.Println(strings.Repeat("| --- ", len(columns)+2) + "|")
 	for _, r := range reports {

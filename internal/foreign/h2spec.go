@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,9 +47,7 @@ func (r *report) runH2spec(o *options, dir string) error {
 			}
 		}
 	}
-	for _, e := range r.listed {
-		e.planned = !o.native && slices.ContainsFunc(r.runs, func(run *testRun) bool { return e.covers(run.test) })
-	}
+	r.planReached(o)
 	return nil
 }
 
@@ -75,7 +72,8 @@ func (s *suite) buildH2spec(dir string, o *options) (string, error) {
 
 // h2spec runs the program against the two ports of a server, and returns its cases.
 func h2spec(o *options, program, dir string) ([]*testRun, error) {
-	ports, stop, err := startH2Server(o, filepath.Join(dir, "server"))
+	var ports [2]int
+	stop, err := startServer(o, "h2server", filepath.Join(dir, "server"), nil, &ports[0], &ports[1])
 	if err != nil {
 		return nil, fmt.Errorf("h2server: %w", err)
 	}
@@ -86,38 +84,6 @@ func h2spec(o *options, program, dir string) ([]*testRun, error) {
 		},
 	})
 	return slices.Concat(runs...), stop()
-}
-
-// startH2Server builds h2server and starts it. It returns the ports without and with TLS, and what ends the process.
-func startH2Server(o *options, program string) (ports [2]int, stop func() error, err error) {
-	args := []string{"build", "-o", program}
-	if o.race {
-		args = append(args, "-race")
-	}
-	if err := gotool.Command(o.repository, append(args, "./internal/foreign/h2server")...).Run(); err != nil {
-		return ports, nil, err
-	}
-	cmd := exec.Command(program)
-	cmd.Env, cmd.Stderr = append(os.Environ(), o.environment()...), os.Stderr
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return ports, nil, err
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		return ports, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return ports, nil, err
-	}
-	stop = func() error {
-		input.Close()
-		return cmd.Wait()
-	}
-	if _, err := fmt.Fscan(output, &ports[0], &ports[1]); err != nil {
-		return ports, nil, errors.Join(err, stop())
-	}
-	return ports, stop, nil
 }
 
 // h2specRun runs the program once, and returns its cases.

@@ -124,6 +124,12 @@ var suites = []suite{
 			{"internal/memhttp/memhttp.go", "		DialContext: s.listener.DialContext,\n", "		DialContext: s.listener.DialContext,\n		TLSClientConfig: clientTLS.Clone(),\n"},
 		}),
 	},
+	{
+		name: "connectrpc/conformance", module: conformance, version: conformanceVersion, ownInit: true,
+		patches: conformancePatches, files: map[string]string{"internal/app/referenceserver/filo.go": "conformance_server.go.txt"},
+		run: (*report).runConformance,
+	},
+	{name: "cache-tests", run: (*report).runCacheTests},
 }
 
 // loopbackPatches make a server of connect-go's listen on a socket instead of pipes in memory.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/filohttp/filo/internal/gotool"
+)
+
+const (
+	conformance        = "connectrpc.com/conformance"
+	conformanceVersion = "v1.0.7"
+	// conformanceTime is how long all of its cases may take.
+	conformanceTime = 5 * time.Minute
+)
+
+// conformancePatches replace net/http's server in the suite's server. QUIC's stays, and isn't asked for.
+var conformancePatches = []patch{
+	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h1Server, lis: lis}, nil", "return newFilo(h1Server, lis)"},
+	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h2Server, lis: lis}, nil", "return newFilo(h2Server, lis)"},
+}
+
+// runConformance builds the suite's server with filo in the place of net/http, and lets the suite's clients call it: first it serves
+// itself, then it is behind filo's proxy. Each case is a test, whose name begins with what answers the clients: direct or proxy.
+func (r *report) runConformance(o *options, dir string) error {
+	s := *r.suite
+	if o.native {
+		s.files, s.patches = nil, nil
+	}
+	if err := s.prepare(dir, o); err != nil {
+		return err
+	}
+	runner, server := filepath.Join(dir, "foreign-runner"), filepath.Join(dir, "foreign-server")
+	build := []string{"build", "-mod=mod", "-o"}
+	if err := gotool.Command(dir, append(build, runner, "./cmd/connectconformance")...).Run(); err != nil {
+		return err
+	}
+	if o.race {
+		build = slices.Insert(build, 1, "-race")
+	}
+	if err := gotool.Command(dir, append(build, server, "./cmd/referenceserver")...).Run(); err != nil {
+		return err
+	}
+	for range o.count {
+		for _, by := range []string{"direct", "proxy"} {
+			r.runs = append(r.runs, conformanceRun(o, by, runner, server))
+		}
+	}
+	for _, e := range r.listed {
+		e.planned = !o.native
+	}
+	return nil
+}
+
+// conformanceRun runs all cases once.
+func conformanceRun(o *options, by, runner, server string) *testRun {
+	ctx, cancel := context.WithTimeout(context.Background(), conformanceTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, runner, "--conf", o.inserted("conformance.yaml.txt"), "--mode", "server", "--", server)
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), o.environment()...), time.Second
+	if by == "proxy" {
+		cmd.Env = append(cmd.Env, "FOREIGN_PROXY=1")
+	}
+	output, err := cmd.CombinedOutput()
+	if o.verbose {
+		fmt.Printf("%s\n", output)
+	}
+	return readConformance(output, err, by)
+}
+
+var (
+	conformanceFailed = regexp.MustCompile(`(?m)^FAILED: (\S.*?)(?::| was expected to fail but did not)$`)
+	conformanceTotal  = regexp.MustCompile(`(?m)^Total cases: \d+\n(\d+) passed, \d+ failed\.?$`)
+	conformanceMissed = regexp.MustCompile(`(?m)^Another \d+ could not be run`)
+)
+
+// readConformance tells from the output which cases have failed. A run that ends without saying so, or of which a case hasn't run, has
+// failed itself.
+func readConformance(output []byte, err error, by string) *testRun {
+	run := &testRun{test: by, reached: true, output: output}
+	for _, match := range conformanceFailed.FindAllSubmatch(output, -1) {
+		run.failed = append(run.failed, by+"/"+string(match[1]))
+	}
+	if total := conformanceTotal.FindSubmatch(output); total != nil {
+		run.passed, _ = strconv.Atoi(string(total[1]))
+	}
+	if len(run.failed) == 0 && (err != nil || run.passed == 0 || conformanceMissed.Match(output)) {
+		run.failed, run.output = []string{by}, fmt.Appendf(output, "\n%v\n", err)
+	}
+	return run
+}

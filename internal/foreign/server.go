@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/filohttp/filo/internal/gotool"
+)
+
+// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends with
+// its standard input, which stop closes.
+func startServer(o *options, name, program string, arguments []string, ports ...any) (stop func() error, err error) {
+	args := []string{"build", "-o", program}
+	if o.race {
+		args = append(args, "-race")
+	}
+	if err := gotool.Command(o.repository, append(args, "./internal/foreign/"+name)...).Run(); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, arguments...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), o.environment()...), os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() error {
+		input.Close()
+		return cmd.Wait()
+	}
+	if _, err := fmt.Fscan(output, ports...); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return stop, nil
+}
