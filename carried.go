@@ -23,21 +23,25 @@ import (
 
 var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middleware keeps the connection from being taken over")}
 
-// carried is the wire of a request that came to another server. That server has the connection and frames the messages. Stats
-// doesn't count a carried request, and Shutdown doesn't wait for it unless it is parked. The filo.Server may serve connections of its own meanwhile.
+// carried is the wire of a request that came to another server. That server has the connection and frames the messages. The filo.Server
+// counts the request, and Shutdown waits for it. The filo.Server may serve connections of its own meanwhile.
 type carried struct {
 	exchange
 	transport hooks.Transport
-	parked    *ParkedConn // set once, by park or parkStream, unless it is a connection of filo's own
-	counts    answerCounts
-	isHead    bool // the method is HEAD
-	streams   bool // a body of unknown length is being sent
-	nests     bool // it comes by a connection of filo's own: see nested
-	switches  bool // a 101 is to be sent when the connection is taken over
+	parked    *ParkedConn  // set once, by park or parkStream, unless it is a connection of filo's own
+	counts    answerCounts // of a part, which counts nowhere
+	isHead    bool         // the method is HEAD
+	isPart    bool         // of a request that the filo.Server counts already: a middleware of net/http stands between
+	joined    bool         // a shutdown waits for the request
+	streams   bool         // a body of unknown length is being sent
+	nests     bool         // it comes by a connection of filo's own: see nested
+	switches  bool         // a 101 is to be sent when the connection is taken over
 }
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
 type nested interface {
+	// OuterServer returns the server of that Ctx, nil if there is no such Ctx.
+	OuterServer() *Server
 	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
 	// TakeOver tells the middleware that the connection is taken over, and calls take for that. A head that was written before is then the
@@ -54,6 +58,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	w := carriedScratch.Get().(*scratch)
 	c := &carried{transport: t}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
+	refused := c.join()
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
@@ -66,20 +71,48 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 				c.endTimeout(ctx, nil)
 			}
 			c.release(ctx) // h has panicked
+			c.leave()
 			if c.parked != nil {
 				c.abandonParked(c.parked)
 			}
 		}
 	}()
-	err := c.run(ctx, h)
+	err := c.run(ctx, h, refused)
 	c.release(ctx)
 	returned = true
+	c.leave()
 	// Only now: after a panic the buffers may be in any state.
 	carriedScratch.Put(w)
 	if c.parked != nil {
 		return c.serveParked(c.parked)
 	}
 	return err
+}
+
+// join makes the request one that the server counts, and that a shutdown waits for. It returns the reason why the server takes none.
+func (c *carried) join() (refused *HTTPError) {
+	s := c.server
+	if n, ok := c.transport.(nested); ok && n.OuterServer() == s {
+		c.isPart = true
+		return nil
+	}
+	c.answered = &s.counts.refusalAnswers
+	if s.life.draining.Load() {
+		return errEnding
+	}
+	counts, refused := s.conns.addCarried()
+	if refused == nil {
+		c.answered, c.joined = counts, true
+	}
+	return refused
+}
+
+// leave undoes join: the request is over, or its handler has taken the connection over. A parked connection is the server's own by then.
+func (c *carried) leave() {
+	if c.joined {
+		c.joined = false
+		c.server.conns.removeCarried()
+	}
 }
 
 // release ends the request.
@@ -94,10 +127,15 @@ func (c *carried) release(ctx *Ctx) {
 	ctx.exchange = nil
 }
 
-func (c *carried) run(ctx *Ctx, h Handler) error {
+func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
+	fields := &overloadFields
 	if err := c.receive(ctx); err != nil {
-		c.logRefused(err)
-		_, failed := c.answerApart(err, &refusalFields, c.isHead)
+		refused, fields = err, &refusalFields
+	}
+	if refused != nil {
+		c.logRefused(refused)
+		c.count(refused.Status)
+		_, failed := c.answerApart(refused, fields, c.isHead)
 		return failed
 	}
 	c.worker.timer.Switch(&c.server.classes.handler)
@@ -146,7 +184,8 @@ func (c *carried) render(ctx *Ctx) {
 // writeHead sends the head of a final answer.
 func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
-	head := hooks.Head{Status: r.status, Length: length, Streams: streams, Close: ctx.Request.framing.Close || r.wantsClose() || r.tunnels()}
+	head := hooks.Head{Status: r.status, Length: length, Streams: streams}
+	head.Close = ctx.Request.framing.Close || r.wantsClose() || r.tunnels() || !c.isPart && c.server.life.endsConns()
 	head.Fields = c.server.finalFields(&r.Header.list)
 	if ctx.mayTrail(streams) {
 		head.Trailer = &r.Trailer.list
@@ -369,10 +408,15 @@ func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) 
 			taken, buffered, err = outer.upgrade()
 			return taken, err
 		})
-		c.hijacked = err == nil
+		if err == nil {
+			c.hijacked = true
+			c.leave()
+		}
 		return taken, buffered, err
 	}
-	taken, err = c.hijackTransport(h)
+	if taken, err = c.hijackTransport(h); err == nil {
+		c.leave()
+	}
 	return taken, nil, err
 }
 

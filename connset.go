@@ -41,8 +41,9 @@ type connSet struct {
 
 	mu        race.Mutex
 	conns     connList                      // guarded by mu
-	counting  int                           // number of the next connection's element of answered; guarded by mu
+	counting  int                           // number of the last element of answered that was given out; guarded by mu
 	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
+	carried   int                           // requests of other servers, for which it waits as well; guarded by mu
 	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
 	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
 	underway  bool                          // a sweep is running; guarded by mu
@@ -110,13 +111,19 @@ func (s *connSet) addLocked(c *conn) {
 	s.mu.AssertHeld()
 	s.conns.add(c)
 	c.member = true
-	c.answered = &s.answered[s.counting%len(s.answered)].answerCounts
-	s.counting++
+	c.answered = s.nextCountsLocked()
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
 		s.due.Store(s.clock.now().Add(s.interval))
 		s.timer.Reset(s.interval)
 	}
+}
+
+// nextCountsLocked returns the elements of answered in turn.
+func (s *connSet) nextCountsLocked() *answerCounts {
+	s.mu.AssertHeld()
+	s.counting++
+	return &s.answered[s.counting%len(s.answered)].answerCounts
 }
 
 // countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
@@ -178,10 +185,16 @@ func (s *connSet) remove(c *conn) {
 // maybeEmptyLocked tells those who wait if nothing is left.
 func (s *connSet) maybeEmptyLocked() {
 	s.mu.AssertHeld()
-	if s.conns.count == 0 && s.streams == 0 && s.empty != nil {
+	if s.isEmptyLocked() && s.empty != nil {
 		close(s.empty)
 		s.empty = nil
 	}
+}
+
+// isEmptyLocked reports whether nothing is left that a shutdown waits for.
+func (s *connSet) isEmptyLocked() bool {
+	s.mu.AssertHeld()
+	return s.conns.count == 0 && s.streams == 0 && s.carried == 0
 }
 
 // addStream counts a parked stream of HTTP/2, or returns the reason for a refusal.
@@ -201,6 +214,32 @@ func (s *connSet) removeStream() {
 	defer s.mu.Unlock()
 	s.streams--
 	s.maybeEmptyLocked()
+}
+
+// addCarried counts a request of another server, or returns the reason for a refusal. The request's answer belongs to the counts.
+func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errEnding
+	}
+	s.carried++
+	return s.nextCountsLocked(), nil
+}
+
+// removeCarried undoes addCarried.
+func (s *connSet) removeCarried() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carried--
+	s.maybeEmptyLocked()
+}
+
+// carriedNow returns how many requests of other servers are being handled.
+func (s *connSet) carriedNow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.carried
 }
 
 // clientAddress is what is counted of the clients of one address.
@@ -458,19 +497,19 @@ func (s *connSet) closeAll() {
 	s.walk(func(c *conn) { linger.Cut(c.netConn) })
 }
 
-// seal keeps new connections out if the set is empty. It reports whether new connections are kept out.
+// seal keeps new connections and requests of other servers out if none is left. It reports whether new connections are kept out.
 func (s *connSet) seal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = s.closed || s.conns.count == 0 && s.streams == 0
+	s.closed = s.closed || s.isEmptyLocked()
 	return s.closed
 }
 
-// whenEmpty returns a channel that is closed when there are no connections.
+// whenEmpty returns a channel that is closed when nothing is left that a shutdown waits for.
 func (s *connSet) whenEmpty() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns.count == 0 && s.streams == 0 {
+	if s.isEmptyLocked() {
 		done := make(chan struct{})
 		close(done)
 		return done

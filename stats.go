@@ -67,6 +67,9 @@ type Stats struct {
 	// RequestsRefused counts the requests that the server answered with 503, or refused over HTTP/2, because Concurrency was reached, or too
 	// many bytes of request bodies or answers waited. Refusals tells them apart.
 	RequestsRefused uint64
+	// RequestsCarried is the number of requests that another server has received (adaptor.ToHTTP) and that are being handled here. Their
+	// connections aren't this server's: ConnsOpen counts only those that are parked.
+	RequestsCarried int
 	// RequestsQueued is the number of requests that wait in Server.Queue.
 	RequestsQueued int
 	// BodiesBuffered is how many bytes count against Server.MaxBufferedBodies.
@@ -123,6 +126,7 @@ func (s *Server) Stats() Stats {
 	for i := range answered {
 		answered[i].addTo(&st.Requests)
 	}
+	st.RequestsCarried = s.conns.carriedNow()
 	s.conns.walk(func(c *conn) {
 		st.ConnsOpen++
 		if h := c.http2.Load(); h != nil {

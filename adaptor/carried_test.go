@@ -2,16 +2,330 @@ package adaptor_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/middleware"
 )
+
+// front is a server of net/http in front of one of filo.
+type front struct {
+	url    string
+	client *http.Client
+}
+
+// eachFront calls f with a server of net/http that speaks HTTP/1.1, and with one that speaks HTTP/2.
+func eachFront(t *testing.T, f func(t *testing.T, start func(*filo.Server) *front)) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			f(t, func(s *filo.Server) *front {
+				if s.Logger == nil {
+					s.Logger = quiet
+				}
+				server := httptest.NewUnstartedServer(adaptor.ToHTTPServer(s))
+				server.Config.ErrorLog = log.New(io.Discard, "", 0)
+				server.EnableHTTP2 = proto == "HTTP/2.0"
+				server.StartTLS()
+				t.Cleanup(server.Close)
+				t.Cleanup(func() { s.Close() })
+				return &front{server.URL, server.Client()}
+			})
+		})
+	}
+}
+
+// answer is what a client has got.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// ask sends a request, and returns the answer when it has come.
+func (f *front) ask(t *testing.T, method, path, body string) *answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := f.client.Do(r)
+	if err != nil {
+		t.Errorf("%s %s: %v", method, path, err)
+		return &answer{Response: &http.Response{}}
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Errorf("%s %s: %v", method, path, err)
+	}
+	return &answer{response, string(got)}
+}
+
+// later is ask on a goroutine.
+func (f *front) later(t *testing.T, method, path, body string) <-chan *answer {
+	got := make(chan *answer, 1)
+	go func() { got <- f.ask(t, method, path, body) }()
+	return got
+}
+
+// isRefusal reports whether an answer is a 503 that says when to come again.
+func (a *answer) isRefusal() bool { return a.StatusCode == 503 && a.Header.Get("Retry-After") != "" }
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never:", what)
+		}
+	}
+}
+
+// held is a handler that waits until it is let go.
+type held struct{ begun, release chan struct{} }
+
+func newHeld() *held { return &held{make(chan struct{}, 100), make(chan struct{})} }
+
+func (h *held) serve(c *filo.Ctx) error {
+	h.begun <- struct{}{}
+	select {
+	case <-h.release:
+		return c.Text(200, "held")
+	case <-c.Context().Done():
+		return context.Cause(c.Context())
+	}
+}
+
+// Stats counts what is answered, by class of status, and what is being handled.
+func TestCarriedStats(t *testing.T) {
+	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
+		holds := newHeld()
+		s := &filo.Server{Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/held":
+				return holds.serve(c)
+			case "/stream":
+				_, err := c.Stream().WriteString("stream")
+				return err
+			case "/events":
+				p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+				if err == nil {
+					p.End()
+				}
+				return err
+			case "/none":
+				return filo.Error(404, "")
+			case "/fails":
+				return errors.New("failed")
+			case "/slow":
+				c.SetTimeout(time.Nanosecond, nil)
+				<-c.Context().Done()
+				return c.Context().Err()
+			}
+			return c.NoContent()
+		}}
+		f := start(s)
+		for _, path := range []string{"/", "/stream", "/events", "/none", "/fails", "/slow"} {
+			f.ask(t, "GET", path, "")
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = "a b"
+		adaptor.ToHTTPServer(s).ServeHTTP(httptest.NewRecorder(), r) // is refused
+		got := f.later(t, "GET", "/held", "")
+		<-holds.begun
+		if st := s.Stats(); st.Requests != [6]uint64{2: 3, 4: 2, 5: 2} || st.RequestsCarried != 1 || st.ConnsOpen != 0 {
+			t.Errorf("%+v", st)
+		}
+		close(holds.release)
+		<-got
+		eventually(t, "the end of the request", func() bool { return s.Stats().RequestsCarried == 0 })
+		if st := s.Stats(); st.Requests[2] != 4 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// However a handler ends, its request isn't counted as one that is being handled any more.
+func TestCarriedEnds(t *testing.T) {
+	s := &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/panic":
+			panic(http.ErrAbortHandler)
+		case "/goexit":
+			runtime.Goexit()
+		case "/abort":
+			return filo.ErrAbort
+		case "/hijack":
+			conn, _, err := c.Hijack()
+			if err != nil {
+				return err
+			}
+			if n := c.Server().Stats().RequestsCarried; n != 0 {
+				t.Errorf("%d requests are counted, whose connection was taken over", n)
+			}
+			return conn.Close()
+		}
+		return nil
+	}}
+	dial := foreign(t, s)
+	for _, path := range []string{"/panic", "/goexit", "/abort", "/hijack"} {
+		exchangeRaw(t, dial, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		eventually(t, "the end of "+path, func() bool { return s.Stats().RequestsCarried == 0 })
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a middleware of net/http runs is a part of a request that the server counts, and not another one.
+func TestMiddlewareCountsOnce(t *testing.T) {
+	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
+	})
+	for name, start := range map[string]func(*filo.Server) func() (net.Conn, error){
+		"filo":     func(s *filo.Server) func() (net.Conn, error) { return startTCP(t, s) },
+		"net/http": func(s *filo.Server) func() (net.Conn, error) { return foreign(t, s) },
+		"its own guest": func(s *filo.Server) func() (net.Conn, error) {
+			h := s.Handler
+			s.Handler = func(c *filo.Ctx) error {
+				if c.Request.Header.Has("X-Inside") {
+					return h(c)
+				}
+				c.Request.Header.Set("X-Inside", "1")
+				return adaptor.FromHTTP(adaptor.ToHTTPServer(s))(c)
+			}
+			return startTCP(t, s)
+		},
+	} {
+		want := 0
+		if name == "net/http" {
+			want = 1
+		}
+		s := &filo.Server{Concurrency: 1, Handler: wraps(wraps(func(c *filo.Ctx) error {
+			if n := c.Server().Stats().RequestsCarried; n != want {
+				t.Errorf("%s: %d are being handled, want %d", name, n, want)
+			}
+			return c.Text(200, "ok")
+		}))}
+		if got := string(exchangeRaw(t, start(s), get)); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+			t.Errorf("%s: got %q", name, got)
+		}
+		if got := s.Stats().Requests; got != [6]uint64{2: 1} {
+			t.Errorf("%s: counted %v", name, got)
+		}
+	}
+}
+
+// A shutdown waits for the requests that are being handled, their answers are the last ones of their connections, and further ones are refused.
+func TestCarriedShutdown(t *testing.T) {
+	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
+		holds := newHeld()
+		s := &filo.Server{Handler: holds.serve}
+		f := start(s)
+		got := f.later(t, "GET", "/", "")
+		<-holds.begun
+		ended := make(chan error, 1)
+		go func() { ended <- s.Shutdown(t.Context()) }()
+		eventually(t, "the shutdown", func() bool { return s.Stats().Draining })
+		for _, method := range []string{"GET", "HEAD"} {
+			if late := f.ask(t, method, "/", ""); !late.isRefusal() || late.ProtoMajor == 1 && !late.Close {
+				t.Errorf("%s during the shutdown: %v", method, late.Response)
+			}
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("the shutdown didn't wait: %v", err)
+		default:
+		}
+		close(holds.release)
+		if last := <-got; last.body != "held" || last.ProtoMajor == 1 && !last.Close {
+			t.Errorf("the last answer: %v %q", last.Response, last.body)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if late := f.ask(t, "GET", "/", ""); !late.isRefusal() {
+			t.Errorf("after the shutdown: %v", late.Response)
+		}
+		if st := s.Stats(); st.Requests != [6]uint64{2: 1, 5: 3} || st.RequestsCarried != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A shutdown that doesn't get to its end, and a Close, end the contexts of the requests.
+func TestCarriedShutdownGivesUp(t *testing.T) {
+	for _, end := range []func(s *filo.Server) error{
+		func(s *filo.Server) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return s.Shutdown(ctx)
+		},
+		(*filo.Server).Close,
+	} {
+		holds, causes := newHeld(), make(chan error, 1)
+		s := &filo.Server{Handler: func(c *filo.Ctx) error {
+			err := holds.serve(c)
+			causes <- err
+			return err
+		}}
+		conn, _ := client(t, foreign(t, s), get)
+		<-holds.begun
+		end(s)
+		if cause := <-causes; cause != filo.ErrServerClosed {
+			t.Errorf("the cause is %v", cause)
+		}
+		conn.Close()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A drain tells clients to leave before it refuses them, and then waits as a shutdown does.
+func TestCarriedDrain(t *testing.T) {
+	holds := newHeld()
+	s := &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/held" {
+			return holds.serve(c)
+		}
+		return c.Text(200, "ok")
+	}}
+	dial := foreign(t, s)
+	ask := func(path string) (*http.Response, error) {
+		_, r := client(t, dial, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		return http.ReadResponse(r, nil)
+	}
+	_, held := client(t, dial, "GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-holds.begun
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- health.New(health.Options{}).Drain(ctx, s, time.Hour) }()
+	eventually(t, "the drain", func() bool { return s.Stats().KeepAlivesOff })
+	if response, err := ask("/"); err != nil || response.StatusCode != 200 || !response.Close {
+		t.Errorf("%v, %v", response, err)
+	}
+	close(holds.release)
+	if response, err := http.ReadResponse(held, nil); err != nil || response.StatusCode != 200 || !response.Close {
+		t.Errorf("%v, %v", response, err)
+	}
+	cancel()
+	<-ended
+	if response, err := ask("/"); err != nil || response.StatusCode != 503 {
+		t.Errorf("%v, %v", response, err)
+	}
+}
 
 // The protocol is the one by which the request came, in the Ctx, in the access log, and for handlers of net/http inside.
 func TestCarriedProtocol(t *testing.T) {

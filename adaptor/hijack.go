@@ -81,6 +81,14 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
+// OuterServer returns the server of the Ctx whose connection the inner Ctx may take over, nil if the request came to another server.
+func (t *carrier) OuterServer() *filo.Server {
+	if t.outer == nil {
+		return nil
+	}
+	return t.outer.server
+}
+
 // mayHijack reports whether a middleware's ResponseWriter lets a Hijack through.
 func mayHijack(w http.ResponseWriter) bool {
 	for {

@@ -39,6 +39,7 @@ var (
 		"Workers: running ones serve a connection, ready ones wait for one, leading ones lead a loop.", "state")
 	spawned = describe("filo_workers_spawned_total", "Workers that were started.")
 	retired = describe("filo_workers_retired_total", "Workers that have ended after waiting in vain.")
+	carried = describe("filo_requests_carried", "Requests that another server has received (adaptor.ToHTTP), and that are being handled.")
 	queued  = describe("filo_requests_queued", "Requests that wait for a place under Concurrency.")
 	tasks   = describe("filo_tasks", "Tasks that handlers have left behind, and that run or wait to.")
 
@@ -82,7 +83,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (k *collector) Describe(ch chan<- *client.Desc) {
 	for _, desc := range [...]*client.Desc{
-		connections, http2, streams, accepted, refused, answered, overload, workers, spawned, retired, queued, tasks, handoffs, retakes,
+		connections, http2, streams, accepted, refused, answered, overload, workers, spawned, retired, carried, queued, tasks, handoffs, retakes,
 		classKind, classMedian, classInline, classHandoffs, classRetakes,
 	} {
 		ch <- desc
@@ -117,6 +118,7 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	gauge(workers, stats.WorkersLeading, "leading")
 	counter(spawned, stats.WorkersSpawned)
 	counter(retired, stats.WorkersRetired)
+	gauge(carried, stats.RequestsCarried)
 	gauge(queued, stats.RequestsQueued)
 	gauge(tasks, stats.TasksRunning)
 	counter(handoffs, stats.Handoffs)
