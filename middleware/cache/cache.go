@@ -74,6 +74,9 @@ type Options struct {
 // or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
 // no-cache, which forbid it.
 //
+// Of an answer that varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests get the same if they differ in white
+// space, lines, or the case of codings and languages. Every other field that it varies by must be the same.
+//
 // A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
@@ -326,10 +329,7 @@ func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
 	key = append(key, ' ')
 	key = binary.AppendUvarint(key, v.number)
 	for _, name := range v.names {
-		for value := range c.Request.Header.Values(name) {
-			key = append(append(key, 1), value...)
-		}
-		key = append(key, 0)
+		key = append(appendSelecting(key, &c.Request.Header, name), 0)
 	}
 	return shortKey(key)
 }
