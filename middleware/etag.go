@@ -35,7 +35,7 @@ func ETag(options ...ETagOptions) filo.Middleware {
 			err := next(c)
 			if err == nil && caching.ReadsOnly(c) && c.Status() == 200 && !c.Committed() {
 				o.tag(c)
-				return caching.AnswerCondition(c)
+				return caching.AnswerCondition(c, c.Response.Header.GetBytes("Last-Modified"))
 			}
 			return err
 		}

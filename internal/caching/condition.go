@@ -17,10 +17,9 @@ func ReadsOnly(c *filo.Ctx) bool {
 	return string(method) == "GET" || string(method) == "HEAD"
 }
 
-// AnswerCondition turns a response of 200 into what the request's conditions make of it.
-func AnswerCondition(c *filo.Ctx) error {
-	h := &c.Response.Header
-	switch Precondition(c, true, h.GetBytes("ETag"), h.GetBytes("Last-Modified")) {
+// AnswerCondition turns a response of 200, last modified at a date, which may be nil, into what the request's conditions make of it.
+func AnswerCondition(c *filo.Ctx, modified []byte) error {
+	switch Precondition(c, true, c.Response.Header.GetBytes("ETag"), modified) {
 	case 304:
 		notModified(c)
 	case 412:

@@ -384,7 +384,11 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	if entry.response.Status != 200 {
 		return nil
 	}
-	if err := caching.AnswerCondition(c); err != nil || c.Status() != 200 || len(parts) == 0 {
+	modified := h.GetBytes("Last-Modified")
+	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
+		modified = h.GetBytes("Date") // which is what If-Modified-Since then asks about (RFC 9111, section 4.3.2)
+	}
+	if err := caching.AnswerCondition(c, modified); err != nil || c.Status() != 200 || len(parts) == 0 {
 		return err
 	}
 	body, _ := c.Response.WholeBody()

@@ -199,6 +199,11 @@ func TestAnswers(t *testing.T) {
 			{"the client has another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-None-Match: "b"`}, 200, true},
 			{"it would have another", cache.Options{}, []string{`ETag: "a"`}, "GET /", []string{`If-Match: "b"`}, 412, true},
 			{"not modified", cache.Options{}, []string{"Last-Modified: " + mwtest.SomeDate}, "GET /", []string{"If-Modified-Since: " + mwtest.SomeDate}, 304, true},
+			{"not modified since it was made", cache.Options{}, nil, "GET /", []string{"If-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT"}, 304, true},
+			{"made since", cache.Options{}, nil, "GET /", []string{"If-Modified-Since: Fri, 31 Dec 1999 23:59:59 GMT"}, 200, true},
+			{"nobody knows whether it was modified", cache.Options{}, nil, "GET /", []string{"If-Unmodified-Since: Fri, 31 Dec 1999 23:59:59 GMT"}, 200, true},
+			{"the client has another, that isn't older", cache.Options{}, []string{`ETag: "a"`}, "GET /",
+				[]string{`If-None-Match: "b"`, "If-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT"}, 200, true},
 			{"the same Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: a", "X: y"}, 200, true},
 			{"another Accept", cache.Options{}, []string{"Vary: Accept"}, "GET /", []string{"Accept: b"}, 200, false},
 		} {
