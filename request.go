@@ -98,13 +98,10 @@ func (r *Request) endChanges() {
 	}
 }
 
-// methodNames are the common methods, which Method returns without an allocation.
-var methodNames = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"}
-
 // Method returns the method as sent, or as changed by SetMethod. Methods are case-sensitive.
 func (r *Request) Method() string {
 	method := r.MethodBytes()
-	for _, name := range methodNames {
+	for _, name := range &syntax.Methods { // without an allocation
 		if string(method) == name {
 			return name
 		}

@@ -164,9 +164,8 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 		return
 	}
 	begin := string(record.RecordHeader[:])
-	switch begin {
-	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO", "CONNE", "TRACE":
-	default:
+	isHTTP := func(method string) bool { return (method + " /")[:len(begin)] == begin }
+	if !slices.ContainsFunc(syntax.Methods[:], isHTTP) {
 		return
 	}
 	// The socket's buffer is empty, and takes the answer at once.

@@ -284,6 +284,8 @@ func TestTLSPlainHTTP(t *testing.T) {
 			"GET":              "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 			"DELETE":           "DELETE /a HTTP/1.1\r\nHost: a\r\n\r\n",
 			"no more of it":    "PUT /",
+			"QUERY":            "QUERY /a HTTP/1.1\r\nHost: a\r\n\r\n",
+			"TRACE":            "TRACE /a HTTP/1.1\r\nHost: a\r\n\r\n",
 			"HEAD":             "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
 			"POST with a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000),
 		} {
@@ -303,7 +305,7 @@ func TestTLSPlainHTTP(t *testing.T) {
 			answered++
 		}
 		lifeAwait(t, "the answers to be counted", func() bool { return s.Stats().Requests[4] == answered })
-		for _, other := range []string{"SSH-2.0-x\r\n", "GETTY", "PRI * HTTP/2.0\r\n\r\n"} {
+		for _, other := range []string{"SSH-2.0-x\r\n", "GETTY", "POSTS /", "PRI * HTTP/2.0\r\n\r\n"} {
 			c := s.dial(t)
 			c.send(other)
 			if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1")) || err != nil && !lifeReset(err) {

@@ -25,7 +25,7 @@ func ExampleCORS() {
 	// 204
 	// Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers
 	// Access-Control-Allow-Origin: https://app.example.com
-	// Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE
+	// Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE, QUERY
 	// Access-Control-Allow-Headers: Content-Type
 	// Access-Control-Max-Age: 3600
 	// 200 hello
@@ -102,7 +102,7 @@ func TestCORS(t *testing.T) {
 		{"methods are case-sensitive", some, "OPTIONS /", []string{"Origin: https://a.test", "Access-Control-Request-Method: put"}, varyFull},
 		{"an origin that isn't allowed", some, "OPTIONS /", []string{"Origin: https://evil.test", put}, varyFull},
 		{"everybody and every field", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: authorization, x-any"},
-			varyFull + " origin=* methods=GET,HEAD,POST,PUT,PATCH,DELETE headers=authorization,x-any"},
+			varyFull + " origin=* methods=GET,HEAD,POST,PUT,PATCH,DELETE,QUERY headers=authorization,x-any"},
 		{"but nothing that is no field", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: a b"}, varyFull},
 		{"and none of endless length", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: " + strings.Repeat("a", 200)}, varyFull},
 		{"a private network, if it is asked for", withCredentials, "OPTIONS /", []string{"Origin: https://a.test", put, "Access-Control-Request-Private-Network: true"},

@@ -4,6 +4,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // CSRFOptions configures CSRF.
@@ -17,12 +18,12 @@ type CSRFOptions struct {
 }
 
 // CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: those with
-// methods other than GET, HEAD and OPTIONS. It needs no tokens, because browsers themselves tell where a request comes from. All
+// methods that aren't safe, as GET, HEAD, OPTIONS, TRACE and QUERY are. It needs no tokens, because browsers themselves tell where a request comes from. All
 // have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host), and refuses a page
 // of http to a client that has asked by https (see Scheme). A request with neither field doesn't come from a browser. But for the
-// schemes these are the rules of net/http's CrossOriginProtection.
+// schemes, TRACE and QUERY these are the rules of net/http's CrossOriginProtection.
 //
-// GET, HEAD and OPTIONS must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
+// Requests with safe methods must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
 // CORS, whose preflights it admits. An origin that CORS allows more than simple requests must be trusted here as well. CSRF
 // panics if a trusted origin is malformed.
 func CSRF(options ...CSRFOptions) filo.Middleware {
@@ -59,8 +60,7 @@ func newCSRFGuard(options CSRFOptions) *csrfGuard {
 
 // crossOrigin reports whether a request may be one that another site has its visitor's browser send.
 func (g *csrfGuard) crossOrigin(c *filo.Ctx) bool {
-	switch string(c.Request.MethodBytes()) {
-	case "GET", "HEAD", "OPTIONS":
+	if syntax.IsSafe(c.Request.MethodBytes()) {
 		return false
 	}
 	h := &c.Request.Header

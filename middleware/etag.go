@@ -19,7 +19,7 @@ type ETagOptions struct {
 	MaxBytes int
 }
 
-// ETag saves the transfer of answers that the client already has. It gives answers to GET and HEAD an entity tag, a hash of the
+// ETag saves the transfer of answers that the client already has. It gives answers to GET, HEAD and QUERY an entity tag, a hash of the
 // body, unless they have one. It answers conditional requests, by the tag and by Last-Modified, with 304 (Not Modified) if the
 // client has the current answer, or with 412 (Precondition Failed). The handler runs in any case. Only answers with the status
 // 200 whose body doesn't stream get an entity tag; Last-Modified, such as that of Ctx.File, works for streams too.
@@ -65,7 +65,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 
 // Precondition evaluates a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since for a resource with the
 // given entity tag, such as `"v7"` or `W/"v7"`, and time of last modification. It returns 0 if the handler should go on, 304 for
-// a GET or HEAD whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist,
+// a GET, HEAD or QUERY whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist,
 // and a zero time if its last modification isn't known. The order is that of RFC 9110, section 13.2.2. Precondition ignores
 // If-Range.
 func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {

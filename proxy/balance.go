@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 var errNoUpstream = filo.Error(503, "no upstream server is available")
@@ -189,13 +190,9 @@ func mayRepeat(r *http.Request, body []byte, err error) bool {
 	return isIdempotent(r) && !(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// isIdempotent reports whether sending a request twice means the same as once (RFC 9110, section 9.2.2).
+// isIdempotent reports whether sending a request twice means the same as once.
 func isIdempotent(r *http.Request) bool {
-	switch r.Method {
-	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
-		return true
-	}
-	return r.Header.Get("Idempotency-Key") != ""
+	return syntax.IsIdempotent(r.Method) || r.Header.Get("Idempotency-Key") != ""
 }
 
 // isUpstreams reports whether an error is the upstream's, and not that of the client or its request.

@@ -281,6 +281,7 @@ func TestRetries(t *testing.T) {
 	}{
 		{"GET", "GET", "", drop, 0, nil, 200, 2},
 		{"PUT with a small body", "PUT", "hello", drop, 0, nil, 200, 2},
+		{"QUERY with a small body", "QUERY", "hello", drop, 0, nil, 200, 2},
 		{"PUT with a large body isn't", "PUT", large, drop, 0, nil, 502, 1},
 		{"POST isn't", "POST", "hello", drop, 0, nil, 502, 1},
 		{"POST with a key is", "POST", "hello", drop, 0, []string{"Idempotency-Key", "1"}, 200, 2},

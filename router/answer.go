@@ -59,7 +59,7 @@ func (t *table) answer(c *filo.Ctx) error {
 		return redirect(c, location)
 	}
 
-	allowed := t.allowed(c, decoded)
+	allowed, query := t.allowed(c, decoded)
 	if len(allowed) == 0 {
 		return t.answerNotFound(c)
 	}
@@ -68,6 +68,9 @@ func (t *table) answer(c *filo.Ctx) error {
 		return t.answerNotFound(c)
 	}
 	c.Response.Header.Set("Allow", strings.Join(allowed, ", "))
+	if query != nil && query.queries != nil {
+		c.Response.Header.SetField(&query.queries.field)
+	}
 	switch {
 	case options:
 		return c.NoContent()
@@ -109,9 +112,9 @@ func clean(p []byte) []byte {
 	return []byte(cleaned)
 }
 
-// allowed returns the methods of the routes that a path in canonical form has, sorted.
-func (t *table) allowed(c *filo.Ctx, path []byte) []string {
-	found := make(map[string]bool)
+// allowed returns the methods of the routes that a path in canonical form has, sorted, and its route for QUERY, nil if it has none.
+func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Route) {
+	found := make(map[string]*Route)
 	t.anyHost.allowed(t.router, c, path, found)
 	if t.hosts != nil {
 		for _, m := range t.ofHost(c) {
@@ -120,25 +123,29 @@ func (t *table) allowed(c *filo.Ctx, path []byte) []string {
 			}
 		}
 	}
-	if found["GET"] {
-		found["HEAD"] = true
+	if found["GET"] != nil {
+		found["HEAD"] = found["GET"]
 	}
+	query = found["QUERY"]
 	if len(found) > 0 && !t.router.DisableOptions {
-		found["OPTIONS"] = true
+		found["OPTIONS"] = nil
 	}
-	return slices.Sorted(maps.Keys(found))
+	return slices.Sorted(maps.Keys(found)), query
 }
 
 // allowed adds the methods of the routes that a path has, perhaps after a redirect. Patterns without a method aren't looked
 // at: no route has refused the request, so none of them matches.
-func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]bool) {
+func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]*Route) {
 	for method, tree := range m.byMethod() {
 		s := search{match: inside.Match(c), scratch: &scratch{}}
 		s.before = s.match.Len()
 		route := tree.find(&s, path)
 		s.match.Truncate(s.before)
-		if route != nil || s.withSlash != nil && !r.DisableSlashRedirect {
-			found[method] = true
+		if route == nil && !r.DisableSlashRedirect {
+			route = s.withSlash
+		}
+		if route != nil {
+			found[method] = route
 		}
 	}
 }

@@ -71,6 +71,7 @@
 //
 //   - A path without a route gets a 404 error, see NotFound. A path whose routes are for other methods gets 405 and Allow, see
 //     MethodNotAllowed.
+//   - A route for QUERY refuses a request without a Content-Type: see Route.AcceptQuery.
 //   - GET's route answers HEAD. OPTIONS gets 204 and Allow where no route handles it. A CORS preflight passes through the
 //     middleware of the route that it asks about, and gets the same 204 if that middleware doesn't answer.
 //   - A path without a trailing slash is redirected to the path with one, if only that path has a route, or a more specific one. A

@@ -65,6 +65,12 @@ func (g *group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middlewa
 	return g.add("OPTIONS", path, h, middleware, nil)
 }
 
+// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and whose body says what is asked for. The route answers
+// one without a Content-Type with 400. See also Route.AcceptQuery.
+func (g *group) QUERY(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
+	return g.add("QUERY", path, h, middleware, nil)
+}
+
 // Any is Handle for every method.
 func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", path, h, middleware, nil)

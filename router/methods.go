@@ -9,8 +9,8 @@ type methods struct {
 	any   *node // of patterns without a method
 }
 
-// knownMethods are found without a map: those of RFC 9110, section 9, and PATCH.
-var knownMethods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
+// knownMethods are found without a map: those of RFC 9110, section 9, PATCH and QUERY.
+var knownMethods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"}
 
 // unknown is known's result for a method that isn't one of them.
 const unknown = len(knownMethods)
@@ -36,6 +36,8 @@ func known(method []byte) int {
 		return 7
 	case "TRACE":
 		return 8
+	case "QUERY":
+		return 9
 	}
 	return unknown
 }

@@ -30,6 +30,8 @@ type Route struct {
 	name       string // guarded by Router.mu
 	told       string // "Inline" or "Offload", where the route was told to run; guarded by Router.mu, and not changed from when it serves
 
+	queries *queries // that it takes, nil are all; guarded by Router.mu, and not changed from when it serves
+
 	// placed has, for each *mountPoint that the route's router serves, how the route is called there.
 	placed sync.Map
 }

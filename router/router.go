@@ -116,7 +116,11 @@ func (r *Router) freeze() *table {
 	preflights := make(map[*group]filo.Handler)
 	for _, route := range r.routes {
 		g := route.group
-		route.handler = g.wrap(wrap(route.given, route.middleware))
+		given := route.given
+		if route.pattern.method == "QUERY" {
+			given = route.query
+		}
+		route.handler = g.wrap(wrap(given, route.middleware))
 		if preflights[g] == nil {
 			preflights[g] = t.entered(g.wrap(t.answer))
 		}

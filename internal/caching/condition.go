@@ -11,11 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// ReadsOnly reports whether the method is GET or HEAD.
-func ReadsOnly(c *filo.Ctx) bool {
-	method := c.Request.MethodBytes()
-	return string(method) == "GET" || string(method) == "HEAD"
-}
+// ReadsOnly reports whether the method is GET, HEAD or QUERY.
+func ReadsOnly(c *filo.Ctx) bool { return syntax.Retrieves(c.Request.MethodBytes()) }
 
 // AnswerCondition turns a response of 200, last modified at a date, which may be nil, into what the request's conditions make of it.
 func AnswerCondition(c *filo.Ctx, modified []byte) error {

@@ -39,7 +39,7 @@ type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
 	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
 	// With a Store, a request whose answer may vary asks it twice, and one that is answered by the handler up to three times more: whether
-	// the target's answers were removed meanwhile, which a Store remembers for 5 minutes.
+	// the target's answers were removed meanwhile, which a Store remembers for 5 minutes. A QUERY asks it once more.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
@@ -56,8 +56,11 @@ type Options struct {
 	IgnoreRequestDirectives bool
 }
 
-// New returns middleware that stores the answers to GET requests, in memory or in a Store. While an answer is fresh, the middleware serves it to
-// requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
+// New returns middleware that stores the answers to GET and QUERY requests, in memory or in a Store. While an answer is fresh, the middleware
+// serves it to requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
+// Requests of QUERY (RFC 10008) must also have the same content, byte by byte, and the same values in the fields whose names begin with
+// Content-. The cache reads the content before it looks for an answer. It keeps none to content of more than 64 KB, or whose length isn't
+// announced.
 // The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache, private,
 // public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
 // states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or
@@ -82,11 +85,11 @@ type Options struct {
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
 // not to be storable. A successful request with a method that may change something removes the stored answer for its target, and
-// what a GET then still makes that began before isn't stored. Targets are the same if they differ in a default port, a host's case or
+// what a GET or QUERY then still makes that began before isn't stored. Targets are the same if they differ in a default port, a host's case or
 // final dot, the case of percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
-// and inside of everything that decides whether a client may have the answer at all. New panics if an option is negative.
+// and inside of BodyLimit and of everything that decides whether a client may have the answer at all. New panics if an option is negative.
 func New(options ...Options) filo.Middleware {
 	m := newCache(setup.One("cache: New", options))
 	return func(next filo.Handler) filo.Handler {
@@ -101,6 +104,15 @@ type cache struct {
 	flights flight.Group[struct{}] // of requests that others for the same wait for
 
 	generations generations
+	removals    atomic.Uint64 // of targets' answers
+}
+
+// place is where the answer to a request is.
+type place struct {
+	target []byte // the key of its target, with all of whose answers it is removed
+	query  *query // nil but for QUERY
+	key    []byte // by which it or a varyRule is found: the target's, but for QUERY
+	full   []byte // its own key, which is the same unless it varies
 }
 
 // entry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
@@ -158,17 +170,25 @@ func newCache(o Options) *cache {
 
 func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	var buffer [512]byte
-	key := appendKey(buffer[:0], c)
+	at := place{target: appendKey(buffer[:0], c)}
 	if !caching.ReadsOnly(c) {
-		return m.change(c, next, string(key))
+		return m.change(c, next, string(at.target))
 	}
 	h := &c.Request.Header
-	if h.Has("Upgrade") || c.Request.ContentLength() != 0 || !m.IgnoreRequestDirectives && caching.HasDirective(h, "no-store") {
+	if h.Has("Upgrade") || !m.IgnoreRequestDirectives && caching.HasDirective(h, "no-store") {
 		return next(c)
+	}
+	switch query, ok, err := readQuery(c); {
+	case err != nil:
+		return err
+	case !ok:
+		return next(c)
+	default:
+		at.query = query
 	}
 	for try := 0; ; try++ {
 		now := time.Now()
-		old, full, found, err := m.find(c, key, now)
+		at, old, found, err := m.find(c, at, now)
 		if err != nil {
 			return err
 		}
@@ -189,9 +209,9 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected that lasts.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
-			return m.fetch(c, next, key, full, old)
+			return m.fetch(c, next, at, old)
 		}
-		f, first := m.flights.Join(full)
+		f, first := m.flights.Join(at.full)
 		if first {
 			defer f.End()
 			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser {
@@ -201,7 +221,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 				}
 				return nil // it wraps nothing
 			})
-			return m.fetch(c, next, key, full, old)
+			return m.fetch(c, next, at, old)
 		}
 		if stale && old.staleFor(now, old.whileRevalidated) {
 			return m.answer(c, next, &old, now)
@@ -217,7 +237,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 				return m.answer(c, next, &old, now)
 			}
 			m.pass(f.Key)
-			return m.fetch(c, next, key, full, old)
+			return m.fetch(c, next, at, old)
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil { // also if the answer came at the same time
@@ -226,7 +246,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET are removed (RFC 9111, section 4.4): before its
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4): before its
 // client learns that, so that what the client asks next is answered anew.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
@@ -249,7 +269,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 
 // special reports whether the answer to a request is perhaps not one for others.
 func special(c *filo.Ctx) bool {
-	if string(c.Request.MethodBytes()) != "GET" {
+	if string(c.Request.MethodBytes()) == "HEAD" {
 		return true
 	}
 	h := &c.Request.Header
@@ -314,15 +334,29 @@ func shortKey(key []byte) []byte {
 	return append(append(key, 0), sum[:]...)[start:]
 }
 
-// find returns the entry for a request, and the key under which it is or would be. That may have been appended to key.
-func (m *cache) find(c *filo.Ctx, key []byte, now time.Time) (entry entry, full []byte, ok bool, err error) {
-	entry, ok, err = m.get(c, key, now)
-	if !ok || entry.vary == nil {
-		return entry, key, ok, err
+// find returns the entry for a request, and the place where it is or would be. Its keys may have been appended to the target's.
+func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry, ok bool, err error) {
+	at.key = at.target
+	if at.query != nil {
+		removals := m.removals.Load()
+		rules, ok, err := m.get(c, appendQueries(at.target), now)
+		switch {
+		case err != nil:
+			return at, found, false, err
+		case ok && rules.vary != nil:
+			at.key = at.query.appendKey(at.target, rules.vary)
+		default:
+			at.key = at.query.appendUnruled(at.target, removals)
+		}
 	}
-	full = entry.vary.appendKey(key, c)
-	entry, ok, err = m.get(c, full, now)
-	return entry, full, ok, err
+	at.full = at.key
+	found, ok, err = m.get(c, at.key, now)
+	if !ok || found.vary == nil {
+		return at, found, ok, err
+	}
+	at.full = found.vary.appendKey(at.key, c)
+	found, ok, err = m.get(c, at.full, now)
+	return at, found, ok, err
 }
 
 func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
@@ -399,12 +433,12 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	return nil
 }
 
-// inRange reports whether the request's Range is for what the entry has: it is a GET, and its If-Range, if there is one, is the entity tag,
+// inRange reports whether the request's Range is for what the entry has: it is a GET or a QUERY, and its If-Range, if there is one, is the entity tag,
 // a strong one, or the time of the last change, if that can't have come twice in the second (RFC 9110, section 13.1.5).
 func (e *entry) inRange(c *filo.Ctx) bool {
 	value := c.Request.Header.GetBytes("If-Range")
 	switch {
-	case string(c.Request.MethodBytes()) != "GET":
+	case string(c.Request.MethodBytes()) == "HEAD":
 		return false
 	case value == nil:
 		return true
@@ -416,19 +450,17 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The key is that
-// of the target, and full and old are what find has returned: old, if it has a response, is validated, and answers if the handler fails and
-// it may.
-func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte, old entry) error {
-	key = slices.Clone(key) // what is appended to it is not to change full
-	if string(c.Request.MethodBytes()) != "GET" {
+// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The place and
+// old are what find has found: old, if it has a response, is validated, and answers if the handler fails and it may.
+func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
+	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
 	}
-	f, kept := m.begin(c, string(key)), false
+	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
 		// Of what was removed meanwhile, nothing is known any more.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
-			m.pass(string(full))
+			m.pass(string(at.full))
 		}
 		m.generations.end(f.key, f.generation)
 	}()
@@ -441,14 +473,14 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, key, full []byte, old entr
 			old.response.Refresh(c, outer)
 		}
 	}
-	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, key, outer)
+	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, at.query, outer)
 	switch now := time.Now(); {
 	case c.Committed():
 	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(&c.Request.Header, &old, now) && m.current(c, f):
 		replay.Restore(c, outer)
 		return m.answer(c, next, &old, now)
 	case err == nil:
-		c.Response.Header.Add("Cache-Status", status(string(key) != string(full), &old, now, kept))
+		c.Response.Header.Add("Cache-Status", status(string(at.key) != string(at.full), &old, now, kept))
 	}
 	return err
 }
@@ -509,7 +541,7 @@ func (m *cache) pass(key string) {
 }
 
 // keep stores the response, if it may.
-func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field) bool {
+func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
 	lifetime, ok := m.lifetime(c, now)
@@ -558,18 +590,40 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, key []byte, outer []replay.Field)
 		names = slices.Compact(names)
 	}
 	if m.Store != nil {
-		return m.keepShared(c, f, key, names, entry)
+		return m.keepShared(c, f, q, names, entry)
 	}
 	return m.generations.within(f.generation, func() {
-		if len(names) > 0 {
-			key = m.rule(string(key), names, entry.until).appendKey(key, c)
-		}
+		key, _ := m.ruled(c, f, q, names, &entry)
 		m.entries.Put(string(key), lru.Unused, now, entry, entryCost+len(key)+entry.response.Size(), entry.until)
 	})
 }
 
-// rule returns the rule by which a target's responses are told apart, which is a new one if they varied by other fields.
-func (m *cache) rule(key string, names []string, until time.Time) (rule *varyRule) {
+// ruled returns the key for an entry that is to be kept, by the rules of its target, which are made if they aren't there. It reports false if
+// the Store fails.
+func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *entry) (key []byte, ok bool) {
+	key, ok = []byte(f.key), true
+	var rule *varyRule
+	if q != nil {
+		if rule, ok = m.rule(c, string(appendQueries(key)), queries, e); !ok {
+			return nil, false
+		}
+		key = q.appendKey(key, rule)
+	}
+	if len(names) > 0 {
+		if rule, ok = m.rule(c, string(key), names, e); !ok {
+			return nil, false
+		}
+		key = rule.appendKey(key, c)
+	}
+	return key, true
+}
+
+// rule returns the rule by which a key's responses are told apart for as long as the entry, which is a new one if they varied by other fields.
+func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *varyRule, ok bool) {
+	if m.Store != nil {
+		return m.sharedRule(c, key, names, e.stored, e.until)
+	}
+	until := e.until
 	m.entries.Update(key, lru.Unused, time.Now(), func(old entry, ok bool) (entry, int, time.Time, bool) {
 		if ok && old.vary != nil && slices.Equal(old.vary.names, names) {
 			rule = old.vary
@@ -581,7 +635,7 @@ func (m *cache) rule(key string, names []string, until time.Time) (rule *varyRul
 		}
 		return entry{vary: rule, until: until}, entryCost + len(key) + 32*len(names), until, true
 	})
-	return rule
+	return rule, true
 }
 
 // lifetime returns how long the response is fresh from when it was made, 0 if it must always be validated, and whether it may be kept at all

@@ -107,10 +107,14 @@ func markKey(key string) string { return "\x01" + key }
 // remove removes the answers to a target, and those that are being made for it. That it couldn't is no failure of a request that has
 // done its work.
 func (m *cache) remove(c *filo.Ctx, key string) {
-	m.generations.next(key, func() { m.entries.Remove([]byte(key)) })
+	m.generations.next(key, func() {
+		m.entries.Remove([]byte(key))
+		m.entries.Remove(appendQueries([]byte(key)))
+	})
+	m.removals.Add(1)
 	m.flights.EndOf(key)
 	if m.Store != nil {
 		logFailure(c, "removing", m.Store.Put(c, markKey(key), []byte(rand.Text()), time.Now().Add(markTime)))
-		logFailure(c, "removing", m.Store.Remove(c, key))
+		m.removeShared(c, key)
 	}
 }

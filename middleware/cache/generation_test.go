@@ -42,29 +42,32 @@ func (r *resource) serve(c *filo.Ctx) error {
 // What a request has read before a change is neither stored behind it nor given to those that ask behind it, by another server with the
 // same Store either.
 func TestOldAnswers(t *testing.T) {
-	for _, servers := range []string{"memory", "a store", "two servers"} {
+	for _, of := range []struct{ method, servers string }{
+		{"GET", "memory"}, {"GET", "a store"}, {"GET", "two servers"}, {"QUERY", "memory"}, {"QUERY", "a store"}, {"QUERY", "two servers"},
+	} {
+		servers, ask := of.method+" with "+of.servers, of.method+" /"
 		for _, before := range []bool{false, true} { // is there a rule by Vary already
 			r := newResource()
 			options := cache.Options{TTL: time.Minute}
-			if servers != "memory" {
+			if of.servers != "memory" {
 				options.Store = new(store)
 			}
 			one := servertest.New(t, cache.New(options)(r.serve))
 			other := one
-			if servers == "two servers" {
+			if of.servers == "two servers" {
 				other = servertest.New(t, cache.New(options)(r.serve))
 			}
 			if before {
-				one.Do(t, "GET /", "Accept: a")
+				one.Do(t, ask, "Accept: a")
 			}
 			slow := make(chan servertest.Answer)
-			go func() { slow <- one.Do(t, "GET /", "Slow: yes", "Accept: b") }()
+			go func() { slow <- one.Do(t, ask, "Slow: yes", "Accept: b") }()
 			<-r.reading
 			if got := other.Do(t, "PUT /"); got.Status != 204 {
 				t.Fatalf("%s: %v", servers, got)
 			}
 			// The other server has no flight, which is over at the latest when the slow answer is there.
-			if got := other.Do(t, "GET /", "Accept: b"); got.Body != "new" {
+			if got := other.Do(t, ask, "Accept: b"); got.Body != "new" {
 				t.Errorf("%s: %q before the slow answer", servers, got.Body)
 			}
 			r.answer <- struct{}{}
@@ -73,7 +76,7 @@ func TestOldAnswers(t *testing.T) {
 			}
 			for _, s := range []*servertest.Server{one, other} {
 				for _, accept := range []string{"a", "b"} {
-					if got := s.Do(t, "GET /", "Accept: "+accept); got.Body != "new" {
+					if got := s.Do(t, ask, "Accept: "+accept); got.Body != "new" {
 						t.Errorf("%s, with a rule before %v: %q behind the slow answer, for Accept: %s", servers, before, got.Body, accept)
 					}
 				}
@@ -100,10 +103,14 @@ func TestRemovedWhileStored(t *testing.T) {
 	r, shared := newResource(), new(racing)
 	options := cache.Options{TTL: time.Minute, Store: shared}
 	one, other := servertest.New(t, cache.New(options)(r.serve)), servertest.New(t, cache.New(options)(r.serve))
-	shared.meanwhile = func() { other.Do(t, "PUT /") }
-	one.Do(t, "GET /")
-	if got := one.Do(t, "GET /"); got.Body != "new" {
-		t.Errorf("%q behind the change", got.Body)
+	for _, ask := range []string{"GET /", "QUERY /"} {
+		<-r.value
+		r.value <- "old"
+		shared.meanwhile = func() { other.Do(t, "PUT /") }
+		one.Do(t, ask)
+		if got := one.Do(t, ask); got.Body != "new" {
+			t.Errorf("%s: %q behind the change", ask, got.Body)
+		}
 	}
 }
 
@@ -153,16 +160,18 @@ func TestTargets(t *testing.T) {
 			{"/%2F", "http://filo.test/%2f", true},
 			{"http://[::1]:80/d", "http://[::1]/d", true}, {"http://[::80]/d", "http://[::]/d", false}, {"/d?a=http://x", "http://filo.test/d?a=http://x", true},
 		} {
-			h := &mwtest.Counting{}
-			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(h.Serve))
-			ask := func(request string) string {
-				answer := s.Raw(t, request+" HTTP/1.1\r\nHost: filo.test\r\nConnection: close\r\n\r\n")
-				return answer[len(answer)-1:] // a count
-			}
-			ask("GET " + test.get)
-			ask("PUT " + test.put)
-			if got := ask("GET " + test.get); (got != "1") != test.same {
-				t.Errorf("GET %s, PUT %s: %q", test.get, test.put, got)
+			for _, method := range []string{"GET ", "QUERY "} {
+				h := &mwtest.Counting{}
+				s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(h.Serve))
+				ask := func(request string) string {
+					answer := s.Raw(t, request+" HTTP/1.1\r\nHost: filo.test\r\nConnection: close\r\n\r\n")
+					return answer[len(answer)-1:] // a count
+				}
+				ask(method + test.get)
+				ask("PUT " + test.put)
+				if got := ask(method + test.get); (got != "1") != test.same {
+					t.Errorf("%s%s, PUT %s: %q", method, test.get, test.put, got)
+				}
 			}
 		}
 	})

@@ -106,26 +106,29 @@ func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error)
 }
 
 // keepShared stores the response in the Store. It is removed again if another server has removed the target's answers at the same time.
-func (m *cache) keepShared(c *filo.Ctx, f *fetching, key []byte, names []string, e entry) bool {
+func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e entry) bool {
 	if !m.current(c, f) {
 		return false
 	}
-	if len(names) > 0 {
-		rule, ok := m.sharedRule(c, f.key, names, e.stored, e.until)
-		if !ok {
-			return false
-		}
-		key = rule.appendKey(key, c)
+	key, ok := m.ruled(c, f, q, names, &e)
+	if !ok {
+		return false
 	}
 	m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
 	if !m.share(c, string(key), e) {
 		return false
 	}
 	if !m.current(c, f) {
-		logFailure(c, "removing", m.Store.Remove(c, f.key)) // for one that varies, the rule by which it is found
+		m.removeShared(c, f.key)
 		return false
 	}
 	return true
+}
+
+// removeShared removes the answers to a target from the Store: the one to GET, and the rules by which others are found.
+func (m *cache) removeShared(c *filo.Ctx, key string) {
+	logFailure(c, "removing", m.Store.Remove(c, key))
+	logFailure(c, "removing", m.Store.Remove(c, string(appendQueries([]byte(key)))))
 }
 
 // share puts an entry into the Store, and reports whether it is there.

@@ -1,0 +1,24 @@
+package syntax
+
+// Methods are those of RFC 9110, section 9, PATCH (RFC 5789) and QUERY (RFC 10008), the most common ones first.
+var Methods = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "QUERY", "CONNECT", "TRACE"}
+
+// Retrieves reports whether a method asks for a representation, which a client may have already and a cache may give: GET, HEAD and
+// QUERY.
+func Retrieves[T ~string | ~[]byte](method T) bool {
+	switch string(method) {
+	case "GET", "HEAD", "QUERY":
+		return true
+	}
+	return false
+}
+
+// IsSafe reports whether a method asks for no change (RFC 9110, section 9.2.1; RFC 10008, section 2).
+func IsSafe[T ~string | ~[]byte](method T) bool {
+	return Retrieves(method) || string(method) == "OPTIONS" || string(method) == "TRACE"
+}
+
+// IsIdempotent reports whether a request that is sent twice means the same as one (RFC 9110, section 9.2.2; RFC 10008, section 2).
+func IsIdempotent[T ~string | ~[]byte](method T) bool {
+	return IsSafe(method) || string(method) == "PUT" || string(method) == "DELETE"
+}

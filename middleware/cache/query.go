@@ -1,0 +1,74 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// maxQueryBytes is the maximum size of a QUERY's content for its answer to be kept: it is read and hashed before anything is looked up.
+const maxQueryBytes = 64 << 10
+
+// query is what RFC 10008, section 2.7, puts into the key of an answer to QUERY: "the request content and related metadata", here the bytes as
+// they were sent and all fields that are about them. Nothing is normalized: what is the same to a parser may not be to the handler.
+type query [sha256.Size]byte
+
+// readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content
+// that isn't looked at.
+func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
+	size := c.Request.ContentLength()
+	if string(c.Request.MethodBytes()) != "QUERY" {
+		return nil, size == 0, nil
+	}
+	if size < 0 || size > maxQueryBytes {
+		return nil, false, nil
+	}
+	body, err := c.Body()
+	if err != nil {
+		return nil, false, err
+	}
+	text := make([]byte, 0, 512)
+	for name, value := range c.Request.Header.All() {
+		if len(name) > len("content-") && syntax.EqualFold(name[:len("content-")], "content-") && !syntax.EqualFold(name, "content-length") {
+			text = appendSized(text, bytes.ToLower(name))
+			text = appendSized(text, value)
+		}
+	}
+	hash := sha256.New()
+	hash.Write(binary.AppendUvarint(nil, uint64(len(text))))
+	hash.Write(text)
+	hash.Write(body)
+	q = new(query)
+	hash.Sum(q[:0])
+	return q, true, nil
+}
+
+// appendSized appends text in such a way that it matters where it ends.
+func appendSized(dst, text []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// queries is the name of what the answers to QUERY differ by, in the rule of a target. It is no field's.
+var queries = []string{"(content)"}
+
+// appendQueries appends what the rule for the answers to QUERY is found by to the key of their target. Their own keys have its number: when
+// the rule is removed, so are they.
+func appendQueries(target []byte) []byte { return append(target, " QUERY"...) }
+
+// appendKey appends what an answer is found by, by the rule of its target.
+func (q *query) appendKey(target []byte, rule *varyRule) []byte {
+	key := append(appendQueries(target), ' ')
+	key = binary.AppendUvarint(key, rule.number)
+	return shortKey(append(key, q[:]...))
+}
+
+// appendUnruled is appendKey for a target that has no rule: none of its answers to QUERY is kept. The number changes when something is
+// removed, so that nothing that began before is waited for.
+func (q *query) appendUnruled(target []byte, removals uint64) []byte {
+	key := append(appendQueries(target), '-')
+	key = binary.AppendUvarint(key, removals)
+	return shortKey(append(key, q[:]...))
+}
