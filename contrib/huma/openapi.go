@@ -53,11 +53,13 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // Defaults come from the input's SetDefaults and from the tag default. The schemas of request bodies have names that end in Input, since
 // requests require fewer fields than answers have. A schema allows unknown members unless all handlers that read it are strict.
 //
+// OpenAPI has QUERY since version 3.2. A document for which no version is set gets 3.2.0 if r describes such a route, and 3.1.0 if it doesn't; an
+// older one that is set is an error then. huma has no field for the operation: it is in PathItem.Extensions, under "query".
+//
 // Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
 // field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
 // wildcard the route doesn't have.
 func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
-	document.OpenAPI = cmp.Or(document.OpenAPI, "3.1.0")
 	if document.Components == nil {
 		document.Components = &huma.Components{}
 	}
@@ -75,6 +77,7 @@ func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 			return fmt.Errorf("humafilo: describing %s (registered at %s): %w", route.Pattern, route.Location, err)
 		}
 	}
+	document.OpenAPI = cmp.Or(document.OpenAPI, "3.1.0")
 	return d.finish()
 }
 
@@ -135,7 +138,35 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 	}
 	d.body(op, described)
 	d.responses(op, described)
+	if op.Method == "QUERY" {
+		return d.addQuery(op)
+	}
 	d.document.AddOperation(op)
+	return nil
+}
+
+// addQuery adds an operation of QUERY, which huma doesn't know.
+func (d *documenter) addQuery(op *huma.Operation) error {
+	document := d.document
+	document.OpenAPI = cmp.Or(document.OpenAPI, "3.2.0")
+	if version := document.OpenAPI; strings.HasPrefix(version, "3.0") || strings.HasPrefix(version, "3.1") {
+		return fmt.Errorf(`OpenAPI %s has no operations of QUERY: set the document's version to "3.2.0"`, version)
+	}
+	if document.Paths == nil {
+		document.Paths = make(map[string]*huma.PathItem)
+	}
+	item := document.Paths[op.Path]
+	if item == nil {
+		item = new(huma.PathItem)
+		document.Paths[op.Path] = item
+	}
+	if item.Extensions == nil {
+		item.Extensions = make(map[string]any)
+	}
+	item.Extensions["query"] = op
+	for _, added := range document.OnAddOperation {
+		added(document, op)
+	}
 	return nil
 }
 

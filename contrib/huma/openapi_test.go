@@ -1,6 +1,7 @@
 package humafilo_test
 
 import (
+	"context"
 	"encoding/json"
 	"mime/multipart"
 	"net/netip"
@@ -252,6 +253,53 @@ func TestDocumentRules(t *testing.T) {
 		if got := find(whole, strings.Fields(way)...); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", way, got, want)
 		}
+	}
+}
+
+// OpenAPI has QUERY since 3.2, which is the version of documents that have it, unless they say otherwise: then it can't be described.
+func TestDocumentQUERY(t *testing.T) {
+	r := router.New()
+	r.QUERY("/people", bind.Handler(typed[Address, []Person], bind.Doc{Summary: "Search"}))
+	whole := documented(t, r)
+	for way, want := range map[string]string{
+		"openapi":                         `"3.2.0"`,
+		"paths /people query summary":     `"Search"`,
+		"paths /people query operationId": `"query-people"`,
+		"paths /people query requestBody content application/json schema": `{"$ref":"#/components/schemas/AddressInput"}`,
+		"paths /people get": `null`,
+	} {
+		if got := find(whole, strings.Fields(way)...); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", way, got, want)
+		}
+	}
+	r.GET("/people", bind.Handler(typed[Page, []Person]))
+	for version, want := range map[string]string{
+		"3.2.0": "", "3.3.0": "", "4.0.0": "",
+		"3.1.0": `humafilo: describing QUERY /people (registered at `, "3.0.3": `OpenAPI 3.0.3 has no operations of QUERY: set the document's version to "3.2.0"`,
+	} {
+		document := info()
+		document.OpenAPI = version
+		added := 0
+		document.OnAddOperation = append(document.OnAddOperation, func(*huma.OpenAPI, *huma.Operation) { added++ })
+		err := humafilo.DocumentRoutes(r, document)
+		if want == "" && (err != nil || added != 2 || document.Paths["/people"].Get == nil || document.Paths["/people"].Extensions["query"] == nil) {
+			t.Errorf("%s: %v, %d operations added, %+v", version, err, added, document.Paths["/people"])
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", version, err, want)
+		}
+	}
+}
+
+// huma's own operations of QUERY are served, if they are Hidden.
+func TestHiddenQUERY(t *testing.T) {
+	r, api := newAPI()
+	huma.Register(api, huma.Operation{Method: "QUERY", Path: "/people", Hidden: true}, func(_ context.Context, in *struct{ RawBody []byte }) (*text, error) {
+		return &text{in.RawBody}, nil
+	})
+	s := serve(t, r.Serve)
+	if got := ask(t, s, "QUERY /people", "who?", "Content-Type: text/plain"); got.status != 200 || got.body != "who?" {
+		t.Errorf("got %d %s", got.status, got.body)
 	}
 }
 
