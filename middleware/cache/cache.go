@@ -246,8 +246,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4): before its
-// client learns that, so that what the client asks next is answered anew.
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4): before
+// its client learns that, so that what the client asks next is answered anew.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
@@ -433,8 +433,8 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	return nil
 }
 
-// inRange reports whether the request's Range is for what the entry has: it is a GET or a QUERY, and its If-Range, if there is one, is the entity tag,
-// a strong one, or the time of the last change, if that can't have come twice in the second (RFC 9110, section 13.1.5).
+// inRange reports whether the request's Range is for what the entry has: it is a GET or a QUERY, and its If-Range, if there is one, is the
+// entity tag, a strong one, or the time of the last change, if that can't have come twice in the second (RFC 9110, section 13.1.5).
 func (e *entry) inRange(c *filo.Ctx) bool {
 	value := c.Request.Header.GetBytes("If-Range")
 	switch {
