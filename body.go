@@ -17,7 +17,7 @@ const (
 	// that sends more most likely never ends its body.
 	maxSkip = 16 << 20
 	// firstBodyBuffer is the size of the first buffer for a body that doesn't fit in the read buffer.
-	firstBodyBuffer = 16 << 10
+	firstBodyBuffer = 4 << 10
 )
 
 // body keeps a request's body: its length, its limit, and how much of it has been read.

@@ -3,7 +3,9 @@ package filo_test
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,5 +264,56 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 		time.Sleep(config.ReadTimeout * 3 / 4) // some looks find nothing meanwhile
 		c.data(1, false, bytes.Repeat([]byte("x"), size/2)).data(1, true, bytes.Repeat([]byte("x"), size*4/10)).send()
 		c.wantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
+	})
+}
+
+// A handler whose client only announces a body has no buffer for it: a connection may have many such handlers, and no budget counts small
+// buffers.
+func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
+	const requests = 100
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		var running atomic.Int32
+		proceed := make(chan struct{}, requests)
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			running.Add(1)
+			defer running.Add(-1)
+			if c.Path() == "/body" {
+				body, err := c.Body()
+				if err != nil {
+					return err
+				}
+				return c.Text(200, strconv.Itoa(len(body)))
+			}
+			<-proceed
+			return c.Text(200, "ok")
+		}})
+		c, next := dial(), uint32(1)
+		// ask returns by how much requests make memory grow while their handlers wait.
+		ask := func(path string, end bool, fields ...string) (first uint32, grown int64) {
+			before := heapInUse()
+			first = next
+			for range requests {
+				c.request(next, path, end, fields...)
+				next += 2
+			}
+			c.send()
+			lifeAwait(t, "the handlers", func() bool { return running.Load() == requests })
+			return first, int64(heapInUse()) - int64(before)
+		}
+		first, _ := ask("/other", true) // it makes the workers
+		for range requests {
+			proceed <- struct{}{}
+		}
+		for i := range uint32(requests) {
+			c.wantAnswer(first+2*i, "200 ok")
+		}
+		first, grown := ask("/body", false, ":method", "POST", "content-length", "20000")
+		if grown > requests*3<<10 {
+			t.Errorf("%d handlers that wait for the first byte of a body hold %d KB", requests, grown>>10)
+		}
+		for i := range uint32(10) {
+			c.data(first+2*i, false, make([]byte, 10_000)).data(first+2*i, true, make([]byte, 10_000)).send()
+			c.wantAnswer(first+2*i, "200 20000")
+		}
 	})
 }

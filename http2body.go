@@ -163,7 +163,7 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 	return n, nil
 }
 
-// receive copies what has come of the body, or waits for some. The error is io.EOF at the end.
+// receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
 func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	h, config := s.h, &s.server.config
 	start := s.server.clock.now()
@@ -201,6 +201,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 		n, credited = s.takeLocked(p)
 	}
 	switch {
+	case len(p) == 0 && s.body.Len() > 0:
 	case n == 0 && s.gone:
 		err = errStreamReset
 	case n == 0 && s.overrun:
@@ -212,7 +213,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	}
 	h.mu.Unlock()
 	s.server.silence.end(&s.worker.ctx.room)
-	if n > 0 {
+	if err == nil {
 		s.readPace.Add(config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
 	}
 	if credited {
@@ -379,8 +380,15 @@ func (s *http2Stream) takeTrailer() {
 	}
 }
 
-// lendBody implements wire: it lends a body that has come as a whole.
+// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
+// announces a body has a buffer.
 func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
+	if s.worker.ctx.timedOut() {
+		return nil, true, b.fail(ErrHandlerTimeout)
+	}
+	if _, err := s.receive(b, nil); err != nil && err != io.EOF {
+		return nil, true, b.fail(bodyError(err))
+	}
 	s.h.mu.Lock()
 	if !s.hasEndedLocked() || s.overrun || s.late {
 		s.h.mu.Unlock()

@@ -93,7 +93,7 @@ type http2Filling struct {
 	gathers bool // the wait may last until the buffer is full
 }
 
-func (f *http2Filling) isFull() bool { return f.n == len(f.buffer) }
+func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 
 var _ wire = (*http2Stream)(nil)
 var _ watchWire = (*http2Stream)(nil)
