@@ -192,8 +192,13 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	cmd := exec.Command(self, "-"+oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
-		fmt.Sprintf("-once=%t", c.once), "-sources", fmt.Sprint(c.sources), "-for", c.duration.String())
+	args := []string{self, "-" + oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
+		fmt.Sprintf("-once=%t", c.once), "-sources", fmt.Sprint(c.sources), "-for", c.duration.String()}
+	// Attackers are other machines, so they must take no processor from the server or from the polite client.
+	if nice, err := exec.LookPath("nice"); err == nil {
+		args = append([]string{nice, "-n", "19"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
