@@ -30,142 +30,17 @@ var (
 // or aren't valid are ignored, as is a value that isn't a dictionary.
 func ParsePriority(value []byte) Priority {
 	p := DefaultPriority
-	s := structured{b: syntax.TrimSpace(value)}
-	for len(s.b) > 0 {
-		key := s.key()
-		item := []byte("?1") // a member without a value
-		if s.skip('=') {
-			item = s.value()
-		}
-		s.parameters()
-		if s.bad {
-			return DefaultPriority
-		}
+	for d := syntax.NewDictionary(value); ; {
+		key, item, ok := d.Next()
 		switch {
+		case d.Bad():
+			return DefaultPriority
+		case !ok:
+			return p
 		case string(key) == "u" && len(item) == 1 && item[0] >= '0' && item[0] < '0'+urgencies:
 			p.Urgency = item[0] - '0'
 		case string(key) == "i" && len(item) == 2 && item[0] == '?':
 			p.Incremental = item[1] == '1'
-		}
-		s.b = syntax.TrimSpace(s.b)
-		if len(s.b) > 0 && (!s.skip(',') || len(syntax.TrimSpace(s.b)) == 0) {
-			return DefaultPriority
-		}
-		s.b = syntax.TrimSpace(s.b)
-	}
-	return p
-}
-
-// structured reads a structured field (RFC 9651). What is wrong sets bad.
-type structured struct {
-	b   []byte
-	bad bool
-}
-
-// skip takes c, if that is next.
-func (s *structured) skip(c byte) bool {
-	if len(s.b) == 0 || s.b[0] != c {
-		return false
-	}
-	s.b = s.b[1:]
-	return true
-}
-
-// take takes the bytes up to the first one of which is doesn't hold.
-func (s *structured) take(is func(byte) bool) []byte {
-	n := 0
-	for n < len(s.b) && is(s.b[n]) {
-		n++
-	}
-	taken := s.b[:n]
-	s.b = s.b[n:]
-	return taken
-}
-
-// takeTo takes the bytes up to and with the next c, from the first of two on.
-func (s *structured) takeTo(c byte) {
-	for i := 1; i < len(s.b); i++ {
-		switch {
-		case s.b[i] == '\\' && c == '"':
-			i++
-		case s.b[i] == c:
-			s.b = s.b[i+1:]
-			return
-		}
-	}
-	s.bad = true
-}
-
-func (s *structured) key() []byte {
-	if len(s.b) == 0 || s.b[0] != '*' && (s.b[0] < 'a' || s.b[0] > 'z') {
-		s.bad = true
-		return nil
-	}
-	return s.take(func(c byte) bool {
-		return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
-	})
-}
-
-// value takes an item or an inner list.
-func (s *structured) value() []byte {
-	if !s.skip('(') {
-		return s.item()
-	}
-	for s.skipSpaces(); !s.bad && !s.skip(')'); s.skipSpaces() {
-		s.item()
-		s.parameters()
-		if len(s.b) > 0 && s.b[0] != ' ' && s.b[0] != ')' {
-			s.bad = true
-		}
-	}
-	return nil
-}
-
-func (s *structured) skipSpaces() {
-	for s.skip(' ') {
-	}
-}
-
-// item takes an item without parameters. It returns the text of a number and of a boolean, alone.
-func (s *structured) item() []byte {
-	if len(s.b) == 0 {
-		s.bad = true
-		return nil
-	}
-	switch c := s.b[0]; {
-	case c == '"' || c == ':':
-		s.takeTo(c)
-	case c == '%' && len(s.b) > 1 && s.b[1] == '"': // a Display String, without escapes by backslash
-		s.b = s.b[2:]
-		s.take(func(c byte) bool { return c != '"' })
-		s.bad = !s.skip('"')
-	case c == '@' && len(s.b) > 1 && (s.b[1] == '-' || s.b[1] >= '0' && s.b[1] <= '9'): // a Date
-		s.b = s.b[1:]
-		s.item()
-	case c == '?':
-		if len(s.b) >= 2 && (s.b[1] == '0' || s.b[1] == '1') {
-			item := s.b[:2]
-			s.b = s.b[2:]
-			return item
-		}
-		s.bad = true
-	case c == '-' || c >= '0' && c <= '9':
-		return s.take(func(c byte) bool { return c >= '0' && c <= '9' || c == '.' || c == '-' })
-	case c == '*' || syntax.IsLetter(c):
-		s.take(func(c byte) bool { return syntax.IsTokenByte(c) || c == ':' || c == '/' })
-	default:
-		s.bad = true
-	}
-	return nil
-}
-
-// parameters takes the parameters of an item. Those of a priority mean nothing.
-func (s *structured) parameters() {
-	for !s.bad && s.skip(';') {
-		s.skipSpaces()
-		s.key()
-		if s.skip('=') {
-			s.item()
 		}
 	}
 }

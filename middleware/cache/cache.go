@@ -50,6 +50,12 @@ type Options struct {
 	// requests with cookies, because their answers may be personal. Requests with cookies share only answers that declare that
 	// they are public, how long they are fresh, or that they vary by Cookie.
 	TTL time.Duration
+	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that a
+	// handler can tell this cache something else than those of its clients. The first one that an answer has, and that is a valid structured
+	// field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware keeps an answer for
+	// its client, nor does it make failures storable. Clients get the field, too. Default none. Of CDN-Cache-Control, too, nothing is taken
+	// unless it is listed: it is for the caches of others in front of the server, which may hold what this one may not.
+	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load
 	// on the handler: the cache answers, and stores answers, even if a request asks for a new answer or for none to be stored.
 	// For the same reason a request with Range gets the whole of a stored answer.
@@ -163,6 +169,10 @@ var errOnlyIfCached = filo.Error(504, "the cache has no stored response")
 
 func newCache(o Options) *cache {
 	check(o.MaxBytes >= 0 && o.MaxBodyBytes >= 0 && o.TTL >= 0, "Options.MaxBytes, MaxBodyBytes and TTL must not be negative")
+	for _, field := range o.TargetedFields {
+		check(syntax.IsToken(field), "Options.TargetedFields must be names of fields")
+	}
+	o.TargetedFields = slices.Clone(o.TargetedFields)
 	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 1<<20)
 	return &cache{Options: o, entries: lru.Map[entry]{Capacity: o.MaxBytes}}
@@ -544,7 +554,8 @@ func (m *cache) pass(key string) {
 func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
-	lifetime, ok := m.lifetime(c, now)
+	says := m.directives(c)
+	lifetime, ok := m.lifetime(c, says, now)
 	if !ok {
 		return false
 	}
@@ -563,14 +574,14 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	if fresh == 0 && !validated {
 		return false
 	}
-	entry.shared, entry.cookies = mayAnswerAuthorized(h), mayAnswerCookies(h)
+	entry.shared, entry.cookies = says.mayAnswerAuthorized(), says.mayAnswerCookies()
 	if c.Request.Header.Has("Cookie") && !entry.cookies {
 		return false
 	}
 	entry.expires = now.Add(fresh)
-	if !mustRevalidate(h) {
-		entry.whileRevalidated, _ = caching.DirectiveSeconds(h, "stale-while-revalidate")
-		entry.ifError, _ = caching.DirectiveSeconds(h, "stale-if-error")
+	if !says.mustRevalidate() {
+		entry.whileRevalidated, _ = says.seconds("stale-while-revalidate")
+		entry.ifError, _ = says.seconds("stale-if-error")
 	}
 	stale := max(entry.whileRevalidated, entry.ifError)
 	if validated {
@@ -640,7 +651,7 @@ func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *v
 
 // lifetime returns how long the response is fresh from when it was made, 0 if it must always be validated, and whether it may be kept at all
 // (RFC 9111, sections 3 and 4.2.1).
-func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
+func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
@@ -649,28 +660,28 @@ func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 		return 0, false // perhaps a precondition was answered
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
-	case caching.HasDirective(h, "private"):
+	case says.has("private"):
 		return 0, false
-	case caching.HasDirective(h, "must-understand"): // it goes before no-store (RFC 9111, section 5.2.2.3)
+	case says.has("must-understand"): // it goes before no-store (RFC 9111, section 5.2.2.3)
 		if !keptByDefault(status) {
 			return 0, false
 		}
-	case caching.HasDirective(h, "no-store"):
+	case says.has("no-store"):
 		return 0, false
 	}
 	switch {
-	case c.Request.Header.Has("Authorization") && !mayAnswerAuthorized(h):
+	case c.Request.Header.Has("Authorization") && !says.mayAnswerAuthorized():
 		return 0, false
-	case caching.HasDirective(h, "no-cache"):
+	case says.has("no-cache"):
 		return 0, true
 	}
 	for _, name := range [...]string{"s-maxage", "max-age"} {
-		if caching.HasDirective(h, name) {
-			lifetime, ok := caching.DirectiveSeconds(h, name)
+		if says.has(name) {
+			lifetime, ok := says.seconds(name)
 			return lifetime, ok
 		}
 	}
-	if value := h.GetBytes("Expires"); value != nil {
+	if value := says.expires(); value != nil {
 		expires, ok := caching.Date(value)
 		made, hasDate := caching.Date(h.GetBytes("Date"))
 		if !hasDate {
@@ -679,23 +690,6 @@ func (m *cache) lifetime(c *filo.Ctx, now time.Time) (time.Duration, bool) {
 		return expires.Sub(made), ok
 	}
 	return m.TTL, m.TTL > 0 && keptByDefault(status)
-}
-
-// mustRevalidate reports whether the response says that it is never to be served stale (RFC 9111, section 4.2.4).
-func mustRevalidate(h *filo.Header) bool {
-	return caching.HasDirective(h, "must-revalidate") || caching.HasDirective(h, "proxy-revalidate") || caching.HasDirective(h, "s-maxage") ||
-		caching.HasDirective(h, "no-cache")
-}
-
-// mayAnswerAuthorized is RFC 9111, section 3.5.
-func mayAnswerAuthorized(h *filo.Header) bool {
-	return caching.HasDirective(h, "public") || caching.HasDirective(h, "s-maxage") || caching.HasDirective(h, "must-revalidate")
-}
-
-// mayAnswerCookies reports whether a response says itself who may have it, and for how long.
-func mayAnswerCookies(h *filo.Header) bool {
-	return caching.HasDirective(h, "public") || caching.HasDirective(h, "s-maxage") || caching.HasDirective(h, "max-age") || h.Has("Expires") ||
-		caching.HasToken(h, "Vary", "cookie")
 }
 
 // keptByDefault reports whether responses with a status may be kept that don't say for how long (RFC 9110, section 15.1).

@@ -17,7 +17,7 @@ import (
 func main() {
 	log.SetOutput(io.Discard) // of what goes wrong with the other server, as some tests want it to
 	p := proxy.New(proxy.Options{Upstreams: []string{os.Args[1]}, PreserveHost: true, MaxFailures: -1})
-	server := &filo.Server{Handler: cache.New()(p.Serve)}
+	server := &filo.Server{Handler: cache.New(cache.Options{TargetedFields: []string{"CDN-Cache-Control"}})(p.Serve)}
 	if os.Getenv("FOREIGN_DRIVER") == "blocking" {
 		server.Driver = filo.DriverBlocking
 	}

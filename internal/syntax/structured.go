@@ -1,0 +1,144 @@
+package syntax
+
+// Dictionary reads a structured field that is a dictionary (RFC 9651, section 3.2), member by member. The value of a member is checked, and
+// its parameters are, which mean nothing.
+type Dictionary struct {
+	b   []byte
+	bad bool
+}
+
+// NewDictionary returns the dictionary of a field's value.
+func NewDictionary(value []byte) Dictionary { return Dictionary{b: TrimSpace(value)} }
+
+var valueless = []byte("?1")
+
+// Next returns the next member's name, and of a number and a boolean the text, of another value nil. A member without a value is "?1". It
+// reports false at the end, and at the first fault.
+func (d *Dictionary) Next() (key, item []byte, ok bool) {
+	if len(d.b) == 0 || d.bad {
+		return nil, nil, false
+	}
+	key, item = d.key(), valueless
+	if d.skip('=') {
+		item = d.value()
+	}
+	d.parameters()
+	d.b = TrimSpace(d.b)
+	if len(d.b) > 0 {
+		d.bad = d.bad || !d.skip(',')
+		d.b = TrimSpace(d.b)
+		d.bad = d.bad || len(d.b) == 0
+	}
+	return key, item, !d.bad
+}
+
+// Bad reports whether a fault was found: then the field is none, nor were the members before.
+func (d *Dictionary) Bad() bool { return d.bad }
+
+// skip takes c, if that is next.
+func (d *Dictionary) skip(c byte) bool {
+	if len(d.b) == 0 || d.b[0] != c {
+		return false
+	}
+	d.b = d.b[1:]
+	return true
+}
+
+// take takes the bytes up to the first one of which is doesn't hold.
+func (d *Dictionary) take(is func(byte) bool) []byte {
+	n := 0
+	for n < len(d.b) && is(d.b[n]) {
+		n++
+	}
+	taken := d.b[:n]
+	d.b = d.b[n:]
+	return taken
+}
+
+// takeTo takes the bytes up to and with the next c, from the first of two on.
+func (d *Dictionary) takeTo(c byte) {
+	for i := 1; i < len(d.b); i++ {
+		switch {
+		case d.b[i] == '\\' && c == '"':
+			i++
+		case d.b[i] == c:
+			d.b = d.b[i+1:]
+			return
+		}
+	}
+	d.bad = true
+}
+
+func (d *Dictionary) key() []byte {
+	if len(d.b) == 0 || d.b[0] != '*' && (d.b[0] < 'a' || d.b[0] > 'z') {
+		d.bad = true
+		return nil
+	}
+	return d.take(func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c == '*'
+	})
+}
+
+// value takes an item or an inner list.
+func (d *Dictionary) value() []byte {
+	if !d.skip('(') {
+		return d.item()
+	}
+	for d.skipSpaces(); !d.bad && !d.skip(')'); d.skipSpaces() {
+		d.item()
+		d.parameters()
+		if len(d.b) > 0 && d.b[0] != ' ' && d.b[0] != ')' {
+			d.bad = true
+		}
+	}
+	return nil
+}
+
+func (d *Dictionary) skipSpaces() {
+	for d.skip(' ') {
+	}
+}
+
+// item takes an item without parameters. It returns the text of a number and of a boolean, alone.
+func (d *Dictionary) item() []byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return nil
+	}
+	switch c := d.b[0]; {
+	case c == '"' || c == ':':
+		d.takeTo(c)
+	case c == '%' && len(d.b) > 1 && d.b[1] == '"': // a Display String, without escapes by backslash
+		d.b = d.b[2:]
+		d.take(func(c byte) bool { return c != '"' })
+		d.bad = !d.skip('"')
+	case c == '@' && len(d.b) > 1 && (d.b[1] == '-' || d.b[1] >= '0' && d.b[1] <= '9'): // a Date
+		d.b = d.b[1:]
+		d.item()
+	case c == '?':
+		if len(d.b) >= 2 && (d.b[1] == '0' || d.b[1] == '1') {
+			item := d.b[:2]
+			d.b = d.b[2:]
+			return item
+		}
+		d.bad = true
+	case c == '-' || c >= '0' && c <= '9':
+		return d.take(func(c byte) bool { return c >= '0' && c <= '9' || c == '.' || c == '-' })
+	case c == '*' || IsLetter(c):
+		d.take(func(c byte) bool { return IsTokenByte(c) || c == ':' || c == '/' })
+	default:
+		d.bad = true
+	}
+	return nil
+}
+
+// parameters takes the parameters of an item.
+func (d *Dictionary) parameters() {
+	for !d.bad && d.skip(';') {
+		d.skipSpaces()
+		d.key()
+		if d.skip('=') {
+			d.item()
+		}
+	}
+}
