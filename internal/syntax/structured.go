@@ -111,7 +111,7 @@ func (d *Dictionary) item() []byte {
 	case c == '%' && len(d.b) > 1 && d.b[1] == '"': // a Display String, without escapes by backslash
 		d.b = d.b[2:]
 		d.take(func(c byte) bool { return c != '"' })
-		d.bad = !d.skip('"')
+		d.bad = d.bad || !d.skip('"')
 	case c == '@' && len(d.b) > 1 && (d.b[1] == '-' || d.b[1] >= '0' && d.b[1] <= '9'): // a Date
 		d.b = d.b[1:]
 		d.item()

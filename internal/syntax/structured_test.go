@@ -10,7 +10,7 @@ func TestDictionary(t *testing.T) {
 	for _, test := range []struct{ value, want string }{
 		{"", ""}, {"  ", ""}, {"a", "a=?1 "}, {"a=1, b ,\tc=-2.5;x=y", "a=1 b=?1 c=-2.5 "}, {"*a=?0, b.c_-=x/y", "*a=?0 b.c_-= "},
 		{`a="x, y\", z", b=(1 "2";p 3);q`, "a= b= "}, {"a=:YQ==:, b=@1, c=%\"d\"", "a= b= c= "},
-		{"a,", "bad"}, {"a=1 b", "bad"}, {"A=1", "bad"}, {"a, =", "a=?1 bad"}, {"a=", "bad"}, {`a, b="x`, "a=?1 bad"}, {",", "bad"},
+		{"a,", "bad"}, {"a=1 b", "bad"}, {"A=1", "bad"}, {"a, =", "a=?1 bad"}, {"=%\"a\"", "bad"}, {"a=", "bad"}, {`a, b="x`, "a=?1 bad"}, {",", "bad"},
 	} {
 		got := ""
 		d := NewDictionary([]byte(test.value))
