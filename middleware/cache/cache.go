@@ -48,7 +48,8 @@ type Options struct {
 	MaxBodyBytes int
 	// TTL is the lifetime of a response that doesn't state its own. If 0, such a response isn't stored. TTL doesn't apply to
 	// requests with cookies, because their answers may be personal. Requests with cookies share only answers that declare that
-	// they are public, how long they are fresh, or that they vary by Cookie.
+	// they are public, how long they are fresh, or that they vary by Cookie. The cache guesses no lifetime from Last-Modified, as RFC 9111,
+	// section 4.2.2, would let it: many handlers that set that field answer for one client.
 	TTL time.Duration
 	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that a
 	// handler can tell this cache something else than those of its clients. The first one that an answer has, and that is a valid structured
@@ -81,7 +82,7 @@ type Options struct {
 // The cache serves a stale answer only where that answer allows it: with stale-while-revalidate (RFC 5861) while one request makes
 // another, for which that request waits, and with stale-if-error if the handler then fails, with an error or the status 500, 502, 503 or 504,
 // or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
-// no-cache, which forbid it.
+// no-cache, which forbid it. Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
 //
 // Of an answer that varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests get the same if they differ in white
 // space, lines, or the case of codings and languages. Every other field that it varies by must be the same.
