@@ -28,6 +28,7 @@ var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middl
 type carried struct {
 	exchange
 	transport hooks.Transport
+	place     heldPlace
 	parked    *ParkedConn  // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts // of a part, which counts nowhere
 	isHead    bool         // the method is HEAD
@@ -40,8 +41,8 @@ type carried struct {
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
 type nested interface {
-	// OuterServer returns the server of that Ctx, nil if there is no such Ctx.
-	OuterServer() *Server
+	// Within reports whether the request is a part of one that the server handles already, or any server of filo if s is nil.
+	Within(s *Server) bool
 	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
 	// TakeOver tells the middleware that the connection is taken over, and calls take for that. A head that was written before is then the
@@ -56,7 +57,7 @@ var carriedScratch = sync.Pool{New: func() any { return new(scratch) }}
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
 	w := carriedScratch.Get().(*scratch)
-	c := &carried{transport: t}
+	c := &carried{transport: t, place: heldPlace{pool: s.pool}}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
 	refused := c.join()
 	if w.ctx == nil {
@@ -71,6 +72,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 				c.endTimeout(ctx, nil)
 			}
 			c.release(ctx) // h has panicked
+			c.place.leave()
 			c.leave()
 			if c.parked != nil {
 				c.abandonParked(c.parked)
@@ -80,6 +82,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	err := c.run(ctx, h, refused)
 	c.release(ctx)
 	returned = true
+	c.place.leave()
 	c.leave()
 	// Only now: after a panic the buffers may be in any state.
 	carriedScratch.Put(w)
@@ -92,7 +95,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 // join makes the request one that the server counts, and that a shutdown waits for. It returns the reason why the server takes none.
 func (c *carried) join() (refused *HTTPError) {
 	s := c.server
-	if n, ok := c.transport.(nested); ok && n.OuterServer() == s {
+	if n, ok := c.transport.(nested); ok && n.Within(s) {
 		c.isPart = true
 		return nil
 	}
@@ -107,7 +110,7 @@ func (c *carried) join() (refused *HTTPError) {
 	return refused
 }
 
-// leave undoes join: the request is over, or its handler has taken the connection over. A parked connection is the server's own by then.
+// leave undoes join: the handler has returned, or has taken the connection over. A parked connection is the server's own by then.
 func (c *carried) leave() {
 	if c.joined {
 		c.joined = false
@@ -138,8 +141,8 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 		_, failed := c.answerApart(refused, fields, c.isHead)
 		return failed
 	}
-	c.worker.timer.Switch(&c.server.classes.handler)
-	switch c.finish(ctx, h(ctx)) {
+	err := c.call(ctx, h)
+	switch c.finish(ctx, err) {
 	case endingWhole:
 		c.render(ctx)
 	case endingAborted:
@@ -149,6 +152,34 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 		return ErrClientGone
 	}
 	return nil
+}
+
+// call runs the handler once the request has a place. A part of a request runs in the place of that, which measures the handler as well.
+func (c *carried) call(ctx *Ctx, h Handler) error {
+	w, own := c.worker, &c.server.classes.handler
+	w.timer.Switch(own)
+	if c.isPart {
+		return h(ctx)
+	}
+	switch err := c.enterServer(own); {
+	case err == ErrClientGone:
+		return ErrAbort // nobody gets an answer, and it is no error of the handler's
+	case err != nil:
+		return err
+	}
+	w.timer.Begin(own, false)
+	err := h(ctx)
+	w.endOuter()
+	return err
+}
+
+// enterServer gives the request a place, by what is known of the server's handler: an ordinary one that counts against Concurrency, or one of
+// those that are kept, if the handler is quick, or may enter a quick class.
+func (c *carried) enterServer(own *class.Class) error {
+	if own.MayRunInline() && c.place.keep() || c.place.occupy() || own.Trusted.Load() && c.place.keep() {
+		return nil
+	}
+	return c.queueUp()
 }
 
 // receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.
@@ -175,6 +206,9 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 func (c *carried) render(ctx *Ctx) {
 	r := &ctx.Response
 	length, size := r.wholeLength(ctx)
+	if size <= copiedBody {
+		c.place.leave() // a client that has its answer and sends again at once must find the place free
+	}
 	c.writeHead(ctx, length, false)
 	if size > 0 {
 		c.write(r.bodyBytes())
@@ -283,6 +317,8 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		return 0, b.fail(errTooLarge)
 	case c.worker.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
+	case !c.mayRun():
+		return 0, b.fail(errBusy)
 	case !b.chunked:
 		p = p[:min(int64(len(p)), b.remaining)]
 	}
@@ -310,16 +346,33 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 // lendBody implements wire.
 func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return nil, false, nil }
 
-// giveWay implements wire. It only checks the timeout, since no other request waits for this one.
+// giveWay implements wire. There is no loop to give away, but a handler that may take long needs a place.
 func (c *carried) giveWay(class *class.Class) error {
-	if !class.IsQuick() && c.worker.ctx.timedOut() {
+	switch ctx := c.worker.ctx; {
+	case !class.IsQuick() && ctx.timedOut():
 		return ErrHandlerTimeout
+	case c.isPart, c.place.occupy(), ctx.always && (c.place.kind == heldAlways || c.place.join()):
+		return nil
 	}
-	return nil
+	return errBusy
 }
 
-// queueUp implements wire. The requests of other servers need no place.
-func (c *carried) queueUp() error { return errBusy }
+// queueUp implements wire.
+func (c *carried) queueUp() error {
+	if c.worker.ctx.stream.sent {
+		return errBusy
+	}
+	if err := c.server.pool.queue.enter(); err != nil {
+		return err
+	}
+	c.place.leave()
+	err := c.awaitPlace(c.place.occupy)
+	c.lost = c.lost || err == ErrClientGone
+	return err
+}
+
+// mayRun reports whether the handler may wait for its client here. In a place that is kept for quick ones it must get an ordinary one.
+func (c *carried) mayRun() bool { return c.place.kind != heldKept || c.place.occupy() }
 
 // inform implements wire.
 func (c *carried) inform(status int, h *Header) error {
@@ -392,6 +445,9 @@ func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size
 
 // prepareHijack implements wire.
 func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
+	if !c.mayRun() {
+		return nil, errBusy
+	}
 	c.nests, err = c.prepareOuter(switches, false)
 	return nil, err
 }

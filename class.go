@@ -229,7 +229,7 @@ func (c *conn) queueUp() error {
 
 // awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
 func (c *conn) awaitPlace() error {
-	err := c.exchange.awaitPlace()
+	err := c.exchange.awaitPlace(c.worker.worker.occupy)
 	switch broken := c.looped.IsBroken(); {
 	case broken && err == nil:
 		c.lost = true
@@ -241,8 +241,9 @@ func (c *conn) awaitPlace() error {
 }
 
 // awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer. The error is ErrClientGone if the
-// client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise errQueueTimeout.
-func (x *exchange) awaitPlace() error {
+// client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise errQueueTimeout. occupy
+// takes the place.
+func (x *exchange) awaitPlace(occupy func() bool) error {
 	ctx, until := x.worker.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
@@ -252,9 +253,15 @@ func (x *exchange) awaitPlace() error {
 	watched := own != nil && own.wire != nil
 	ctx.endWatch()
 	wait := &requestContext{server: x.server}
+	if outer, carried := x.wire.outerContext(); carried {
+		wait.outer, wait.carried = outer, true // the other server watches its client
+		if deadline, ok := outer.Deadline(); ok && (until.IsZero() || deadline.Before(until)) {
+			until = deadline
+		}
+	}
 	ctx.context = wait
 	ctx.watch()
-	err := x.worker.worker.awaitPlace(wait.Done(), until)
+	err := x.server.pool.awaitPlace(occupy, wait.Done(), until)
 	ctx.endWatch()
 	ctx.context = own
 	switch cause := wait.finish(); {

@@ -273,7 +273,7 @@ func (s *http2Stream) queueUp() error {
 		s.h.driver.giveAway(s)
 		s.apart, s.worker.http2.owned = true, nil
 	}
-	return s.awaitPlace()
+	return s.awaitPlace(worker.occupy)
 }
 
 // leave is giveWay for a handler that waits, of whatever class.

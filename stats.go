@@ -60,7 +60,7 @@ type Stats struct {
 	// Requests counts the answers by status class: Requests[2] is 200 to 299. It includes the answers to refused connections.
 	Requests [6]uint64
 	// WorkersRunning, WorkersReady and WorkersLeading are the numbers of workers that serve a connection, wait for one, and
-	// lead a loop.
+	// lead a loop. A request that another server has received counts as a running worker while it counts against Concurrency.
 	WorkersRunning, WorkersReady, WorkersLeading int
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64

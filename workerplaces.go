@@ -123,7 +123,67 @@ func (w *workerChan) MayRun() bool { return !w.kept || w.occupy() }
 // Vacate implements loop.Owner.
 func (w *workerChan) Vacate() { w.vacate(math.MaxInt) }
 
-// placeQueue lets workers without a place wait for one, each with the request that it is to handle.
+// heldPlace is the place of a request that no worker handles, since another server has received it and runs the handler on a goroutine of
+// its own. The handler's goroutine has it.
+type heldPlace struct {
+	pool *workerPool
+	kind heldKind
+}
+
+// heldKind says which place a request has.
+type heldKind uint8
+
+const (
+	heldNone     heldKind = iota
+	heldOrdinary          // it counts against Concurrency
+	heldKept              // see keptConns
+	heldAlways            // see alwaysPlaces
+)
+
+// keep takes one of the places that are reserved for quick handlers. It returns false if none is free.
+func (p *heldPlace) keep() bool { return p.reserve(heldKept, &p.pool.places.kept, keptConns) }
+
+// join takes a place in the reserve of handlers that are always answered. It returns false if none is free.
+func (p *heldPlace) join() bool { return p.reserve(heldAlways, &p.pool.places.always, alwaysPlaces) }
+
+func (p *heldPlace) reserve(kind heldKind, count *atomic.Int64, most int64) bool {
+	if !takeBelow(count, most) {
+		return false
+	}
+	p.leave()
+	p.kind = kind
+	return true
+}
+
+// occupy makes sure that the place is an ordinary one. It returns false if none is free.
+func (p *heldPlace) occupy() bool {
+	if p.kind == heldOrdinary {
+		return true
+	}
+	if !p.pool.takePlace() && !p.pool.takeSpare() {
+		return false
+	}
+	p.leave()
+	p.kind = heldOrdinary
+	return true
+}
+
+// leave gives the place back.
+func (p *heldPlace) leave() {
+	places := &p.pool.places
+	switch p.kind {
+	case heldOrdinary:
+		places.taken.Add(-1)
+		p.pool.placeFreed()
+	case heldKept:
+		places.kept.Add(-1)
+	case heldAlways:
+		places.always.Add(-1)
+	}
+	p.kind = heldNone
+}
+
+// placeQueue lets goroutines without a place wait for one, each with the request that it is to handle.
 //
 // The oldest request is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
 // has waited for nearly as long as that, more requests come than can be served, and each would be served when its client is about to give
@@ -146,22 +206,29 @@ type placeWaiter struct {
 // joinQueue makes w one of those that wait. The error is errQueueFull, or errBusy if there is no queue. Otherwise w gives away its loop and
 // its reserved place, and the caller must call awaitPlace.
 func (w *workerChan) joinQueue() error {
-	q := &w.pool.queue
-	switch {
-	case q.most == 0:
-		return errBusy
-	case !takeBelow(&q.waiting, q.most):
-		return errQueueFull
+	if err := w.pool.queue.enter(); err != nil {
+		return err
 	}
 	w.LeaveWithoutPlace()
 	w.EndKept()
 	return nil
 }
 
-// awaitPlace waits for a place until left is closed or the given time, the zero time for none, and leaves the queue. The error is
-// errQueueTimeout if the wait ends without a place.
-func (w *workerChan) awaitPlace(left <-chan struct{}, until time.Time) error {
-	wp, q := w.pool, &w.pool.queue
+// enter makes room for one that waits. The error is errQueueFull, or errBusy if there is no queue. Otherwise the caller must call awaitPlace.
+func (q *placeQueue) enter() error {
+	switch {
+	case q.most == 0:
+		return errBusy
+	case !takeBelow(&q.waiting, q.most):
+		return errQueueFull
+	}
+	return nil
+}
+
+// awaitPlace waits until occupy gets a place, left is closed or the given time has come, the zero time for none, and leaves the queue. The
+// error is errQueueTimeout if the wait ends without a place.
+func (wp *workerPool) awaitPlace(occupy func() bool, left <-chan struct{}, until time.Time) error {
+	q := &wp.queue
 	defer q.waiting.Add(-1)
 	longest := q.maxWait
 	if !until.IsZero() {
@@ -172,9 +239,9 @@ func (w *workerChan) awaitPlace(left <-chan struct{}, until time.Time) error {
 	self := &placeWaiter{woken: make(chan struct{}, 1), since: wp.clock.exact()}
 	for {
 		q.join(self)
-		if w.occupy() { // a place that became free before join woke nobody
+		if occupy() { // a place that became free before join woke nobody
 			if !q.leave(self) {
-				wp.placeFreed() // somebody has woken w for another one
+				wp.placeFreed() // somebody has woken this one for another place
 			}
 			return nil
 		}
@@ -182,11 +249,11 @@ func (w *workerChan) awaitPlace(left <-chan struct{}, until time.Time) error {
 		case <-self.woken:
 		case <-left:
 			if !q.leave(self) {
-				wp.placeFreed() // somebody has woken w for a place
+				wp.placeFreed() // somebody has woken this one for a place
 			}
 			return errQueueTimeout
 		case <-timer.C:
-			if q.leave(self) || !w.occupy() {
+			if q.leave(self) || !occupy() {
 				return errQueueTimeout
 			}
 			return nil

@@ -185,3 +185,55 @@ func BenchmarkWorkerPlaces(b *testing.B) {
 		}
 	})
 }
+
+// A request that no worker handles counts in one place at a time, as many as may be count there, and in the end none does.
+func TestHeldPlaces(t *testing.T) {
+	const most = 4
+	pool := &workerPool{MaxWorkersCount: most, clock: new(coarseClock)}
+	places := make([]heldPlace, most+keptConns+alwaysPlaces+3)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		p := &places[random.IntN(len(places))]
+		p.pool = pool
+		before := p.kind
+		took, want := false, heldNone
+		switch random.IntN(8) {
+		case 0:
+			p.leave()
+			took = true
+		case 1:
+			took, want = p.occupy(), heldOrdinary
+		case 2:
+			if before != heldAlways {
+				took, want = p.join(), heldAlways
+			} else {
+				took, want = true, heldAlways
+			}
+		default:
+			if before == heldNone {
+				took, want = p.keep(), heldKept
+			} else {
+				took, want = true, before
+			}
+		}
+		if took && p.kind != want || !took && p.kind != before {
+			t.Fatalf("took a place: %t; it was of kind %d, and is %d, want %d", took, before, p.kind, want)
+		}
+		var counts [heldAlways + 1]int64
+		for i := range places {
+			counts[places[i].kind]++
+		}
+		ordinary, kept, always := pool.places.taken.Load(), pool.places.kept.Load(), pool.places.always.Load()
+		if counts[heldOrdinary] != ordinary || counts[heldKept] != kept || counts[heldAlways] != always ||
+			ordinary > most || kept > keptConns || always > alwaysPlaces {
+			t.Fatalf("%v are held, %d, %d and %d are counted", counts, ordinary, kept, always)
+		}
+	}
+	for i := range places {
+		places[i].pool = pool
+		places[i].leave()
+	}
+	if n := pool.places.taken.Load() + pool.places.kept.Load() + pool.places.always.Load(); n != 0 {
+		t.Errorf("%d places are lost", n)
+	}
+}

@@ -416,11 +416,10 @@ func (w *workerChan) occupy() bool {
 	wp := w.pool
 	beyond := w.place == placeServing && wp.beyond() > 0
 	if beyond || w.place == placeClosing && !wp.takePlace() {
-		spare := wp.get(true) // a ready worker can give its place to w
-		if spare == nil {
+		if !wp.takeSpare() {
 			return false
 		}
-		if spare.dismiss(); beyond {
+		if beyond {
 			wp.places.taken.Add(-1)
 		}
 	}
@@ -432,6 +431,15 @@ func (w *workerChan) occupy() bool {
 		w.EndKept()
 	}
 	return true
+}
+
+// takeSpare takes the place of a ready worker, which ends. It returns false if there is none.
+func (wp *workerPool) takeSpare() bool {
+	spare := wp.get(true)
+	if spare != nil {
+		spare.dismiss()
+	}
+	return spare != nil
 }
 
 // takePlace takes a place of a ready or serving worker. It returns false if MaxWorkersCount is reached.

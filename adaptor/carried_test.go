@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -11,6 +12,8 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
 )
 
 // front is a server of net/http in front of one of filo.
@@ -207,6 +211,17 @@ func TestMiddlewareCountsOnce(t *testing.T) {
 			}
 			return startTCP(t, s)
 		},
+		"its own guest's": func(s *filo.Server) func() (net.Conn, error) {
+			h := s.Handler
+			s.Handler = func(c *filo.Ctx) error {
+				if c.Request.Header.Has("X-Inside") {
+					return h(c)
+				}
+				c.Request.Header.Set("X-Inside", "1")
+				return adaptor.FromHTTP(adaptor.ToHTTP(adaptor.FromHTTP(adaptor.ToHTTPServer(s))))(c)
+			}
+			return startTCP(t, s)
+		},
 	} {
 		want := 0
 		if name == "net/http" {
@@ -393,5 +408,176 @@ func TestCarriedTrailerBesideLength(t *testing.T) {
 		if got := response.Trailer.Get("X-Sum"); err != nil || response.ContentLength != 5 || method == "GET" && (string(body) != "hello" || got != "7") {
 			t.Errorf("%s: %q of %d, trailer %q, %v", method, body, response.ContentLength, got, err)
 		}
+	}
+}
+
+// Over Concurrency requests wait in Queue, or get a 503, as those of filo's own connections do; quick handlers, and those that are always
+// answered, run all the same.
+func TestCarriedAdmission(t *testing.T) {
+	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
+		holds := newHeld()
+		r := router.New()
+		r.GET("/held", holds.serve).Offload()
+		r.GET("/inline", func(c *filo.Ctx) error { return c.Text(200, "inline") }).Inline()
+		r.GET("/always", func(c *filo.Ctx) error {
+			time.Sleep(time.Microsecond) // it isn't quick by itself
+			return c.Text(200, "always")
+		}).Offload().Always()
+		r.POST("/inline", func(c *filo.Ctx) error {
+			body, err := c.Body()
+			return errors.Join(err, c.Bytes(200, "text/plain", body))
+		}).Inline()
+		s := &filo.Server{Concurrency: 2, Queue: 1, QueueTimeout: time.Hour, Handler: r.Serve}
+		f := start(s)
+		f.ask(t, "GET", "/inline", "") // now the server knows that its handler enters classes
+		first, second := f.later(t, "GET", "/held", ""), f.later(t, "GET", "/held", "")
+		<-holds.begun
+		<-holds.begun
+		third := f.later(t, "GET", "/held", "")
+		eventually(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+		if got := f.ask(t, "GET", "/held", ""); !got.isRefusal() {
+			t.Errorf("over the queue: %v", got.Response)
+		}
+		for _, path := range []string{"/inline", "/always"} {
+			if got := f.ask(t, "GET", path, ""); got.StatusCode != 200 {
+				t.Errorf("%s: %v", path, got.Response)
+			}
+		}
+		if got := f.ask(t, "POST", "/inline", "body"); !got.isRefusal() {
+			t.Errorf("an inline handler that waits for its body: %v", got.Response)
+		}
+		if st := s.Stats(); st.WorkersRunning != 2 || st.RequestsRefused != 2 || st.Refusals != (filo.Refusals{QueueFull: 1, Concurrency: 1}) {
+			t.Errorf("%+v", st)
+		}
+		close(holds.release)
+		for _, each := range []<-chan *answer{first, second, third} {
+			if got := <-each; got.body != "held" {
+				t.Errorf("%v %q", got.Response, got.body)
+			}
+		}
+		eventually(t, "the places to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+		if got := f.ask(t, "POST", "/inline", "body"); got.body != "body" {
+			t.Errorf("%v %q", got.Response, got.body)
+		}
+	})
+}
+
+// A server without a router, and without a queue, refuses at once; a request that waits in vain is refused after QueueTimeout, and one
+// whose client leaves is forgotten.
+func TestCarriedRefusals(t *testing.T) {
+	for _, test := range []struct {
+		queue int
+		want  filo.Refusals
+	}{{0, filo.Refusals{Concurrency: 1}}, {1, filo.Refusals{QueueTimeout: 1}}} {
+		holds := newHeld()
+		s := &filo.Server{Concurrency: 1, Queue: test.queue, QueueTimeout: time.Millisecond, Handler: holds.serve}
+		dial := foreign(t, s)
+		_, first := client(t, dial, get)
+		<-holds.begun
+		if got := string(exchangeRaw(t, dial, get)); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.Contains(got, "Retry-After: 1") {
+			t.Errorf("got %q", got)
+		}
+		if st := s.Stats(); st.Refusals != test.want || st.RequestsRefused != 1 || st.Requests[5] != 1 {
+			t.Errorf("%+v", st)
+		}
+		close(holds.release)
+		expect(t, first, "HTTP/1.1 200 OK")
+		eventually(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+	}
+}
+
+// A client that leaves the queue is forgotten, and so is one that waits when the server is closed.
+func TestCarriedLeavesQueue(t *testing.T) {
+	holds := newHeld()
+	s := &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: holds.serve}
+	dial := foreign(t, s)
+	client(t, dial, get)
+	<-holds.begun
+	leaves, _ := client(t, dial, get)
+	eventually(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+	leaves.Close()
+	eventually(t, "its end", func() bool { st := s.Stats(); return st.RequestsQueued == 0 && st.RequestsCarried == 1 })
+	_, stays := client(t, dial, get)
+	eventually(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+	s.Close()
+	if got, err := io.ReadAll(stays); len(got) > 0 {
+		t.Errorf("got %q, %v", got, err)
+	}
+	eventually(t, "the end of all", func() bool { st := s.Stats(); return st.RequestsCarried == 0 && st.WorkersRunning == 0 })
+	if st := s.Stats(); st.Refusals != (filo.Refusals{}) {
+		t.Errorf("%+v", st.Refusals)
+	}
+}
+
+// Requests of other servers share the places of Concurrency with those of the server's own connections, and give them to each other.
+func TestCarriedSharesPlaces(t *testing.T) {
+	holds := newHeld()
+	s := &filo.Server{Concurrency: 1, Queue: 1, QueueTimeout: time.Hour, Driver: filo.DriverBlocking, Logger: quiet, Handler: holds.serve}
+	own, other := startTCP(t, s), foreign(t, s)
+	_, first := client(t, other, get)
+	<-holds.begun
+	if got := string(exchangeRaw(t, own, get)); !strings.HasPrefix(got, "HTTP/1.1 503 ") {
+		t.Errorf("got %q", got)
+	}
+	holds.release <- struct{}{}
+	expect(t, first, "HTTP/1.1 200 OK")
+	eventually(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+	_, second := client(t, own, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	<-holds.begun
+	_, third := client(t, other, get)
+	eventually(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+	holds.release <- struct{}{}
+	expect(t, second, "HTTP/1.1 200 OK")
+	<-holds.begun
+	holds.release <- struct{}{}
+	expect(t, third, "HTTP/1.1 200 OK")
+}
+
+// Whatever the order in which requests come, leave and end, no place is lost and none is taken twice.
+func TestCarriedPlacesUnderLoad(t *testing.T) {
+	const places, clients, each = 3, 12, 20
+	var running, answered atomic.Int32
+	r := router.New()
+	r.GET("/", func(c *filo.Ctx) error {
+		if n := running.Add(1); n > places {
+			t.Errorf("%d handlers run", n)
+		}
+		defer running.Add(-1)
+		for range 20 {
+			runtime.Gosched()
+		}
+		if c.Query("n") == "7" {
+			panic(http.ErrAbortHandler)
+		}
+		return c.Text(200, "ok")
+	}).Offload()
+	s := &filo.Server{Logger: quiet, Concurrency: places, Queue: clients, QueueTimeout: time.Hour, Handler: r.Serve}
+	h := adaptor.ToHTTPServer(s)
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for n := range each {
+				ctx, cancel := context.WithCancel(t.Context())
+				if n%5 == 0 {
+					time.AfterFunc(10*time.Microsecond, cancel)
+				}
+				w := httptest.NewRecorder()
+				func() {
+					defer func() { recover() }()
+					h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", fmt.Sprint("/?n=", n), nil))
+				}()
+				if n%5 != 0 && n != 7 && w.Code == 200 {
+					answered.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if n := answered.Load(); n != clients*(each-each/5-1) {
+		t.Errorf("%d answers", n)
+	}
+	if st := s.Stats(); st.WorkersRunning != 0 || st.RequestsQueued != 0 || st.RequestsCarried != 0 {
+		t.Errorf("%+v", st)
 	}
 }

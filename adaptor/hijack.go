@@ -81,12 +81,13 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
-// OuterServer returns the server of the Ctx whose connection the inner Ctx may take over, nil if the request came to another server.
-func (t *carrier) OuterServer() *filo.Server {
-	if t.outer == nil {
-		return nil
+// Within reports whether the request is a part of one that s handles already, or any server of filo if s is nil.
+func (t *carrier) Within(s *filo.Server) bool {
+	e := t.outer
+	for e != nil && s != nil && e.server != s {
+		e, _ = e.context.Context.Value(exchangeKey{}).(*exchange)
 	}
-	return t.outer.server
+	return e != nil
 }
 
 // mayHijack reports whether a middleware's ResponseWriter lets a Hijack through.
