@@ -9,10 +9,12 @@ import (
 	"iter"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
@@ -29,14 +31,15 @@ type carried struct {
 	exchange
 	transport hooks.Transport
 	place     heldPlace
-	parked    *ParkedConn  // set once, by park or parkStream, unless it is a connection of filo's own
-	counts    answerCounts // of a part, which counts nowhere
-	isHead    bool         // the method is HEAD
-	isPart    bool         // of a request that the filo.Server counts already: a middleware of net/http stands between
-	joined    bool         // a shutdown waits for the request
-	streams   bool         // a body of unknown length is being sent
-	nests     bool         // it comes by a connection of filo's own: see nested
-	switches  bool         // a 101 is to be sent when the connection is taken over
+	cut       chan struct{} // closed when cutBody has ended the Read; nil unless it was called; guarded by the silentBodies' mu during a Read
+	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
+	counts    answerCounts  // of a part, which counts nowhere
+	isHead    bool          // the method is HEAD
+	isPart    bool          // of a request that the filo.Server counts already: a middleware of net/http stands between
+	joined    bool          // a shutdown waits for the request
+	streams   bool          // a body of unknown length is being sent
+	nests     bool          // it comes by a connection of filo's own: see nested
+	switches  bool          // a 101 is to be sent when the connection is taken over
 }
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
@@ -322,8 +325,9 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 	case !b.chunked:
 		p = p[:min(int64(len(p)), b.remaining)]
 	}
-	n, err := c.transport.Read(p)
+	n, err := c.receiveBody(p)
 	switch {
+	case err == errSlowBody:
 	case n > 0:
 		if err := b.took(n); err != nil {
 			return 0, err
@@ -340,7 +344,37 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		b.reachEnd()
 		return 0, io.EOF
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) || err == errSlowBody {
+		c.server.counts.timeouts.body.Add(1)
+	}
 	return 0, b.fail(bodyError(err))
+}
+
+// receiveBody reads a part of the body. The error is errSlowBody if the body was cut off meanwhile, since its client was silent.
+func (c *carried) receiveBody(p []byte) (n int, err error) {
+	room, silence := &c.worker.ctx.room, &c.server.silence
+	if room.bytes.Load() > 0 && c.transport.MayInterrupt() {
+		silence.begin(room, silentBody{c, c.server.clock.exact()})
+	}
+	n, err = c.transport.Read(p)
+	silence.end(room)
+	if c.cut != nil {
+		<-c.cut // the deadline must not hit what the other server does after this request
+		return 0, errSlowBody
+	}
+	return n, err
+}
+
+// cutBody is conn.cutBody for a request of another server. Its SetReadDeadline may be code of the program's, which no lock waits for.
+func (c *carried) cutBody(room *bodyRoom) bool {
+	cut := make(chan struct{})
+	c.cut = cut
+	c.server.passRoom(room)
+	go func() {
+		defer close(cut)
+		c.transport.SetReadDeadline(clock.Past)
+	}()
+	return true
 }
 
 // lendBody implements wire.

@@ -59,7 +59,8 @@ func (x *textTransport) Head(h *http1.RequestHead, limits *http1.Limits) (b []by
 	return b, length, fault
 }
 
-func (x *textTransport) Major() uint8 { return 1 }
+func (x *textTransport) Major() uint8       { return 1 }
+func (x *textTransport) MayInterrupt() bool { return false }
 
 func (x *textTransport) WriteHead(h hooks.Head) {
 	fmt.Fprintf(&x.answer, "%d\n", h.Status)

@@ -10,11 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -580,4 +582,66 @@ func TestCarriedPlacesUnderLoad(t *testing.T) {
 	if st := s.Stats(); st.WorkersRunning != 0 || st.RequestsQueued != 0 || st.RequestsCarried != 0 {
 		t.Errorf("%+v", st)
 	}
+}
+
+// interruptible is a ResponseWriter whose request has a body that can be waited for until a deadline.
+type interruptible struct {
+	*httptest.ResponseRecorder
+	passed chan struct{}
+}
+
+// SetReadDeadline is called with a time that has passed.
+func (w *interruptible) SetReadDeadline(time.Time) error {
+	close(w.passed)
+	return nil
+}
+
+// Read waits for the deadline.
+func (w *interruptible) Read([]byte) (int, error) {
+	<-w.passed
+	return 0, os.ErrDeadlineExceeded
+}
+
+// The bodies that handlers read as a whole count against MaxBufferedBodies, and one whose client is silent makes room for others.
+func TestCarriedBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, part = 800_000, 700_000
+		s := &filo.Server{Logger: quiet, MaxBufferedBodies: 1_000_000, Handler: func(c *filo.Ctx) error {
+			body, err := c.Body()
+			if st := c.Server().Stats(); err == nil && st.BodiesBuffered < int64(len(body)) {
+				t.Errorf("%d bytes count, of a body of %d", st.BodiesBuffered, len(body))
+			}
+			return errors.Join(err, c.NoContent())
+		}}
+		h := adaptor.ToHTTPServer(s)
+		post := func(body io.Reader, w http.ResponseWriter) {
+			r := httptest.NewRequest("POST", "/", body)
+			r.ContentLength = size
+			h.ServeHTTP(w, r)
+		}
+		silent := &interruptible{httptest.NewRecorder(), make(chan struct{})}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			post(io.MultiReader(strings.NewReader(strings.Repeat("x", part)), silent), &wrapper{silent})
+		}()
+		synctest.Wait()
+		for _, test := range []struct {
+			later  time.Duration
+			status int
+		}{{0, 503}, {2 * time.Second, 204}} {
+			time.Sleep(test.later)
+			w := httptest.NewRecorder()
+			post(strings.NewReader(strings.Repeat("y", size)), w)
+			if w.Code != test.status || test.status == 503 && w.Header().Get("Retry-After") == "" {
+				t.Errorf("after %v: got %d, %v", test.later, w.Code, w.Header())
+			}
+		}
+		if <-ended; silent.Code != 408 {
+			t.Errorf("the silent client got %d", silent.Code)
+		}
+		if st := s.Stats(); st.BodiesBuffered != 0 || st.Refusals != (filo.Refusals{BufferedBodies: 1}) || st.Timeouts != (filo.Timeouts{Body: 1}) {
+			t.Errorf("%+v", st)
+		}
+	})
 }

@@ -382,6 +382,11 @@ func (textAddr) Network() string { return "" }
 // String implements net.Addr.
 func (a textAddr) String() string { return string(a) }
 
+// MayInterrupt implements hooks.Transport. Where the request comes by a connection of filo's, a Read has the exchange for itself.
+func (t *carrier) MayInterrupt() bool {
+	return t.outer == nil && reaches[interface{ SetReadDeadline(time.Time) error }](t.w)
+}
+
 // SetReadDeadline implements hooks.Transport.
 func (t *carrier) SetReadDeadline(at time.Time) error { return t.control.SetReadDeadline(at) }
 

@@ -70,7 +70,7 @@ func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err e
 // Outer gives f the Ctx whose connection the inner Ctx may take over, by a Hijack that the middleware sees.
 func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	e := t.outer
-	if e == nil || !mayHijack(t.w) {
+	if e == nil || !reaches[http.Hijacker](t.w) {
 		return false, nil
 	}
 	e.mu.Lock()
@@ -90,17 +90,17 @@ func (t *carrier) Within(s *filo.Server) bool {
 	return e != nil
 }
 
-// mayHijack reports whether a middleware's ResponseWriter lets a Hijack through.
-func mayHijack(w http.ResponseWriter) bool {
+// reaches reports whether a ResponseWriter, perhaps a middleware's, lets calls of the interface's method through.
+func reaches[Method any](w http.ResponseWriter) bool {
 	for {
-		switch each := w.(type) {
-		case http.Hijacker:
+		if _, ok := w.(Method); ok {
 			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = each.Unwrap()
-		default:
+		}
+		wraps, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
 			return false
 		}
+		w = wraps.Unwrap()
 	}
 }
 

@@ -115,6 +115,8 @@ type Transport interface {
 	// SetReadDeadline and SetWriteDeadline are net.Conn's.
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
+	// MayInterrupt reports whether SetReadDeadline, called on another goroutine, ends a Read that waits.
+	MayInterrupt() bool
 	// Hijack takes the client's connection over from its server, and returns it without a deadline.
 	Hijack() (net.Conn, error)
 }
