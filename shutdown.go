@@ -61,7 +61,8 @@ func (l *lifecycle) init() {
 // once after a last look for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth
 // of a second for that, while the server still accepts new ones. A connection opened less than a second ago has one more second for its TLS
 // handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
-// of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections.
+// of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
+// (adaptor.ToHTTP) may finish as well, and further ones get a 503.
 //
 // If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
 // Shutdown or Close may be called again afterwards.
@@ -173,8 +174,8 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 	}
 }
 
-// Close ends the server at once. It closes the listeners and all connections except hijacked ones, and cancels the contexts of
-// the running requests. Handlers that still run may go on for a while, without a client.
+// Close ends the server at once. It closes the listeners and all connections except hijacked ones and those of other servers, and cancels
+// the contexts of the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
 	s.life.cut(s.conns.open(), s.tasks.count()) // before the contexts' end may end requests and tasks, and with them a Shutdown

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -644,4 +646,81 @@ func TestCarriedBodies(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 	})
+}
+
+// Each setting of a server holds for requests of another server, or is listed as one that is that server's; docs/NETHTTP.md says which.
+func TestCarriedSettings(t *testing.T) {
+	var logged bytes.Buffer
+	big := strings.Repeat("x", 300)
+	echo := func(c *filo.Ctx) error {
+		body, err := c.Body()
+		return errors.Join(err, c.Bytes(200, "text/plain", body))
+	}
+	refused := func(status int) string { return fmt.Sprint(status, " ", http.StatusText(status)) }
+	// What is asked for with the setting, and how the answer with its status and header begins or what is in it. No setting: another test's.
+	holds := map[string]struct {
+		s             *filo.Server
+		request, want string
+	}{
+		"Handler":             {&filo.Server{Handler: echo}, "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody", "body"},
+		"ErrorHandler":        {&filo.Server{Handler: func(*filo.Ctx) error { return errors.New("e") }, ErrorHandler: func(c *filo.Ctx, _ error) { c.Text(418, "mine") }}, "GET / HTTP/1.1\r\n\r\n", "418 "},
+		"Name":                {&filo.Server{Handler: echo, Name: "other"}, "GET / HTTP/1.1\r\n\r\n", "Server: other"},
+		"MaxHeaderBytes":      {&filo.Server{Handler: echo, MaxHeaderBytes: 200}, "GET / HTTP/1.1\r\nA: " + big + "\r\n\r\n", refused(431)},
+		"MaxHeaderFields":     {&filo.Server{Handler: echo, MaxHeaderFields: 2}, "GET / HTTP/1.1\r\nA: b\r\nB: c\r\nC: d\r\n\r\n", refused(431)},
+		"MaxRequestLineBytes": {&filo.Server{Handler: echo, MaxRequestLineBytes: 200}, "GET /" + big + " HTTP/1.1\r\n\r\n", refused(414)},
+		"MaxBodyBytes":        {&filo.Server{Handler: echo, MaxBodyBytes: 3}, "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody", refused(413)},
+		"MultipartLimits": {&filo.Server{MultipartLimits: filo.MultipartLimits{MaxParts: 1}, Handler: func(c *filo.Ctx) error { _, err := c.Request.MultipartForm(); return err }},
+			"POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 127\r\n\r\n" +
+				strings.Repeat("--b\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n", 2) + "--b--\r\n" + strings.Repeat(" ", 14), refused(413)},
+		"JSON":     {&filo.Server{JSON: settingCodec{}, Handler: func(c *filo.Ctx) error { return c.JSON(200, 1) }}, "GET / HTTP/1.1\r\n\r\n", "of the codec"},
+		"Renderer": {&filo.Server{Renderer: settingCodec{}, Handler: func(c *filo.Ctx) error { return c.Render(200, "a", 1) }}, "GET / HTTP/1.1\r\n\r\n", "of the codec"},
+		"ForOperator": {&filo.Server{ForOperator: true, Handler: func(c *filo.Ctx) error { return c.Text(200, fmt.Sprint(c.Server().ForOperator)) }},
+			"GET / HTTP/1.1\r\n\r\n", "true"},
+		"LogAllErrors": {&filo.Server{Handler: func(*filo.Ctx) error { return filo.Error(404, "") }, LogAllErrors: true, Logger: slog.New(slog.NewTextHandler(&logged, nil))},
+			"GET / HTTP/1.1\r\n\r\n", "404"},
+		"Concurrency": {}, "Queue": {}, "QueueTimeout": {}, "MaxBufferedBodies": {}, "Logger": {}, "Tasks": {},
+	}
+	const others = " Driver Loops SocketOptions MaxIdleWorkerDuration MaxConns MaxConnsPerIP MaxRequestsPerConn ReadHeaderTimeout ReadTimeout WriteTimeout " +
+		"IdleTimeout GracePeriod IdleGrace MinTransferRate MaxBufferedAnswers TLSConfig HTTP2 ProxyProtocol ConnState ConnContext "
+	page, err := os.ReadFile("../docs/NETHTTP.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[filo.Server]()) {
+		if !field.IsExported() {
+			continue
+		}
+		test, ok := holds[field.Name]
+		if ok == strings.Contains(others, " "+field.Name+" ") {
+			t.Errorf("%s: does it hold for requests of another server, or not?", field.Name)
+		}
+		if !strings.Contains(string(page), "`"+field.Name+"`") {
+			t.Errorf("%s isn't in NETHTTP.md", field.Name)
+		}
+		if test.s == nil {
+			continue
+		}
+		if test.s.Logger == nil {
+			test.s.Logger = quiet
+		}
+		h := adaptor.ToHTTPServer(test.s)
+		line, rest, _ := strings.Cut(test.request, "\r\n")
+		got := string(exchangeRaw(t, startHTTP(t, h), line+"\r\nHost: a\r\nConnection: close\r\n"+rest))
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want %q in it", field.Name, got, test.want)
+		}
+	}
+	if !strings.Contains(logged.String(), "handler failed") {
+		t.Errorf("logged %q", logged.String())
+	}
+}
+
+// settingCodec is a JSONCodec and a Renderer.
+type settingCodec struct{}
+
+func (settingCodec) Marshal(any) ([]byte, error) { return []byte("of the codec"), nil }
+func (settingCodec) Unmarshal([]byte, any) error { return nil }
+func (settingCodec) Render(w io.Writer, _ string, _ any) error {
+	_, err := io.WriteString(w, "of the codec")
+	return err
 }

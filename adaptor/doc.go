@@ -25,10 +25,17 @@
 // ToHTTP gives a filo handler an ordinary Ctx, and sends the answer through the http.ResponseWriter, even if that is wrapped.
 // Request heads pass through filo's own parser, so ToHTTP refuses the same requests as filo.
 //
+// A request counts in the filo server as one of its own connections does: against Concurrency and Queue, with quick, inline and always
+// handlers apart, against MaxBufferedBodies, and in Stats, where RequestsCarried is how many are being handled. Ctx.Request.Proto is the
+// protocol by which it came. The filo server's Shutdown waits for the requests, and answers further ones with 503 and Connection: close.
+// Close ends their contexts; their connections are net/http's. So are the time-outs and the limits of connections: ReadHeaderTimeout,
+// ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns, MaxConnsPerIP and MaxRequestsPerConn have no effect, and
+// neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol. A panic is net/http's as well.
+//
 // Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
 // That of ParkStream is the handler's, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has filo's
 // WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes it and waits for it, so call that before net/http's, which
-// only waits: http.Server.RegisterOnShutdown is a place for it. Where net/http gives no connection away, as by HTTP/2, Park's
+// only waits, or while that waits: http.Server.RegisterOnShutdown is a place for it. Where net/http gives no connection away, as by HTTP/2, Park's
 // error has status 501.
 //
 // # Middleware of net/http in filo

@@ -15,9 +15,9 @@ func ToHTTP(h filo.Handler) http.Handler {
 	return ToHTTPServer(&filo.Server{Handler: h})
 }
 
-// ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger and size limits.
-// Timeouts and connection limits are those of net/http's server, except for parked connections: see the package's overview. The filo server needn't be serving, and its fields must no
-// longer change.
+// ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger, Concurrency, Queue, limits
+// for sizes and bodies, Stats and Shutdown. Time-outs and limits of connections are those of net/http's server, except for parked
+// connections: see the package's overview. The filo server needn't be serving, and its fields must no longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")

@@ -43,8 +43,9 @@ func EnterRoute(c *filo.Ctx, class *class.Class, route string) error { return en
 // Set may hold a Ctx.
 func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 
-// Carry runs h on the request that t brings, with the settings of the server, which needn't be serving. The server's limits for sizes
-// apply. Its limits for connections and for time don't, and its Handler is run only if h is that.
+// Carry runs h on the request that t brings, with the settings of the server, which needn't be serving. The server's limits for sizes, for
+// bodies and for requests apply, unless t says that the request is a part of one that the server handles already. Its limits for
+// connections and for time don't, and its Handler is run only if h is that.
 //
 // It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer couldn't be
 // completed: what was written of it is all there is. A panic of h isn't recovered.
