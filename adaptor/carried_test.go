@@ -492,11 +492,15 @@ func TestCarriedRefusals(t *testing.T) {
 
 // A client that leaves the queue is forgotten, and so is one that waits when the server is closed.
 func TestCarriedLeavesQueue(t *testing.T) {
-	holds := newHeld()
-	s := &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: holds.serve}
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	s := &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: func(c *filo.Ctx) error {
+		begun <- struct{}{}
+		<-release // whatever ends its context: it keeps its place
+		return c.NoContent()
+	}}
 	dial := foreign(t, s)
 	client(t, dial, get)
-	<-holds.begun
+	<-begun
 	leaves, _ := client(t, dial, get)
 	eventually(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
 	leaves.Close()
@@ -507,6 +511,7 @@ func TestCarriedLeavesQueue(t *testing.T) {
 	if got, err := io.ReadAll(stays); len(got) > 0 {
 		t.Errorf("got %q, %v", got, err)
 	}
+	close(release)
 	eventually(t, "the end of all", func() bool { st := s.Stats(); return st.RequestsCarried == 0 && st.WorkersRunning == 0 })
 	if st := s.Stats(); st.Refusals != (filo.Refusals{}) {
 		t.Errorf("%+v", st.Refusals)
