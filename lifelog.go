@@ -15,7 +15,7 @@ import (
 // serves no listener, but single connections or the requests of another server, logs none of them.
 
 // logServing logs that a listener is about to be served, with what an operator wants to compare with what he has configured.
-func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config) {
+func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	l := s.limits()
 	protocols := []string{"http/1.1"}
 	switch {
@@ -24,7 +24,7 @@ func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config)
 	case s.config.http2.unencrypted:
 		protocols = append(protocols, "h2c")
 	}
-	known := []any{"address", fmt.Sprint(address), "driver", driver.String()} // a listener of the user's may have no address
+	known := []any{"address", address, "driver", driver.String()}
 	if driver == DriverLoop {
 		known = append(known, "loops", s.config.leaders)
 	}
@@ -48,10 +48,13 @@ func (s *Server) logServing(address net.Addr, driver Driver, config *tls.Config)
 	s.logger().Info("serving", append(known, "go", runtime.Version(), "filo", Version())...)
 }
 
+// addressOf returns a listener's address as the records have it. A listener of the user's may have none.
+func addressOf(listener net.Listener) string { return fmt.Sprint(listener.Addr()) }
+
 // logDraining logs that a shutdown has begun.
 func (s *Server) logDraining() {
-	if s.life.served() {
-		s.logger().Info("draining", "connections", s.conns.open(), "tasks", s.tasks.count())
+	if address, ok := s.life.served(); ok {
+		s.logger().Info("draining", "address", address, "connections", s.conns.open(), "tasks", s.tasks.count())
 	}
 }
 
@@ -62,7 +65,7 @@ func (s *Server) logStopped() {
 		return
 	}
 	answered := s.answered()
-	s.logger().Info("stopped", "took", time.Since(end.since).Round(time.Millisecond), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
+	s.logger().Info("stopped", "address", end.address, "took", time.Since(end.since).Round(time.Millisecond).String(), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
 		"requests_while_draining", answered-end.answeredBefore, "requests", answered)
 }
 
@@ -79,15 +82,16 @@ func (s *Server) answered() (n uint64) {
 	return n
 }
 
-// served reports whether a listener was ever served.
-func (l *lifecycle) served() bool {
+// served reports whether a listener was ever served, and at which addresses.
+func (l *lifecycle) served() (address string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.listened
+	return strings.Join(l.addresses, " "), l.listened
 }
 
 // serverEnd is what "stopped" says of the time from the beginning of the drain.
 type serverEnd struct {
+	address            string    // of all listeners
 	since              time.Time // when the drain began
 	answeredBefore     uint64    // how many requests had been answered by then
 	connsCut, tasksCut int
@@ -99,7 +103,7 @@ func (l *lifecycle) takeEnd() (end serverEnd, ok bool) {
 	defer l.mu.Unlock()
 	ok = l.listened
 	l.listened = false
-	return serverEnd{l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut}, ok
+	return serverEnd{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut}, ok
 }
 
 // cut takes note of the connections and tasks that Close is about to cut off. A second Close may find the same ones once more.

@@ -223,7 +223,7 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 		return ErrServerClosed
 	}
 	defer s.life.untrack(&listener)
-	s.logServing(listener.Addr(), DriverBlocking, config)
+	s.logServing(addressOf(listener), DriverBlocking, config)
 	err := s.acceptLoop(listener, wrap)
 	if s.life.draining.Load() {
 		s.acceptLast(listener, wrap)

@@ -44,7 +44,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		return ErrServerClosed
 	}
 	defer s.life.untrack(&listener) // after Serve, which may accept connections until it returns
-	s.logServing(address, DriverLoop, config)
+	s.logServing(addressOf(listener), DriverLoop, config)
 	err = ll.Serve()
 	if s.life.draining.Load() {
 		return ErrServerClosed

@@ -46,6 +46,7 @@ type lifecycle struct {
 	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
 	connsCut       int                    // how many connections Close has found; guarded by mu
 	tasksCut       int                    // the same of tasks; guarded by mu
+	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
 	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown     []func()               // guarded by mu
 }
@@ -301,10 +302,17 @@ func (l *lifecycle) accepts() bool {
 
 // track adds a listener that is to be closed when draining begins. It reports false if draining has begun.
 func (l *lifecycle) track(listener *net.Listener) bool {
+	address := addressOf(*listener)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.draining.Load() {
 		return false
+	}
+	if len(l.listeners) == 0 {
+		l.addresses = nil
+	}
+	if !slices.Contains(l.addresses, address) {
+		l.addresses = append(l.addresses, address)
 	}
 	l.listeners[listener] = true
 	l.listened = true
