@@ -38,7 +38,7 @@ type AccessLogOptions struct {
 }
 
 // AccessLog logs each request after it has been answered, with the time of its arrival: method, path, route, status, size of the
-// body, duration, client address, host, user agent, the id of RequestID and the error, where known.
+// body, duration in milliseconds, client address, host, user agent, the id of RequestID and the error, where known.
 //
 // Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
 // client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. An answer that
@@ -121,7 +121,8 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 	setText(&list[1], "path", all[:path])
 	list[2].Key, list[2].Value = "status", slog.IntValue(answeredStatus(c, err))
 	list[3].Key, list[3].Value = "bytes", slog.Int64Value(c.BytesWritten())
-	list[4].Key, list[4].Value = "duration", slog.DurationValue(time.Since(start))
+	// A duration would be a bare number of nanoseconds in JSON.
+	list[4].Key, list[4].Value = "duration_ms", slog.Float64Value(float64(time.Since(start).Microseconds())/1000)
 	list = appendText(list, "client", all[agent:])
 	list = appendText(list, "host", all[path:host])
 	list = appendText(list, "agent", all[host:agent])

@@ -24,7 +24,7 @@ import (
 func ExampleAccessLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "duration" {
+			if a.Key == slog.TimeKey || a.Key == "duration_ms" {
 				return slog.Attr{} // for an output that is always the same
 			}
 			return a
@@ -74,7 +74,7 @@ func TestAccessLog(t *testing.T) {
 		record, combined string // regular expressions
 	}{
 		{"an answer", mwtest.Hello, "GET /a%20b?q=1", []string{"User-Agent: agent", "Referer: http://r.test/"},
-			`method=GET path="/a b" status=200 bytes=5 duration=\S+ client=192.0.2.7 host=filo.test agent=agent$`,
+			`method=GET path="/a b" status=200 bytes=5 duration_ms=[0-9.]+ client=192.0.2.7 host=filo.test agent=agent$`,
 			`^192.0.2.7 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET /a%20b\?q=1 HTTP/1.1" 200 5 "http://r.test/" "agent"$`},
 		{"an error that nobody has rendered is", func(*filo.Ctx) error { return filo.Error(503, "no\r\nbody") }, "POST /", nil,
 			`method=POST path=/ status=503 bytes=\d\d .*error="503 Service Unavailable: no\\r\\nbody"$`, `"POST / HTTP/1.1" 503 \d+ "-" "-"$`},
@@ -229,7 +229,7 @@ func TestAccessLogOtherAttributes(t *testing.T) {
 			s.Do(t, "GET "+path)
 			got := log.String()
 			log.buffer.Reset()
-			all := strings.Contains(got, "msg=request method=GET path=/all status=200 bytes=5 duration=") && strings.HasSuffix(got, "host=filo.test\n")
+			all := strings.Contains(got, "msg=request method=GET path=/all status=200 bytes=5 duration_ms=") && strings.HasSuffix(got, "host=filo.test\n")
 			if !strings.HasSuffix(got, step.want) && !all || all != (path == "/all") {
 				t.Errorf("%s: logged %q", path, got)
 			}
