@@ -42,7 +42,8 @@ type AccessLogOptions struct {
 //
 // Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
 // client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. An answer that
-// filo.ErrAbort prevented has the status 0, and so has that of a handler that fails since its client has left.
+// filo.ErrAbort prevented has the status 0, and so has that of a handler that fails since its client has left. A request whose panic
+// passes AccessLog isn't logged, since the answer comes later: put Recover inside of AccessLog, which otherwise warns once.
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
 // "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of
@@ -52,8 +53,14 @@ func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	l := &accessLog{options: o, secrets: o.Redact}
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			start := time.Now()
+			start, returned := time.Now(), false
+			defer func() {
+				if !returned {
+					l.panicked(c)
+				}
+			}()
 			err := c.RenderError(next(c))
+			returned = true
 			if o.Skip == nil || !o.Skip(c) {
 				l.log(c, start, err)
 			}
@@ -68,6 +75,16 @@ type accessLog struct {
 
 	mu     sync.Mutex // of Combined
 	failed bool       // the last Write did; guarded by mu
+
+	warned sync.Once // see panicked
+}
+
+// panicked says once that a panic has passed the access log, which can't know what is answered.
+func (l *accessLog) panicked(c *filo.Ctx) {
+	l.warned.Do(func() {
+		l.logger(c).Warn("a panic has passed AccessLog, so its request isn't in the access log: put Recover inside of AccessLog",
+			"method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod), "path", syntax.Excerpt(c.Path(), syntax.MaxLogged), "route", c.Route())
+	})
 }
 
 func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {

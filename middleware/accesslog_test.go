@@ -292,3 +292,35 @@ func BenchmarkAccessLog(b *testing.B) {
 		})
 	}
 }
+
+// A panic that passes the access log leaves no record of its request, which is said once; one that Recover turns into an error inside of it
+// is logged as any other request.
+func TestAccessLogPanic(t *testing.T) {
+	for name, test := range map[string]struct {
+		chain            []filo.Middleware
+		warned, requests int
+	}{
+		"Recover inside":  {[]filo.Middleware{middleware.AccessLog(), middleware.Recover()}, 0, 3},
+		"Recover outside": {[]filo.Middleware{middleware.Recover(), middleware.AccessLog()}, 1, 1},
+		"no Recover":      {[]filo.Middleware{middleware.AccessLog()}, 1, 1},
+	} {
+		var log synchronized
+		s := servertest.NewServer(t, &filo.Server{
+			Handler: mwtest.Wrap(func(c *filo.Ctx) error {
+				if c.Path() == "/quiet" {
+					return c.NoContent()
+				}
+				panic("out of luck")
+			}, test.chain...),
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		for _, path := range []string{"/a", "/b", "/quiet"} {
+			s.Do(t, "GET "+path)
+		}
+		got := log.String()
+		if warned := strings.Count(got, "put Recover inside of AccessLog"); warned != test.warned || strings.Count(got, "msg=request") != test.requests ||
+			warned > 0 && !strings.Contains(got, "method=GET path=/a") {
+			t.Errorf("%s: logged\n%s", name, got)
+		}
+	}
+}
