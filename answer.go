@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
@@ -24,18 +25,21 @@ var plainTextField = NewField(field.ContentType.String(), textPlain)
 const textHTML = "text/html; charset=utf-8"
 
 // answerable returns ErrHijacked if the handler has taken the connection over, since no answer can be sent then. Each method below that
-// answers begins with it.
-func (c *Ctx) answerable() error {
+// answers begins with it, and with the answer's status.
+func (c *Ctx) answerable(status int) error {
 	c.check()
 	if c.exchange.hijacked {
 		return ErrHijacked
+	}
+	if race.Enabled {
+		c.warnReplaced(status)
 	}
 	return nil
 }
 
 // Text answers with plain text in UTF-8.
 func (c *Ctx) Text(status int, text string) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
@@ -46,7 +50,7 @@ func (c *Ctx) Text(status int, text string) error {
 
 // Bytes answers with a copy of b.
 func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
@@ -57,7 +61,7 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 
 // BytesNoCopy answers with b without copying it. The caller must never change b again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
@@ -122,7 +126,7 @@ func (c *Ctx) encoded(status int, contentType string, encode func(io.Writer) err
 
 // HTML answers with an HTML document. To render a template, see Render.
 func (c *Ctx) HTML(status int, html string) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
@@ -149,7 +153,7 @@ func (c *Ctx) Render(status int, name string, data any) error {
 
 // Redirect answers with a status of 300 to 308 and a Location field, which is sent unchanged.
 func (c *Ctx) Redirect(status int, location string) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		return err
 	}
 	if status < 300 || status > 308 {
@@ -163,7 +167,7 @@ func (c *Ctx) Redirect(status int, location string) error {
 
 // NoContent answers with 204.
 func (c *Ctx) NoContent() error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(204); err != nil {
 		return err
 	}
 	c.Response.SetStatus(204)
@@ -176,7 +180,7 @@ func (c *Ctx) NoContent() error {
 // 404. If the file may not be read, it is one with status 403. File uses the path unchanged: never build it from client input without
 // checking that.
 func (c *Ctx) File(path string) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(keptStatus); err != nil {
 		return err
 	}
 	file, info, err := openRegular(path)
@@ -258,7 +262,7 @@ func appendExtValue(dst []byte, r rune) []byte {
 // Reader answers with size bytes read from r, or with everything until io.EOF if size is negative. The server reads r after the
 // handler has returned: see Response.SetBodyStream.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
-	if err := c.answerable(); err != nil {
+	if err := c.answerable(status); err != nil {
 		c.Response.SetBodyStream(r, size) // so that r is closed at the end of the request
 		return err
 	}

@@ -171,14 +171,19 @@ func (r *Response) toBuffer() {
 	}
 }
 
-// SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing.
+// SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that comes
+// over plain HTTP under another name than localhost. The server logs the first one, unless a proxy says that it speaks TLS with the client.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])
-	if err == nil {
-		r.Header.AddBytes(field.SetCookie.String(), value)
+	if err != nil {
+		return err
 	}
-	return err
+	r.Header.AddBytes(field.SetCookie.String(), value)
+	if cookie.Secure && cookie.MaxAge >= 0 {
+		r.warnPlainHTTP(cookie.Name)
+	}
+	return nil
 }
 
 // size returns the length of a body that isn't a stream.

@@ -252,6 +252,7 @@ type Server struct {
 	tasks      serverTasks
 	proxyLog   proxyLog
 	answers    answerBudget
+	warned     warnings
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }

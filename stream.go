@@ -7,6 +7,7 @@ import (
 
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // streamBufferSize is how much of a stream gathers before it is sent.
@@ -43,6 +44,9 @@ func (c *Ctx) Stream() *StreamWriter {
 	c.check()
 	w := &c.stream
 	if !w.open {
+		if race.Enabled {
+			c.warnReplaced(keptStatus)
+		}
 		c.Response.resetBody()
 		w.ctx, w.used, w.open = c, true, true
 		w.length = noLength

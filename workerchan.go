@@ -156,8 +156,16 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake.
-func (w *workerChan) LoseLead() { w.place = placeServing }
+// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. A lock may be held, under which no Logger may be called.
+func (w *workerChan) LoseLead() {
+	w.place = placeServing
+	if w.scratch == nil {
+		return
+	}
+	if k := w.scratch.timer.Class(); k != nil && k.TakeBlocks() {
+		go warnBlocks(w.pool.Logger, k)
+	}
+}
 
 // successor returns the worker that is to lead in another one's stead. Its place as an ordinary worker goes to that one.
 func (wp *workerPool) successor(must bool) *workerChan {

@@ -69,6 +69,7 @@ type Class struct {
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64
+	blocks            atomic.Bool // TakeBlocks has reported it
 
 	since   uint64        // Inlined at the first of the recent retakes; guarded by mu
 	recent  int           // retakes since then; guarded by mu
@@ -175,6 +176,19 @@ func (k *Class) Retaken() {
 		k.backOff = min(2*k.backOff, maxBackOff)
 	}
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
+}
+
+// A class that was told to be inline blocks once minBlocked of its calls have lost their loop, and one of blockedShare calls has. A busy
+// machine stops quick handlers, too, but fewer of them.
+const (
+	minBlocked   = 16
+	blockedShare = 16
+)
+
+// TakeBlocks reports, once, that the calls of a class which was told to be inline block.
+func (k *Class) TakeBlocks() bool {
+	retakes := k.retakes.Load()
+	return k.fixed == inline && retakes >= minBlocked && retakes*blockedShare >= k.Inlined.Load()*TimedCalls && !k.blocks.Swap(true)
 }
 
 // Add moves the estimated median a step towards the measured duration. The estimate rests where steps up and down are equally frequent,

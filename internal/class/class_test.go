@@ -207,3 +207,33 @@ func TestComputes(t *testing.T) {
 		t.Error("a class that was told not to run inline computes")
 	}
 }
+
+// Calls that block are told from those that a busy machine has stopped, and it is said once; only a class that was told to be inline
+// goes on blocking.
+func TestTakeBlocks(t *testing.T) {
+	for name, test := range map[string]struct {
+		told    func(*Class)
+		calls   uint64
+		retakes int
+		want    bool
+	}{
+		"each call blocks":          {(*Class).SetInline, TimedCalls, TimedCalls, true},
+		"none is measured":          {(*Class).SetInline, 0, minBlocked, true},
+		"few calls":                 {(*Class).SetInline, 0, minBlocked - 1, false},
+		"one in twenty was stopped": {(*Class).SetInline, 20 * TimedCalls, TimedCalls, false},
+		"a class that learns":       {func(*Class) {}, TimedCalls, TimedCalls, false},
+	} {
+		var k Class
+		test.told(&k)
+		k.Inlined.Store(test.calls / TimedCalls)
+		for range test.retakes {
+			k.Retaken()
+		}
+		if got := k.TakeBlocks(); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if k.TakeBlocks() {
+			t.Errorf("%s: said twice", name)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package filo
+
+import (
+	"bytes"
+	"cmp"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/syntax"
+)
+
+// This file has the records about mistakes of the program that a server can see, though each single request is answered as told.
+
+// warnings says which mistakes were logged: each of them once.
+type warnings struct {
+	plainCookie, replaced atomic.Bool
+}
+
+// warnPlainHTTP logs once that browsers drop the cookie, if they do.
+func (r *Response) warnPlainHTTP(name string) {
+	c := r.ctx
+	if c == nil || c.exchange == nil || c.exchange.tlsState != nil || c.exchange.server.warned.plainCookie.Load() || !c.RemoteAddrPort().IsValid() {
+		return // what comes by a Unix socket comes from a proxy
+	}
+	proto := bytes.ToLower(c.Request.Header.list.GetID(field.XForwardedProto))
+	forwarded := bytes.ToLower(c.Request.Header.list.GetID(field.Forwarded))
+	_, byProxy := c.ProxyHeader()
+	if byProxy || bytes.Contains(proto, []byte("https")) || bytes.Contains(forwarded, []byte("https")) || isThisMachine(c.Host()) {
+		return
+	}
+	if s := c.exchange.server; !s.warned.plainCookie.Swap(true) {
+		s.logger().Warn("browsers drop a Secure cookie that comes over plain HTTP under another name than localhost: use TLS, have the proxy "+
+			"in front say X-Forwarded-Proto: https, or leave Secure out (of sessions by Options.Insecure) in development",
+			"cookie", name, "host", syntax.Excerpt(c.Host(), syntax.MaxLoggedHost), "route", c.match.Route, "path", c.loggedPath())
+	}
+}
+
+// isThisMachine reports whether a host, perhaps with a port, is a name or an address that means the client's own machine, from which browsers
+// take Secure cookies over plain HTTP, too.
+func isThisMachine(host string) bool {
+	name := host
+	if bare, _, err := net.SplitHostPort(host); err == nil {
+		name = bare
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+
+// keptStatus is the status of an answer that leaves it as it was.
+const keptStatus = 0
+
+// warnReplaced logs once that a handler answers with a status below 400 after it has refused the request: in
+//
+//	if !allowed {
+//		c.Text(401, "log in first")
+//	}
+//	return c.JSON(200, secret)
+//
+// a return is missing. Only builds with the race detector call it, before each answer: a page that replaces an error on purpose is as
+// likely in production. An error that RenderError has turned into the response may be replaced. With keptStatus the answer takes the status
+// that was set, for example as the page of an error, but not another answer's.
+func (c *Ctx) warnReplaced(status int) {
+	refused, s := c.Response.status, c.exchange.server
+	replaced := refused >= 400 && status < 400
+	if status == keptStatus {
+		replaced = refused >= 400 && c.Response.size() > 0
+	}
+	if !replaced || c.rendered || c.stream.sent || s.warned.replaced.Swap(true) {
+		return
+	}
+	s.logger().Warn("an answer was replaced: a return may be missing behind the first one (builds with -race log this)",
+		"status", refused, "by", cmp.Or(status, refused), "method", c.loggedMethod(), "path", c.loggedPath(), "route", c.match.Route)
+}
+
+// warnBlocks logs that handlers of a class which the program has told to run inline keep their loops waiting.
+func warnBlocks(logger *slog.Logger, k *class.Class) {
+	logger.Warn("an Inline handler blocks, and all connections of its loop wait meanwhile: leave Inline out, or do what blocks elsewhere",
+		"route", k.Name)
+}
