@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"runtime/pprof"
 	"strings"
 	"sync/atomic"
@@ -69,7 +71,7 @@ func NewServer(t testing.TB, config *filo.Server) *Server {
 		URL:      "http://" + serverHost,
 		Listener: ln,
 		Config:   config,
-		client:   &http.Client{Transport: &http.Transport{DialContext: ln.DialContext}},
+		client:   &http.Client{Transport: &http.Transport{DialContext: ln.DialContext}, Jar: newJar()},
 		label:    fmt.Sprint(serverCount.Add(1)),
 		served:   make(chan error, 1),
 	}
@@ -81,9 +83,32 @@ func NewServer(t testing.TB, config *filo.Server) *Server {
 }
 
 // Client returns an HTTP client that sends every request to the server, whatever the host in its URL. It always returns the
-// same client, which keeps connections alive.
+// same client, which keeps connections alive. Its Jar keeps cookies as a browser does, Secure ones also over plain HTTP, as browsers do for
+// localhost: so a login lasts. For a client without cookies set Jar to nil, and for another user give a copy another Jar.
 func (s *Server) Client() *http.Client {
 	return s.client
+}
+
+// secureJar is a jar that takes plain HTTP for HTTPS.
+type secureJar struct{ *cookiejar.Jar }
+
+func newJar() http.CookieJar {
+	jar, _ := cookiejar.New(nil) // the error is always nil
+	return secureJar{jar}
+}
+
+// SetCookies implements http.CookieJar.
+func (j secureJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
+	j.Jar.SetCookies(secured(u), cookies)
+}
+
+// Cookies implements http.CookieJar.
+func (j secureJar) Cookies(u *url.URL) []*http.Cookie { return j.Jar.Cookies(secured(u)) }
+
+func secured(u *url.URL) *url.URL {
+	copied := *u
+	copied.Scheme = "https"
+	return &copied
 }
 
 // Dial connects to the server. The connection is closed when the test ends.

@@ -135,3 +135,27 @@ func TestReportsAHandlerThatDoesNotEnd(t *testing.T) {
 		}
 	})
 }
+
+// The client keeps cookies, Secure ones too, so that a test can log in.
+func TestClientKeepsCookies(t *testing.T) {
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		if c.Path() == "/login" {
+			if err := c.Response.SetCookie(&filo.Cookie{Name: "__Host-session", Value: "ada", Path: "/", Secure: true, HttpOnly: true}); err != nil {
+				return err
+			}
+			return c.Redirect(303, "/")
+		}
+		return c.Text(200, c.Request.Cookie("__Host-session"))
+	})
+	for _, path := range []string{"/login", "/"} {
+		response, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || string(body) != "ada" {
+			t.Errorf("%s: the cookie %q, error %v", path, body, err)
+		}
+	}
+}

@@ -20,6 +20,8 @@ var (
 	ErrHubClosed = errors.New("sse: hub closed")
 	// ErrEventTooLarge is wrapped by the error for an event over HubOptions.MaxEventBytes.
 	ErrEventTooLarge = errors.New("sse: event over its limit")
+
+	errZeroHub = errors.New("sse: a Hub is made by NewHub; this one is a zero value")
 )
 
 // maxBacklog is how many events may wait for one shard. Publish waits then: not for clients, but until the processor has
@@ -27,7 +29,7 @@ var (
 const maxBacklog = 256
 
 // Hub sends the events of topics to all their subscribers: see Publish and Serve. Several goroutines may call its methods at
-// once.
+// once. Make one with NewHub.
 //
 // An event is rendered only once. Subscribers are spread over shards. Each shard queues events for its subscribers in the order
 // of their IDs, on a goroutine that runs only while there is work. So no client waits for another, and Publish waits for no
@@ -98,6 +100,9 @@ func NewHub(options ...HubOptions) *Hub {
 // ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for it, and may return its error, after which the event may
 // have been published or not.
 func (h *Hub) Publish(topic string, e Event) (id string, err error) {
+	if len(h.shards) == 0 {
+		return "", errZeroHub
+	}
 	if len(e.Data) > h.options.MaxEventBytes {
 		return "", fmt.Errorf("%w: %d bytes of data, %d are allowed", ErrEventTooLarge, len(e.Data), h.options.MaxEventBytes)
 	}

@@ -731,3 +731,23 @@ func TestNewHubPanics(t *testing.T) {
 	}
 	sse.NewHub(sse.HubOptions{MaxQueueBytes: 100}) // for which events are smaller by default
 }
+
+// A hub that NewHub hasn't made says so.
+func TestZeroHub(t *testing.T) {
+	var hub sse.Hub
+	if _, err := hub.Publish("a", sse.Event{Data: "b"}); err == nil || !strings.Contains(err.Error(), "NewHub") {
+		t.Errorf("Publish: %v", err)
+	}
+	served := make(chan error, 1)
+	servertest.New(t, func(c *filo.Ctx) error {
+		err := hub.Serve(c, "a")
+		served <- err
+		return err
+	}).Do(t, "GET /")
+	if err := <-served; err == nil || !strings.Contains(err.Error(), "NewHub") {
+		t.Errorf("Serve: %v", err)
+	}
+	hub.LastEventID()
+	hub.Stats()
+	hub.Close()
+}

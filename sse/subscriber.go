@@ -43,6 +43,9 @@ const chunkFraming = 64
 // 1,024 bytes. It is 503 for too many subscribers or topics, after Close, and until a
 // Broker has been reached for the first time: see Ready.
 func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
+	if len(h.shards) == 0 {
+		return errZeroHub
+	}
 	if err := h.checkTopics(topics); err != nil {
 		return err
 	}

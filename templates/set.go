@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -101,16 +102,32 @@ func (t *Templates) parseInto(s *set) error {
 		}
 	}
 	if t.options.Layout != "" && shared.Lookup(t.options.Layout) == nil {
-		return fmt.Errorf("templates: the Layout %q is none of the shared files", t.options.Layout)
+		return fmt.Errorf("templates: the Layout %q is none of the shared files%s", t.options.Layout, elsewhere(s.files, t.options.Layout))
 	}
 	for _, f := range s.files {
 		page, err := t.page(shared, f)
 		if err != nil {
+			if missing := noTemplate.FindStringSubmatch(err.Error()); missing != nil {
+				err = fmt.Errorf("%w%s", err, elsewhere(s.files, missing[1]))
+			}
 			return err
 		}
 		s.pages[f.path] = page
 	}
 	return nil
+}
+
+// noTemplate finds the name in html/template's error for a template that isn't there.
+var noTemplate = regexp.MustCompile(`no such template "([^"]*)"`)
+
+// elsewhere says where a file is that is looked for in vain, if it is in a directory below: an embed.FS has the directory that was embedded.
+func elsewhere(files []file, name string) string {
+	for _, f := range files {
+		if directory, ok := strings.CutSuffix(f.path, "/"+name); ok {
+			return fmt.Sprintf(", but there is %q: give New what fs.Sub(files, %q) returns", f.path, directory)
+		}
+	}
+	return ""
 }
 
 // page returns the template to execute for a file, with a copy of the shared ones.

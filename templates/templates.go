@@ -96,7 +96,7 @@ func (t *Templates) Render(w io.Writer, name string, data any) error {
 	}
 	page := s.pages[name]
 	if page == nil {
-		return t.explained(fmt.Errorf("templates: there is no %q", name))
+		return t.explained(fmt.Errorf("templates: there is no %q%s", name, elsewhere(s.files, name)))
 	}
 	buffer := bytebufferpool.Get()
 	defer bytebufferpool.Put(buffer)

@@ -288,3 +288,27 @@ func TestConcurrent(t *testing.T) {
 		group.Wait()
 	}
 }
+
+// What is in a directory below, as that of an embed.FS, is found there, and the error says what to do.
+func TestWithoutSub(t *testing.T) {
+	files := fstest.MapFS{
+		"views/users/show.html":   {Data: []byte("user")},
+		"views/layouts/main.html": {Data: []byte("main")},
+	}
+	pages, err := templates.New(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const remedy = `, but there is "views/users/show.html": give New what fs.Sub(files, "views") returns`
+	if err := pages.Render(io.Discard, "users/show.html", nil); err == nil || !strings.HasSuffix(err.Error(), remedy) {
+		t.Errorf("Render: %v", err)
+	}
+	_, err = templates.New(files, templates.Options{Layout: "layouts/main.html"})
+	if err == nil || !strings.HasSuffix(err.Error(), `give New what fs.Sub(files, "views") returns`) {
+		t.Errorf("a Layout: %v", err)
+	}
+	files["views/users/list.html"] = &fstest.MapFile{Data: []byte(`{{template "users/show.html" .}}`)}
+	if _, err = templates.New(files); err == nil || !strings.HasSuffix(err.Error(), remedy) {
+		t.Errorf("a template in a page: %v", err)
+	}
+}

@@ -142,7 +142,7 @@ func (o *opened) Unsaved() bool {
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
 	if !ok {
-		panic("session: Get was called in a handler without the middleware of New")
+		panic("session: Get was called outside of the middleware of New: put New in front of all that calls Get, also of middleware that authenticates")
 	}
 	if state := m.opened(c); state != nil {
 		return state, nil

@@ -841,7 +841,7 @@ func TestOptions(t *testing.T) {
 		"a negative memory":      func() { session.New(session.Options{Store: &session.Memory{MaxBytes: -1}}) },
 	})
 	mwtest.InHandler(t, "GET /", nil, func(c *filo.Ctx) {
-		if message := mwtest.PanicOf(func() { session.Get(c) }); !strings.Contains(message, "session: ") {
+		if message := mwtest.PanicOf(func() { session.Get(c) }); !strings.Contains(message, "put New in front of all that calls Get") {
 			t.Errorf("without New: %q", message)
 		}
 	})
