@@ -55,7 +55,6 @@ func isThisMachine(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-
 // keptStatus is the status of an answer that leaves it as it was.
 const keptStatus = 0
 
