@@ -163,12 +163,12 @@ cover: ## statement coverage of the root package; the profile is .cover/root.out
 	@go test -coverprofile=.cover/root.out .
 	@go tool cover -func=.cover/root.out | tail -n 1
 
-deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, chromium, redis-server, haproxy, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)
+deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, chromium, redis-server, haproxy, nginx, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)
 	@missing=; \
 	need() { command -v "$$1" >/dev/null || missing="$$missing $$2"; }; \
 	need curl curl; need nc netcat-openbsd; need wrk wrk; need ab apache2-utils; \
 	need h2load nghttp2-client; need strace strace; need chromium chromium; need qemu-aarch64 qemu-user; \
-	need redis-server redis-server; need haproxy haproxy; need promtool prometheus; need systemd-socket-activate systemd; \
+	need redis-server redis-server; need haproxy haproxy; need nginx nginx-light; need promtool prometheus; need systemd-socket-activate systemd; \
 	if ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then missing="$$missing gcc libc6-dev"; fi; \
 	if [ -z "$$missing" ]; then echo "deps: nothing is missing"; exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \

@@ -28,6 +28,7 @@ import (
 	"github.com/filohttp/filo/middleware/session"
 	"github.com/filohttp/filo/proxy"
 	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/sse"
 	"github.com/filohttp/filo/static"
 	"github.com/filohttp/filo/templates"
 	gojwt "github.com/golang-jwt/jwt/v5"
@@ -475,6 +476,34 @@ var topics = []topic{
 			instead: "Make a key once, by `openssl rand -base64 32`, and keep it where the program's other secrets are.",
 		},
 		{
+			title: "A session in front of its middleware",
+			do: func(r *router.Router, s *filo.Server) error {
+				logIn := func(next filo.Handler) filo.Handler {
+					return func(c *filo.Ctx) error {
+						if user, err := session.Get(c); err != nil || user.Get("user") == "" {
+							return filo.Error(401, "log in first")
+						}
+						return next(c)
+					}
+				}
+				r.Use(logIn, session.New(session.Options{Store: new(session.Memory)}))
+				r.GET("/", home) // GET /
+				return nil
+			},
+			ask:     []string{"GET /"},
+			instead: "Name `session.New` in front of `logIn` in `Use`.",
+		},
+		{
+			title: "Recover outside of AccessLog",
+			do: func(r *router.Router, s *filo.Server) error {
+				r.Use(middleware.Recover(), middleware.AccessLog())
+				r.GET("/", func(c *filo.Ctx) error { panic("out of luck") }) // GET /
+				return nil
+			},
+			ask:     []string{"GET /"},
+			instead: "r.Use(middleware.AccessLog(), middleware.Recover())",
+		},
+		{
 			title: "BasicAuth without users",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.Use(middleware.BasicAuth(middleware.BasicAuthOptions{}))
@@ -567,6 +596,29 @@ var topics = []topic{
 			},
 			ask:     []string{"GET /"},
 			instead: `return c.Render(200, "home.html", nil)`,
+		},
+		{
+			title: "Embedded pages without fs.Sub",
+			do: func(r *router.Router, s *filo.Server) error {
+				files := fstest.MapFS{"views/home.html": {Data: []byte("hello")}} // as an embed.FS of views
+				pages, err := templates.New(files)
+				s.Renderer = pages
+				r.GET("/", func(c *filo.Ctx) error { // GET /
+					return c.Render(200, "home.html", nil)
+				})
+				return err
+			},
+			ask:     []string{"GET /"},
+			instead: "Give `templates.New` what `fs.Sub(files, \"views\")` returns.",
+		},
+		{
+			title: "A Hub that NewHub hasn't made",
+			do: func(r *router.Router, s *filo.Server) error {
+				var hub sse.Hub
+				_, err := hub.Publish("news", sse.Event{Data: "hello"})
+				return err
+			},
+			instead: "hub := sse.NewHub()",
 		},
 		{
 			title: "A panic",

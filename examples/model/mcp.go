@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// newMCP serves the model as the tool "ask" by MCP's streamable HTTP.
+func newMCP(model *Model, hold time.Duration) filo.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "model", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Asks the model."}, func(ctx context.Context, call *mcp.CallToolRequest, in question) (*mcp.CallToolResult, any, error) {
+		// A connection that has been held for long is given back. The client comes again, after RetryAfter, with the ID of its last event.
+		giveBack := time.AfterFunc(hold, func() { call.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: time.Second}) })
+		defer giveBack.Stop()
+		var answer strings.Builder
+		count := 0.0
+		// ctx ends when the client cancels the call, not when it loses its connection.
+		err := model.Ask(ctx, in.Prompt, func(token string) {
+			answer.WriteString(token)
+			count++
+			if id := call.Params.GetProgressToken(); id != nil {
+				call.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: id, Progress: count, Message: token})
+			}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer.String()}}}, nil, nil
+	})
+	serve := adaptor.FromHTTP(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		EventStore:     mcp.NewMemoryEventStore(nil), // without one there is no resumption
+		SessionTimeout: 10 * time.Minute,
+	}))
+	return func(c *filo.Ctx) error {
+		c.Response.Header.Set("X-Accel-Buffering", "no") // nginx would gather events
+		if c.Method() == "GET" && !c.Request.Header.Has("Last-Event-ID") {
+			defer endWithServer(c)()
+		}
+		return serve(c)
+	}
+}
+
+type question struct {
+	Prompt string `json:"prompt"`
+}
+
+// endWithServer ends the request's context when a shutdown begins: a stream that a client opens to listen has no end of its own.
+func endWithServer(c *filo.Ctx) (stop func()) {
+	ctx, cancel := context.WithCancelCause(c.Context())
+	c.SetContext(ctx)
+	shuttingDown := c.ShuttingDown()
+	go func() {
+		select {
+		case <-shuttingDown:
+			cancel(filo.ErrServerClosed)
+		case <-ctx.Done():
+		}
+	}()
+	return func() { cancel(nil) }
+}
