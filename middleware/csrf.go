@@ -19,9 +19,9 @@ type CSRFOptions struct {
 
 // CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: those with
 // methods that aren't safe, as GET, HEAD, OPTIONS, TRACE and QUERY are. It needs no tokens, because browsers themselves tell where
-// a request comes from. All have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host), and refuses a page
-// of http to a client that has asked by https (see Scheme). A request with neither field doesn't come from a browser. But for the
-// schemes, TRACE and QUERY these are the rules of net/http's CrossOriginProtection.
+// a request comes from. All have sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request
+// (see Host), and refuses a page of http to a client that has asked by https (see Scheme). A request with neither field doesn't come
+// from a browser. But for the schemes, TRACE and QUERY these are the rules of net/http's CrossOriginProtection.
 //
 // Requests with safe methods must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
 // CORS, whose preflights it admits. An origin that CORS allows more than simple requests must be trusted here as well. CSRF
