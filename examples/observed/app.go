@@ -56,7 +56,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
 	var level slog.LevelVar // see /debug/loglevel
-	logger := slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: &level, ReplaceAttr: withUnits}))
+	logger := slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: &level}))
 	a.server = &filo.Server{Handler: r.Serve, Logger: logger, GracePeriod: shutdownGrace}
 	a.inside = &filo.Server{Handler: r.Serve, Logger: logger, ForOperator: true}
 	a.spans = sdktrace.NewBatchSpanProcessor(a.traces, sdktrace.WithBatchTimeout(spanDelay))
@@ -119,14 +119,6 @@ func showFront(c *filo.Ctx) error {
 	page := frontPage{Base: "http://" + c.Host(), Inside: c.Server().ForOperator}
 	c.Response.Header.Set("Cache-Control", "no-store")
 	return c.Render(200, "front.html", page)
-}
-
-// withUnits has durations in the log say that they are milliseconds.
-func withUnits(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() != slog.KindDuration {
-		return a
-	}
-	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
 // exemplar leads from a bucket of a metric to one of its traces.
