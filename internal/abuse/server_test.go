@@ -203,8 +203,18 @@ func (l *listening) Accept() (net.Conn, error) {
 
 func (l *listening) dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 
-// seen reports whether so many connections have a transcript that the expression matches.
+// seen reports whether so many connections have a transcript that the expression matches. It looks without the lock: the server reads on.
 func (l *listening) seen(expression *regexp.Regexp, conns int) bool {
+	for _, text := range l.texts() {
+		if expression.MatchString(text) {
+			conns--
+		}
+	}
+	return conns <= 0
+}
+
+// texts returns the transcripts.
+func (l *listening) texts() (texts []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -213,11 +223,9 @@ func (l *listening) seen(expression *regexp.Regexp, conns int) bool {
 		if n := len(c.transcript.unread); c.transcript.begun && n > http2.FrameHeaderLen {
 			text += fmt.Sprintf("part %d of %d\n", n, 9+int(binary.BigEndian.Uint32(c.transcript.unread)>>8))
 		}
-		if expression.MatchString(text) {
-			conns--
-		}
+		texts = append(texts, text)
 	}
-	return conns <= 0
+	return texts
 }
 
 // transcripts returns the beginnings of all transcripts.
