@@ -10,6 +10,9 @@
 //		Email string `json:"email" validate:"required,email"`
 //	}
 //
+// Rules in gin's tag binding are read by a validator of Options whose SetTagName was called with it. For any other, a field with that
+// tag and none of validate is an error without a client's status, since its rules would count for nothing.
+//
 // The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
 // request, whatever its value.
 //
@@ -27,8 +30,10 @@ package validate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/go-playground/validator/v10"
 
@@ -53,6 +58,8 @@ type Validator struct {
 	message  func(c *filo.Ctx, rule validator.FieldError) string
 	// asksContext says that there may be rules that ask for a context: making one costs an allocation.
 	asksContext bool
+	// unread holds an error, nil for none, for each reflect.Type that was checked: see unreadRules.
+	unread sync.Map
 }
 
 var _ bind.RequestValidator = (*Validator)(nil)
@@ -99,10 +106,14 @@ func (v *Validator) ValidateRequest(c *filo.Ctx, value any) error {
 	var err error
 	switch target.Kind() {
 	case reflect.Struct:
-		err = v.validate.StructCtx(ctx, value)
+		if err = v.unreadRules(target.Type()); err == nil {
+			err = v.validate.StructCtx(ctx, value)
+		}
 	case reflect.Slice, reflect.Array, reflect.Map:
 		if target.Len() > 0 && isStruct(target.Type().Elem()) {
-			err = v.validate.VarCtx(ctx, target.Interface(), "dive")
+			if err = v.unreadRules(target.Type().Elem()); err == nil {
+				err = v.validate.VarCtx(ctx, target.Interface(), "dive")
+			}
 		}
 	}
 	if err == nil {
@@ -127,4 +138,53 @@ func isStruct(t reflect.Type) bool {
 		t = t.Elem()
 	}
 	return t.Kind() == reflect.Struct
+}
+
+// unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. Which tag it reads it doesn't tell, so that
+// is tried, when the first of these rules is met.
+func (v *Validator) unreadRules(t reflect.Type) error {
+	if known, ok := v.unread.Load(t); ok {
+		err, _ := known.(error)
+		return err
+	}
+	err := ginRules(t, make(map[reflect.Type]bool))
+	if err != nil && v.validate.Struct(struct {
+		Tried string `binding:"required"`
+	}{}) != nil {
+		err = nil
+	}
+	v.unread.Store(t, err)
+	return err
+}
+
+// ginRules returns the error for the first field in t, and in all that t is made of, that has rules in the tag binding alone.
+func ginRules(t reflect.Type, seen map[reflect.Type]bool) error {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || seen[t] {
+		return nil
+	}
+	seen[t] = true
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() && !f.Anonymous {
+			continue // neither bound nor checked
+		}
+		rules := f.Tag.Get("binding")
+		_, own := f.Tag.Lookup("validate")
+		_, required := f.Tag.Lookup("required")
+		if rules != "" && rules != "-" && !own && !required {
+			field := "the field " + f.Name
+			if t.Name() != "" {
+				field = t.String() + "." + f.Name
+			}
+			return fmt.Errorf("validate: %s has the tag binding:%q, which this validator doesn't read: write validate:%q, or give New a "+
+				"validator of your own after its SetTagName(\"binding\")", field, rules, rules)
+		}
+		if err := ginRules(f.Type, seen); err != nil {
+			return err
+		}
+	}
+	return nil
 }

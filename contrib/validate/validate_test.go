@@ -213,6 +213,51 @@ func BenchmarkValidate(b *testing.B) {
 }
 
 // Options are given once, and may be left out.
+type ginItem struct {
+	Name string `json:"name" binding:"required"`
+}
+
+// Rules in gin's tag are followed, or an error: never left out in silence.
+func TestGinRules(t *testing.T) {
+	type twice struct {
+		Name string `json:"name" binding:"required" validate:"required"`
+		Any  string `json:"any" binding:"-"`
+		Sent string `json:"sent" required:"true" binding:"required"`
+		Next *twice `json:"next"`
+	}
+	gin := validator.New(validator.WithRequiredStructEnabled())
+	gin.SetTagName("binding")
+	other := newValidator()
+	for _, v := range []*validate.Validator{validate.New(), other} {
+		for _, value := range []any{&ginItem{"Ada"}, &struct{ Inner *ginItem }{}, &struct{ ginItem }{}, &struct{ Inner map[string][]ginItem }{}, &[]ginItem{{"Ada"}}} {
+			for range 2 { // the second time from what is known of the type
+				err := v.Validate(value)
+				var got *filo.HTTPError
+				if !errors.As(err, &got) || got.Status != 500 ||
+					!strings.Contains(err.Error(), `validate: validate_test.ginItem.Name has the tag binding:"required", which this validator doesn't read: write validate:"required"`) {
+					t.Errorf("%T: got %v", value, err)
+				}
+			}
+		}
+		if err := v.Validate(&twice{Name: "Ada"}); err != nil {
+			t.Error(err)
+		}
+		if err := v.Validate(&struct {
+			Page int `binding:"max=9"`
+		}{}); err == nil || !strings.Contains(err.Error(), `the field Page has the tag binding:"max=9"`) {
+			t.Errorf("got %v", err)
+		}
+	}
+	v := validate.New(validate.Options{Validate: gin})
+	if err := v.Validate(&ginItem{"Ada"}); err != nil {
+		t.Error(err)
+	}
+	var invalid *bind.Error
+	if err := v.Validate(&ginItem{}); !errors.As(err, &invalid) || invalid.Fields[0].Code != "required" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOptionsOnce(t *testing.T) {
 	validate.New()
 	defer func() {
