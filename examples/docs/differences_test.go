@@ -47,6 +47,34 @@ func TestDifferences(t *testing.T) {
 		}
 		return c.Text(200, "")
 	})
+	r.POST("/all", func(c *filo.Ctx) error {
+		in := struct {
+			Name string `json:"name" form:"name"`
+			Part struct {
+				City string `json:"city" form:"city"`
+			} `json:"part"`
+		}{Name: "default"}
+		if err := bind.All(c, &in); err != nil {
+			return err
+		}
+		return c.Text(200, in.Name+in.Part.City)
+	})
+	r.GET("/default", func(c *filo.Ctx) error {
+		var in struct {
+			N int `query:"n,default=1"`
+		}
+		return bind.Query(c, &in)
+	})
+	r.GET("/query", func(c *filo.Ctx) error { return c.Text(200, c.Query("q")) })
+	r.GET("/answer", func(c *filo.Ctx) error { return c.JSON(200, []int{1}) })
+	r.GET("/segment/{id}", func(c *filo.Ctx) error { return c.Text(200, c.Param("id")) })
+	r.GET("/nothing", func(c *filo.Ctx) error { return c.Text(200, "") }, func(filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error { return nil }
+	})
+	slash := r.Group("/slash")
+	slash.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "slash") })
+	slash.POST("/{$}", func(c *filo.Ctx) error { return c.Text(200, "slash") })
+	r.Group("/bare").GET("", func(c *filo.Ctx) error { return c.Text(200, "bare") })
 	admin := r.Group("/admin", func(filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error { return filo.Error(401, "who are you?") }
 	})
@@ -75,6 +103,26 @@ func TestDifferences(t *testing.T) {
 	}{
 		{"POST /json", `{"name":"Ada"}`, []string{"Content-Type: application/json"}, 200, "Ada", "", ""},
 		{"POST /json", `{"name":"Ada"} {}`, []string{"Content-Type: application/json"}, 400, "detail: body: line 1, column 16: unexpected '{' behind the document", "", ""},
+		{"POST /json", "", []string{"Content-Type: application/json"}, 400, "detail: body: must be JSON, and is empty", "", ""},
+		{"POST /json", "{\"name\":\"\xff\"}", []string{"Content-Type: application/json"}, 400, "detail: body: must be UTF-8", "", ""},
+		{"POST /json", `{}`, nil, 415, `detail: header "Content-Type": must be application/json, or end in +json`, "", ""},
+		{"POST /all", "", []string{"Content-Type: application/json"}, 200, "default", "", ""},
+		{"POST /all", `{"part":{"city":"Ulm"}}`, []string{"Content-Type: application/json"}, 200, "defaultUlm", "", ""},
+		{"POST /all?name=Bob", "city=Ulm", []string{"Content-Type: application/x-www-form-urlencoded"}, 200, "default", "", ""},
+		{"GET /default", "", nil, 500, `detail: bind: the field N, tag query: unknown option "default=1"`, "", ""},
+		{"GET /query?q=100%", "", nil, 200, "100%", "", ""},
+		{"GET /query?q=a;b&q=c", "", nil, 200, "a;b", "", ""},
+		{"GET /answer", "", nil, 200, "[1]\n", "Content-Type", "application/json"},
+		{"GET /answer", "", nil, 200, "[1]\n", "Server", "filo"},
+		{"HEAD /answer", "", nil, 200, "", "Content-Type", "application/json"},
+		{"OPTIONS /answer", "", nil, 204, "", "Allow", "GET, HEAD, OPTIONS"},
+		{"GET /segment/a%2Fb", "", nil, 200, "a/b", "", ""},
+		{"GET /nothing", "", nil, 200, "", "", ""},
+		{"GET /slash/", "", nil, 200, "slash", "", ""},
+		{"GET /slash", "", nil, 301, "", "Location", "/slash/"},
+		{"POST /slash", "", nil, 308, "", "Location", "/slash/"},
+		{"GET /slash/more", "", nil, 404, "detail: ", "", ""},
+		{"GET /bare/", "", nil, 404, "detail: ", "", ""},
 		{"GET /int?n=7", "", nil, 200, "7", "", ""},
 		{"GET /int", "", nil, 400, `detail: parameter "n" is missing`, "", ""},
 		{"GET /int?n=", "", nil, 400, `detail: parameter "n" must be an integer`, "", ""},
@@ -94,6 +142,24 @@ func TestDifferences(t *testing.T) {
 		got := s.DoBody(t, test.request, test.body, test.fields...)
 		if got.Status != test.status || got.Body != test.want || test.field != "" && got.Header.Get(test.field) != test.value {
 			t.Errorf("%s %s: %v, want %d %q and %s %q", test.request, test.body, got, test.status, test.want, test.field, test.value)
+		}
+	}
+}
+
+// A page of another origin is answered, without a field that lets it read the answer; middleware.CSRF refuses what it could change.
+func TestDifferencesOfOrigins(t *testing.T) {
+	r := router.New()
+	r.Use(middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}}))
+	home := func(c *filo.Ctx) error { return c.Text(200, "home") }
+	r.Any("/", home)
+	r.POST("/guarded", home, middleware.CSRF())
+	s := servertest.New(t, r.Serve)
+	for _, test := range []struct {
+		request string
+		status  int
+	}{{"GET /", 200}, {"POST /", 200}, {"POST /guarded", 403}} {
+		if got := s.Do(t, test.request, "Origin: https://b.test"); got.Status != test.status || got.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %v", test.request, got)
 		}
 	}
 }
