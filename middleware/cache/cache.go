@@ -555,8 +555,7 @@ func (m *cache) pass(key string) {
 func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
-	says := m.directives(c)
-	lifetime, ok := m.lifetime(c, says, now)
+	by, ok := m.terms(c, now)
 	if !ok {
 		return false
 	}
@@ -571,19 +570,12 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	if age, ok := caching.Age(h); ok {
 		entry.age = age
 	}
-	fresh, validated := max(lifetime-entry.age, 0), c.Status() == 200 && (h.Has("ETag") || h.Has("Last-Modified"))
+	fresh, validated := max(by.lifetime-entry.age, 0), c.Status() == 200 && (h.Has("ETag") || h.Has("Last-Modified"))
 	if fresh == 0 && !validated {
 		return false
 	}
-	entry.shared, entry.cookies = says.mayAnswerAuthorized(), says.mayAnswerCookies()
-	if c.Request.Header.Has("Cookie") && !entry.cookies {
-		return false
-	}
+	entry.shared, entry.cookies, entry.whileRevalidated, entry.ifError = by.shared, by.cookies, by.whileRevalidated, by.ifError
 	entry.expires = now.Add(fresh)
-	if !says.mustRevalidate() {
-		entry.whileRevalidated, _ = says.seconds("stale-while-revalidate")
-		entry.ifError, _ = says.seconds("stale-if-error")
-	}
 	stale := max(entry.whileRevalidated, entry.ifError)
 	if validated {
 		stale = max(stale, staleTime)

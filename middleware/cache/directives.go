@@ -14,18 +14,55 @@ type directives struct {
 	field  string // the latter; empty for Cache-Control
 }
 
-// directives returns those of the response. Middleware says by Cache-Control for whom an answer is, and the server that an error isn't to be
-// stored, so nothing takes the place of those.
-func (m *cache) directives(c *filo.Ctx) directives {
+// terms are on which a response may be kept, and for whom.
+type terms struct {
+	lifetime                  time.Duration // from when it was made; 0 if it must always be validated
+	whileRevalidated, ifError time.Duration
+	shared, cookies           bool
+}
+
+// terms returns those of the response, and whether it may be kept at all. A targeted field takes the place of Cache-Control, but for what
+// middleware says by that: for whom an answer is, and that an error isn't to be stored. So of an answer that is private and of a failure the
+// targeted field can forbid what Cache-Control allows, and allow nothing.
+func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	h := &c.Response.Header
-	if c.Status() < 400 && !caching.HasDirective(h, "private") {
-		for _, field := range m.TargetedFields {
-			if isDictionary(h, field) {
-				return directives{h, field}
-			}
+	all := directives{header: h}
+	own, ok := m.targeted(h)
+	switch {
+	case !ok:
+		return m.termsOf(c, all, now)
+	case c.Status() < 400 && !caching.HasDirective(h, "private"):
+		return m.termsOf(c, own, now)
+	}
+	one, may := m.termsOf(c, all, now)
+	other, mayToo := m.termsOf(c, own, now)
+	return terms{
+		min(one.lifetime, other.lifetime), min(one.whileRevalidated, other.whileRevalidated), min(one.ifError, other.ifError),
+		one.shared && other.shared, one.cookies && other.cookies,
+	}, may && mayToo
+}
+
+// termsOf is terms by these directives.
+func (m *cache) termsOf(c *filo.Ctx, says directives, now time.Time) (t terms, ok bool) {
+	if t.lifetime, ok = m.lifetime(c, says, now); !ok {
+		return t, false
+	}
+	if !says.mustRevalidate() {
+		t.whileRevalidated, _ = says.seconds("stale-while-revalidate")
+		t.ifError, _ = says.seconds("stale-if-error")
+	}
+	t.shared, t.cookies = says.mayAnswerAuthorized(), says.mayAnswerCookies()
+	return t, !c.Request.Header.Has("Cookie") || t.cookies
+}
+
+// targeted returns the directives of the first targeted field that counts.
+func (m *cache) targeted(h *filo.Header) (directives, bool) {
+	for _, field := range m.TargetedFields {
+		if isDictionary(h, field) {
+			return directives{h, field}, true
 		}
 	}
-	return directives{header: h}
+	return directives{}, false
 }
 
 // isDictionary reports whether a field is there, and is a dictionary with members: "If a targeted field in a given response is empty or a

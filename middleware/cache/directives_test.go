@@ -1,9 +1,11 @@
 package cache_test
 
 import (
+	"net/url"
 	"slices"
 	"testing"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware/cache"
 	"github.com/filohttp/filo/servertest"
@@ -37,6 +39,12 @@ func TestTargetedFields(t *testing.T) {
 		{"a time without a value", 200, []string{"Own: max-age", "Cache-Control: max-age=60"}, false},
 		{"a failure", 503, []string{"Own: max-age=60"}, false},
 		{"what isn't found, and is said not to be stored", 404, []string{"Own: max-age=60", "Cache-Control: no-store"}, false},
+		{"what isn't found, alone", 404, []string{"Own: max-age=60"}, false},
+		{"what isn't found, by both", 404, []string{"Own: max-age=60", "Cache-Control: max-age=60"}, true},
+		{"what isn't found, and not stored", 404, []string{"Own: no-store", "Cache-Control: max-age=60"}, false},
+		{"what isn't found, and private", 404, []string{"Own: max-age=60, private", "Cache-Control: max-age=60"}, false},
+		{"what isn't found, and for no time", 404, []string{"Own: max-age=0", "Cache-Control: max-age=60"}, false},
+		{"what is gone, and to be validated", 410, []string{"Own: no-cache", "Cache-Control: max-age=60"}, false},
 		{"a cookie", 200, []string{"Own: max-age=60", "Set-Cookie: a=b"}, false},
 		// Of these the field is ignored.
 		{"it is empty", 200, []string{"Own: ", "Cache-Control: max-age=60"}, true},
@@ -74,6 +82,38 @@ func TestTargetedFieldsAgree(t *testing.T) {
 			}
 			if calls[0] != calls[1] {
 				t.Errorf("%q, requests with %q: the handler is called %d times by Cache-Control, %d times by the field", value, request, calls[0], calls[1])
+			}
+		}
+	}
+}
+
+// Of a failure both fields count: it goes to no request to which one of them wouldn't give it.
+func TestTargetedFieldsOfFailures(t *testing.T) {
+	calls := 0
+	s := servertest.New(t, cache.New(cache.Options{TargetedFields: []string{"Own"}})(func(c *filo.Ctx) error {
+		calls++
+		for _, name := range []string{"Cache-Control", "Own"} {
+			if value := c.Request.Query().Get(name); value != "" {
+				c.Response.Header.Set(name, value)
+			}
+		}
+		return c.Text(404, "")
+	}))
+	values := []string{"max-age=60", "no-store", "private", "max-age=0", "no-cache", "s-maxage=60", "public"}
+	for _, request := range []string{"Foo: a", "Cookie: a=b", "Authorization: x"} {
+		kept := func(says url.Values) bool {
+			says.Set("request", request)
+			calls = 0
+			s.Do(t, "GET /?"+says.Encode(), request)
+			s.Do(t, "GET /?"+says.Encode(), request)
+			return calls < 2 // 0 if this was asked before
+		}
+		for _, one := range values {
+			for _, other := range values {
+				want := kept(url.Values{"Cache-Control": {one}}) && kept(url.Values{"Cache-Control": {other}})
+				if got := kept(url.Values{"Cache-Control": {one}, "Own": {other}}); got != want {
+					t.Errorf("Cache-Control %q, the field %q, requests with %q: is kept: %t", one, other, request, got)
+				}
 			}
 		}
 	}
