@@ -69,6 +69,7 @@ func init() {
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
+	hooks.WholeBody = (*Ctx).wholeBody
 	hooks.Upgrade = (*Ctx).upgrade
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
 }

@@ -2,6 +2,7 @@ package filo
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"iter"
 	"mime/multipart"
@@ -337,6 +338,16 @@ func (r *Request) progress() (whole bool, taken int64) {
 		return r.replaced.wholeRead, r.replaced.received
 	}
 	return r.body.wholeRead, r.body.received
+}
+
+// wholeBody is Body, and reports whether that is all of the body: see inside.WholeBody.
+func (c *Ctx) wholeBody() ([]byte, bool, error) {
+	body, err := c.Request.Body()
+	if errors.Is(err, errFormRead) || errors.Is(err, errBodyLent) {
+		return nil, false, nil
+	}
+	_, taken := c.Request.progress()
+	return body, int64(len(body)) == taken, err
 }
 
 // MultipartReader returns a reader of the parts of a multipart body, one by one, as they arrive.

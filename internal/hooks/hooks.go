@@ -21,6 +21,8 @@ var (
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
+	// WholeBody is func(c *filo.Ctx) (body []byte, whole bool, err error).
+	WholeBody any
 	// Upgrade is func(c *filo.Ctx) (net.Conn, []byte, error).
 	Upgrade any
 	// MaxHeaderFields is func(c *filo.Ctx) int.

@@ -15,6 +15,7 @@ var (
 	inherit  = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
+	whole    = hooks.WholeBody.(func(*filo.Ctx) ([]byte, bool, error))
 	upgrade  = hooks.Upgrade.(func(*filo.Ctx) (net.Conn, []byte, error))
 
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
@@ -54,6 +55,10 @@ func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return car
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
 // Ctx. It reports false, and changes nothing, if the protocol can't do both at once, as HTTP/1.1 can't, or if a part of the body was read.
 func TakeBody(c *filo.Ctx) (hooks.Duplex, bool) { return takeBody(c) }
+
+// WholeBody is filo.Ctx.Body for middleware that tells requests apart by their bodies. It reports false if Body has less than what was sent, or
+// nothing, since another has read from the body before, as by BodyReader or MultipartForm.
+func WholeBody(c *filo.Ctx) (body []byte, ok bool, err error) { return whole(c) }
 
 // Upgrade is filo.Ctx.Upgrade for a handler that has agreed on the protocol itself: the 101 has the response's fields as they are.
 func Upgrade(c *filo.Ctx) (conn net.Conn, buffered []byte, err error) { return upgrade(c) }

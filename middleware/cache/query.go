@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -17,7 +18,7 @@ const maxQueryBytes = 64 << 10
 type query [sha256.Size]byte
 
 // readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content
-// that isn't looked at.
+// that isn't looked at, or that middleware outside has begun to read.
 func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	size := c.Request.ContentLength()
 	if string(c.Request.MethodBytes()) != "QUERY" {
@@ -26,8 +27,8 @@ func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	if size < 0 || size > maxQueryBytes {
 		return nil, false, nil
 	}
-	body, err := c.Body()
-	if err != nil {
+	body, whole, err := inside.WholeBody(c)
+	if err != nil || !whole {
 		return nil, false, err
 	}
 	text := make([]byte, 0, 512)

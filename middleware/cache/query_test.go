@@ -1,6 +1,8 @@
 package cache_test
 
 import (
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,4 +137,57 @@ func TestQUERYSingleFlight(t *testing.T) {
 			t.Errorf("%d calls, want 2", h.Calls.Load())
 		}
 	})
+}
+
+// Of a content that middleware outside has read, or begun to read, nothing is known, so that the handler answers.
+func TestQUERYReadBefore(t *testing.T) {
+	form := func(value string) string {
+		return "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--x--\r\n"
+	}
+	for _, test := range []struct {
+		why  string
+		read func(c *filo.Ctx) error
+		hit  bool
+	}{
+		{"all of it", func(c *filo.Ctx) error { _, err := io.Copy(io.Discard, c.BodyReader()); return err }, false},
+		{"a byte", func(c *filo.Ctx) error { _, err := io.ReadFull(c.BodyReader(), make([]byte, 1)); return err }, false},
+		{"as a whole", func(c *filo.Ctx) error { _, err := c.Body(); return err }, true},
+		{"a byte, and the rest as a whole", func(c *filo.Ctx) error {
+			if _, err := io.ReadFull(c.BodyReader(), make([]byte, 1)); err != nil {
+				return err
+			}
+			_, err := c.Body()
+			return err
+		}, false},
+		{"as a whole, and then by a reader", func(c *filo.Ctx) error {
+			if _, err := c.Body(); err != nil {
+				return err
+			}
+			_, err := io.Copy(io.Discard, c.BodyReader())
+			return err
+		}, true},
+		{"as a form", func(c *filo.Ctx) error { _, err := c.Request.MultipartForm(); return err }, false},
+		{"not at all", func(*filo.Ctx) error { return nil }, true},
+	} {
+		h := &mwtest.Counting{}
+		outer := func(next filo.Handler) filo.Handler {
+			return func(c *filo.Ctx) error {
+				if err := test.read(c); err != nil {
+					return err
+				}
+				return next(c)
+			}
+		}
+		s := servertest.New(t, mwtest.Wrap(h.Serve, outer, cache.New(cache.Options{TTL: time.Minute})))
+		for i, value := range []string{"alice", "bobby", "alice"} {
+			want := fmt.Sprint(i + 1)
+			if test.hit && i == 2 {
+				want = "1"
+			}
+			got := s.DoBody(t, "QUERY /", form(value), "Content-Type: multipart/form-data; boundary=x")
+			if got.Status != 200 || got.Body != want {
+				t.Errorf("%s was read: %s gets %v, want %s", test.why, value, got, want)
+			}
+		}
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/asked"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
@@ -67,7 +68,8 @@ type Options struct {
 // client that repeats the request doesn't accept it, that gets 406.
 //
 // The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of
-// Decompress. New panics without a Scope.
+// Decompress. A request with a key whose body was read before otherwise than by Body or Form fails with an error without a status. New panics
+// without a Scope.
 func New(options Options) filo.Middleware {
 	m := newKeeper(options)
 	return func(next filo.Handler) filo.Handler {
@@ -231,6 +233,9 @@ func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
+// errBodyBegun is answered with a 500. Without it two bodies that have the same rest would be one.
+var errBodyBegun = errors.New("idempotency: other middleware has read from the body before, as by BodyReader or MultipartForm: put it inside, or have it call Body first")
+
 var errKeyLost = errors.New("the request took longer than MaxRun, and another request has claimed its key")
 
 // settle ends the claim of a key.
@@ -287,9 +292,12 @@ func validKey(key []byte) bool {
 
 // fingerprintOf hashes what a repetition must have in common with the first request.
 func fingerprintOf(c *filo.Ctx) (sum [32]byte, err error) {
-	body, err := c.Body()
-	if err != nil {
+	body, whole, err := inside.WholeBody(c)
+	switch {
+	case err != nil:
 		return sum, err
+	case !whole:
+		return sum, errBodyBegun
 	}
 	r := &c.Request
 	return hashOf(r.MethodBytes(), asked.Host(c), r.TargetBytes(), r.Header.GetBytes("Content-Type"), body), nil

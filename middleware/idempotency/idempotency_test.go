@@ -656,3 +656,54 @@ func TestCodings(t *testing.T) {
 		}
 	}
 }
+
+// Two bodies aren't one because middleware outside has read what they differ by.
+func TestBodyReadBefore(t *testing.T) {
+	form := func(value string) string {
+		return "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--x--\r\n"
+	}
+	for _, test := range []struct {
+		why          string
+		read         func(c *filo.Ctx) error
+		first, other int
+	}{
+		{"all of it", func(c *filo.Ctx) error { _, err := io.Copy(io.Discard, c.BodyReader()); return err }, 500, 500},
+		{"a byte", func(c *filo.Ctx) error { _, err := io.ReadFull(c.BodyReader(), make([]byte, 1)); return err }, 500, 500},
+		{"a byte, by a decoder", func(c *filo.Ctx) error {
+			c.Request.SetBodyReader(io.MultiReader(c.BodyReader()))
+			_, err := io.ReadFull(c.BodyReader(), make([]byte, 1))
+			return err
+		}, 500, 500},
+		{"as a form", func(c *filo.Ctx) error { _, err := c.Request.MultipartForm(); return err }, 500, 500},
+		{"as a whole", func(c *filo.Ctx) error { _, err := c.Body(); return err }, 201, 422},
+		{"not at all, by a decoder", func(c *filo.Ctx) error {
+			c.Request.SetBodyReader(io.MultiReader(c.BodyReader()))
+			return nil
+		}, 201, 422},
+	} {
+		for _, chunked := range []bool{false, true} {
+			o := &order{}
+			outer := func(next filo.Handler) filo.Handler {
+				return func(c *filo.Ctx) error {
+					if err := test.read(c); err != nil {
+						return err
+					}
+					return next(c)
+				}
+			}
+			s := servertest.New(t, mwtest.Wrap(o.serve, outer, idempotency.New(idempotency.Options{Scope: scopeOf})))
+			for _, step := range []struct {
+				value string
+				want  int
+			}{{"alice", test.first}, {"bobby", test.other}} {
+				body, fields := form(step.value), []string{"Idempotency-Key: a", "Content-Type: multipart/form-data; boundary=x"}
+				if chunked {
+					body, fields = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body), append(fields, "Transfer-Encoding: chunked")
+				}
+				if got := s.DoBody(t, "POST /", body, fields...); got.Status != step.want {
+					t.Errorf("%s was read, chunked %t: %s gets %v, want %d", test.why, chunked, step.value, got, step.want)
+				}
+			}
+		}
+	}
+}
