@@ -22,8 +22,9 @@ type CORSOptions struct {
 	AllowOrigins []string
 	// AllowOriginFunc, if set, decides about origins that AllowOrigins doesn't contain. The bytes are as sent, and borrowed.
 	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
-	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH, DELETE and QUERY. Name GET here, too: a GET that needs
-	// a preflight, such as one with a field of AllowHeaders, is refused without it.
+	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE. Name GET here, too: a GET that needs
+	// a preflight, such as one with a field of AllowHeaders, is refused without it. Name QUERY only if no handler changes anything by it, not
+	// even one that serves every method: CSRF lets QUERY through.
 	AllowMethods []string
 	// AllowHeaders are the request fields that scripts may set, besides those that forms can set too. JSON needs Content-Type
 	// here. "*" allows all. Default none.
@@ -100,7 +101,7 @@ func newCORSPolicy(options *CORSOptions) *corsPolicy {
 
 	methods := options.AllowMethods
 	if len(methods) == 0 {
-		methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "QUERY"}
+		methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 	}
 	setup.CheckMethods(check, "CORSOptions.AllowMethods", methods)
 	p.methods = stringSet(methods)

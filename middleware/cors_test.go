@@ -7,6 +7,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -25,7 +26,7 @@ func ExampleCORS() {
 	// 204
 	// Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers
 	// Access-Control-Allow-Origin: https://app.example.com
-	// Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE, QUERY
+	// Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE
 	// Access-Control-Allow-Headers: Content-Type
 	// Access-Control-Max-Age: 3600
 	// 200 hello
@@ -100,9 +101,10 @@ func TestCORS(t *testing.T) {
 		{"a field that isn't allowed, in another line", some, "OPTIONS /", []string{"Origin: https://a.test", put, "Access-Control-Request-Headers: x-own", "Access-Control-Request-Headers: x-other"}, varyFull},
 		{"a method that isn't allowed", some, "OPTIONS /", []string{"Origin: https://a.test", "Access-Control-Request-Method: DELETE"}, varyFull},
 		{"methods are case-sensitive", some, "OPTIONS /", []string{"Origin: https://a.test", "Access-Control-Request-Method: put"}, varyFull},
+		{"QUERY isn't allowed unless it is named", all, "OPTIONS /", []string{"Origin: https://a.test", "Access-Control-Request-Method: QUERY"}, varyFull},
 		{"an origin that isn't allowed", some, "OPTIONS /", []string{"Origin: https://evil.test", put}, varyFull},
 		{"everybody and every field", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: authorization, x-any"},
-			varyFull + " origin=* methods=GET,HEAD,POST,PUT,PATCH,DELETE,QUERY headers=authorization,x-any"},
+			varyFull + " origin=* methods=GET,HEAD,POST,PUT,PATCH,DELETE headers=authorization,x-any"},
 		{"but nothing that is no field", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: a b"}, varyFull},
 		{"and none of endless length", all, "OPTIONS /", []string{"Origin: https://any.test", put, "Access-Control-Request-Headers: " + strings.Repeat("a", 200)}, varyFull},
 		{"a private network, if it is asked for", withCredentials, "OPTIONS /", []string{"Origin: https://a.test", put, "Access-Control-Request-Private-Network: true"},
@@ -167,4 +169,22 @@ func BenchmarkCORS(b *testing.B) {
 	b.Run("preflight", func(b *testing.B) {
 		mwtest.Benchmark(b, h, "OPTIONS /", "Origin: https://app.example.com", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: content-type")
 	})
+}
+
+// Every method that another origin's page may use by default, with cookies and after a preflight, is one that CSRF refuses, or one that a
+// page may use without CORS. Otherwise a handler of all methods, such as one of Any that knows only GET and HEAD as safe, could be made to
+// change something.
+func TestCORSBesideCSRF(t *testing.T) {
+	cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://partner.test"}, AllowCredentials: true})
+	s := servertest.New(t, cors(middleware.CSRF()(mwtest.Hello)))
+	for _, method := range syntax.Methods {
+		origin := "Origin: https://partner.test"
+		preflight := s.Do(t, "OPTIONS /", origin, "Access-Control-Request-Method: "+method)
+		if method == "GET" || method == "HEAD" || preflight.Header.Get("Access-Control-Allow-Origin") == "" {
+			continue
+		}
+		if got := s.Do(t, method+" /", origin, "Sec-Fetch-Site: cross-site", "Cookie: a=b"); got.Status != 403 {
+			t.Errorf("a cross-site %s passes CORS and CSRF: %d", method, got.Status)
+		}
+	}
 }
