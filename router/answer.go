@@ -115,7 +115,6 @@ func clean(p []byte) []byte {
 // allowed returns the methods of the routes that a path in canonical form has, sorted, and its route for QUERY, nil if it has none.
 func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Route) {
 	found := make(map[string]*Route)
-	t.anyHost.allowed(t.router, c, path, found)
 	if t.hosts != nil {
 		for _, m := range t.ofHost(c) {
 			if m != nil {
@@ -123,6 +122,7 @@ func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Rout
 			}
 		}
 	}
+	t.anyHost.allowed(t.router, c, path, found)
 	if found["GET"] != nil {
 		found["HEAD"] = found["GET"]
 	}
@@ -133,7 +133,7 @@ func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Rout
 	return slices.Sorted(maps.Keys(found)), query
 }
 
-// allowed adds the methods of the routes that a path has, perhaps after a redirect. Patterns without a method aren't looked
+// allowed adds the methods of the routes that a path has, perhaps after a redirect, unless a more specific host has them. Patterns without a method aren't looked
 // at: no route has refused the request, so none of them matches.
 func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]*Route) {
 	for method, tree := range m.byMethod() {
@@ -144,7 +144,7 @@ func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]
 		if route == nil && !r.DisableSlashRedirect {
 			route = s.withSlash
 		}
-		if route != nil {
+		if route != nil && found[method] == nil {
 			found[method] = route
 		}
 	}

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,6 +89,23 @@ func TestAcceptQueryMistakes(t *testing.T) {
 	} {
 		if got := panicOf(f); !strings.Contains(got, "AcceptQuery") {
 			t.Errorf("%s: %q", why, got)
+		}
+	}
+}
+
+// The route of the most specific host says what it takes, as it is the one that answers.
+func TestQUERYOfHosts(t *testing.T) {
+	r := router.New()
+	r.Handle("QUERY /", show).AcceptQuery("text/any")
+	r.Handle("QUERY *.test/", show).AcceptQuery("text/star")
+	r.Handle("QUERY a.test/", show).AcceptQuery("text/a")
+	s := servertest.New(t, r.Serve)
+	for host, want := range map[string]string{"a.test": "text/a", "b.test": "text/star", "other": "text/any"} {
+		for _, method := range []string{"QUERY", "OPTIONS", "GET"} {
+			got := s.Do(t, method+" http://"+host+"/x", "Content-Type: "+want)
+			if accept := got.Header.Get("Accept-Query"); accept != strconv.Quote(want) || got.Status == 415 {
+				t.Errorf("%s of %s: %d, Accept-Query %s, want %q", method, host, got.Status, accept, want)
+			}
 		}
 	}
 }
