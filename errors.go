@@ -182,10 +182,18 @@ var (
 )
 
 // keepNoPromises replaces what allows caches to keep the answer with no-store, since caches mustn't keep a failure. no-store also
-// covers the other directives, such as private.
+// covers the other directives, such as private, and the fields for some caches alone, which these go by instead.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")
+	for i := 0; i < h.list.Len(); {
+		if name := h.list.Name(i); syntax.IsTargeted(name) {
+			promised = true
+			h.Del(string(name))
+		} else {
+			i++
+		}
+	}
 	for value := range h.Values("Cache-Control") {
 		value = bytes.ToLower(value)
 		promised = promised || bytes.Contains(value, []byte("max-age")) || bytes.Contains(value, []byte("s-maxage")) || syntax.ListHasToken(value, "public")
@@ -199,7 +207,8 @@ func (h *Header) keepNoPromises() {
 // client's Accept prefers JSON. It is also problem details if Accept has no preference and either the request body was JSON or
 // the response's Content-Type is JSON. Otherwise it is a line of text. The answer has "Vary: Accept", since caches may keep some
 // errors, such as a 404. The previous body is dropped. Header fields that the handler set stay, except those that describe the body
-// or allow caching.
+// or allow caching: Expires, Surrogate-Control and those whose names end with "-Cache-Control", such as CDN-Cache-Control, are removed.
+// If there was one, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
 // ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.

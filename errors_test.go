@@ -576,6 +576,13 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		{404, "Cache-Control", "no-cache", "no-cache"},
 		{404, "Cache-Control", "max-age=5", "no-store"},
 		{404, "X-Other", "max-age=5", ""},
+		// Fields for some caches alone (RFC 9213), which these go by instead of Cache-Control.
+		{500, "CDN-Cache-Control", "max-age=60", "no-store"},
+		{404, "cdn-cache-control", "max-age=60\npublic", "no-store"},
+		{404, "CDN-Cache-Control", "no-store", "no-store"},
+		{404, "Cloudflare-CDN-Cache-Control", "max-age=60", "no-store"},
+		{503, "Surrogate-Control", "max-age=60", "no-store"},
+		{404, "X-Cache-Controls", "max-age=5", ""},
 	} {
 		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
 			for value := range strings.SplitSeq(test.value, "\n") {
@@ -588,6 +595,9 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		m := c.receive(t, "GET")
 		if m.status != test.status || m.get("Cache-Control") != test.want || m.get("Expires") != "" {
 			t.Errorf("%d with %s %q: Cache-Control %q, Expires %q", m.status, test.name, test.value, m.get("Cache-Control"), m.get("Expires"))
+		}
+		if dropped := !strings.HasPrefix(test.name, "X-") && test.name != "Cache-Control"; (m.get(test.name) == "") != dropped {
+			t.Errorf("%d with %s %q: it is %q", m.status, test.name, test.value, m.get(test.name))
 		}
 	}
 	for _, test := range []struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/setup"
 )
 
@@ -31,7 +32,8 @@ type CacheControlOptions struct {
 }
 
 // CacheControl sets the Cache-Control field of responses; a handler can override it. Errors, which rarely last that long, get
-// no-store instead, unless the handler has written the error itself, with another value.
+// no-store instead, unless the handler has written the error itself, with another value. An error that gets no-store
+// loses the fields that take the place of Cache-Control in some caches, such as CDN-Cache-Control.
 //
 // Put it inside of package cache, which obeys the field, and close to the handler.
 func CacheControl(options ...CacheControlOptions) filo.Middleware {
@@ -43,6 +45,7 @@ func CacheControl(options ...CacheControlOptions) filo.Middleware {
 			c.Response.Header.SetField(field)
 			err := next(c)
 			if (err != nil || c.Status() >= 400) && !c.Committed() && string(c.Response.Header.GetBytes("Cache-Control")) == value {
+				caching.DropTargeted(&c.Response.Header)
 				c.Response.Header.SetField(noStore)
 			}
 			return err

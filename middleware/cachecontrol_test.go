@@ -54,6 +54,19 @@ func TestCacheControl(t *testing.T) {
 	}
 }
 
+// What a handler has said to the caches of a CDN alone isn't said of an error, either.
+func TestCacheControlTargeted(t *testing.T) {
+	for status, want := range map[int]string{200: "max-age=60", 404: ""} {
+		h := middleware.CacheControl(middleware.CacheControlOptions{MaxAge: time.Hour})(func(c *filo.Ctx) error {
+			c.Response.Header.Set("CDN-Cache-Control", "max-age=60")
+			return c.Text(status, "")
+		})
+		if got := mwtest.Do(t, h, "GET /").Header.Get("CDN-Cache-Control"); got != want {
+			t.Errorf("%d: %q, want %q", status, got, want)
+		}
+	}
+}
+
 func TestCacheControlOptions(t *testing.T) {
 	with := func(options middleware.CacheControlOptions) func() {
 		return func() { middleware.CacheControl(options) }

@@ -69,3 +69,19 @@ func Seconds(value []byte) (time.Duration, bool) {
 	}
 	return time.Duration(n) * time.Second, true
 }
+
+// DropTargeted removes the fields by which some caches, such as those of a CDN, go instead of Cache-Control.
+func DropTargeted(h *filo.Header) {
+	for {
+		targeted := ""
+		for name := range h.All() {
+			if syntax.IsTargeted(name) {
+				targeted = string(name)
+			}
+		}
+		if targeted == "" {
+			return
+		}
+		h.Del(targeted)
+	}
+}

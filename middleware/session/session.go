@@ -445,7 +445,9 @@ func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if cookie.Valid() != nil {
 		return errTooLarge
 	}
-	if h := &c.Response.Header; !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
+	h := &c.Response.Header
+	caching.DropTargeted(h) // or the cache of a CDN would go by them
+	if !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
 		h.Add("Cache-Control", "private") // of directives that conflict the most restrictive counts (RFC 9111, section 4.2.1)
 	}
 	return c.Response.SetCookie(cookie)

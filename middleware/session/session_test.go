@@ -758,7 +758,7 @@ func TestInAdaptor(t *testing.T) {
 	})
 }
 
-// An answer with a session's cookie is for nobody else, whatever the handler says of caches.
+// An answer with a session's cookie is for nobody else, whatever the handler says of caches, or to those of a CDN.
 func TestPrivate(t *testing.T) {
 	for says, want := range map[string]string{
 		"":                        "private",
@@ -772,11 +772,24 @@ func TestPrivate(t *testing.T) {
 			if says != "" {
 				c.Response.Header.Set("Cache-Control", says)
 			}
+			for _, targeted := range []string{"CDN-Cache-Control", "cloudflare-cdn-cache-control", "Surrogate-Control"} {
+				c.Response.Header.Add(targeted, "max-age=60")
+				c.Response.Header.Add(targeted, "public")
+			}
+			c.Response.Header.Set("X-Last", "1")
 			return sessionHandler(c)
 		}, session.New(session.Options{Keys: [][]byte{sessionSecret}}))
 		got := mwtest.Do(t, h, "GET /set/a/1")
 		if control := strings.Join(got.Header.Values("Cache-Control"), ","); control != want || got.Header.Get("Set-Cookie") == "" {
 			t.Errorf("%q becomes %q, want %q", says, control, want)
+		}
+		for name := range got.Header {
+			if strings.HasPrefix(name, "C") && strings.HasSuffix(name, "-Cache-Control") || name == "Surrogate-Control" {
+				t.Errorf("the answer has %s", name)
+			}
+		}
+		if got.Header.Get("X-Last") != "1" {
+			t.Error("another field is lost")
 		}
 	}
 }
