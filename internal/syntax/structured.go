@@ -123,13 +123,30 @@ func (d *Dictionary) item() []byte {
 		}
 		d.bad = true
 	case c == '-' || c >= '0' && c <= '9':
-		return d.take(func(c byte) bool { return c >= '0' && c <= '9' || c == '.' || c == '-' })
+		return d.number()
 	case c == '*' || IsLetter(c):
 		d.take(func(c byte) bool { return IsTokenByte(c) || c == ':' || c == '/' })
 	default:
 		d.bad = true
 	}
 	return nil
+}
+
+// number takes an integer of at most 15 digits, or a decimal of at most 12 and 3 behind the point.
+func (d *Dictionary) number() []byte {
+	text := d.b
+	d.skip('-')
+	whole, point := len(d.digits()), d.skip('.')
+	fraction := 0
+	if point {
+		fraction = len(d.digits())
+	}
+	d.bad = d.bad || whole == 0 || whole > 15 || point && (whole > 12 || fraction == 0 || fraction > 3)
+	return text[:len(text)-len(d.b)]
+}
+
+func (d *Dictionary) digits() []byte {
+	return d.take(func(c byte) bool { return c >= '0' && c <= '9' })
 }
 
 // parameters takes the parameters of an item.
