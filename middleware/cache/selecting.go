@@ -6,32 +6,24 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// appendSelecting appends the value of a field by which answers vary. What means the same in a list of preferences is written alike (RFC 9111,
-// section 4.1): white space beside commas and semicolons is left out, lines are joined, and codings and languages are in lower case. Other
-// fields are left as they are, since what is the same in them isn't known, and so is the order: handlers may go by it.
+// appendSelecting appends the value of a field by which answers vary. In a list of preferences the white space beside commas and semicolons
+// is left out (RFC 9111, section 4.1). All else stays as it is, since handlers may go by it: by the first line alone, by the order, and by
+// the case of a name that they compare with one of their own.
 func appendSelecting(dst []byte, h *filo.Header, name string) []byte {
-	list, fold := false, false
-	switch name {
-	case "accept", "accept-charset":
-		list = true
-	case "accept-encoding", "accept-language":
-		list, fold = true, true
-	}
-	separator := byte(1)
+	list := name == "accept" || name == "accept-charset" || name == "accept-encoding" || name == "accept-language"
 	for value := range h.Values(name) {
-		dst = append(dst, separator)
-		if !list {
+		dst = append(dst, 1)
+		if list {
+			dst = appendList(dst, value)
+		} else {
 			dst = append(dst, value...)
-			continue
 		}
-		dst = appendList(dst, value, fold)
-		separator = ','
 	}
 	return dst
 }
 
-// appendList appends a list without the white space beside its separators, in lower case if fold is set.
-func appendList(dst, list []byte, fold bool) []byte {
+// appendList appends a list without the white space beside its separators.
+func appendList(dst, list []byte) []byte {
 	quoted, separated := false, true
 	for i := 0; i < len(list); i++ {
 		c := list[i]
@@ -50,9 +42,6 @@ func appendList(dst, list []byte, fold bool) []byte {
 			}
 		}
 		separated = !quoted && (c == ',' || c == ';')
-		if fold && 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
 		dst = append(dst, c)
 	}
 	return dst

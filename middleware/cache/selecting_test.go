@@ -9,20 +9,25 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Two requests get the same answer if what it varies by means the same in both (RFC 9111, section 4.1). The order of preferences, and
-// what isn't known, is left alone.
+// Two requests get the same answer if what it varies by differs only in white space that no handler goes by (RFC 9111, section 4.1). Handlers
+// may go by the order, the case and the first line.
 func TestSelectingFields(t *testing.T) {
 	for _, test := range []struct {
 		name, first, second string // values with "|" between the lines of a field
 		same                bool
 	}{
 		{"Accept-Language", "en, de", "en,de", true},
-		{"Accept-Language", "en;q=1, de ; q=0.5", "EN ;q=1,de;Q=0.5", true},
-		{"Accept-Language", "en, de", "en|de", true},
+		{"Accept-Language", "en;q=1, de ; q=0.5", "en ;q=1,de;q=0.5", true},
+		{"Accept-Language", "de-DE", "DE-de", false},
+		{"Accept-Language", "en;q=1", "en;Q=1", false},
+		{"Accept-Language", "en, de", "en|de", false},
+		{"Accept-Language", "en|de", "en|de", true},
 		{"Accept-Language", "en, de", "de, en", false},
 		{"Accept-Language", "en, de", "en-de", false},
 		{"Accept-Language", "en de", "ende", false},
-		{"Accept-Encoding", "gzip, BR", "GZIP,br", true},
+		{"Accept-Encoding", "gzip, br", "gzip,br", true},
+		{"Accept-Encoding", "gzip", "GZIP", false},
+		{"Accept", "text/html|application/json", "text/html, application/json", false},
 		{"Accept-Encoding", "gzip", "", false},
 		{"Accept", "text/html , a/b", "text/html,a/b", true},
 		{"Accept", `a/b;x="1, 2"`, `a/b;x="1,2"`, false},
