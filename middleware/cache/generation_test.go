@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ func TestOldAnswers(t *testing.T) {
 type racing struct {
 	store
 	meanwhile func()
+	most      int // bytes of a value, more than which are refused; 0 is no limit
 }
 
 func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) error {
@@ -96,7 +98,37 @@ func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) e
 		s.meanwhile = nil
 		f()
 	}
+	if s.most > 0 && len(value) > s.most {
+		return filo.ErrBusy
+	}
 	return s.store.Put(c, key, value, expires)
+}
+
+// Nor does a rule that was put again bring old answers back, if the Store then refuses the answer.
+func TestRemovedWhileRefused(t *testing.T) {
+	shared, value := new(racing), "old"
+	options := cache.Options{TTL: time.Minute, Store: shared}
+	handler := func(c *filo.Ctx) error {
+		if c.Method() == "PUT" {
+			value = "new"
+			return c.NoContent()
+		}
+		c.Response.Header.Set("Vary", "Accept")
+		if c.Request.Header.Get("Accept") == "big" {
+			return c.Text(200, strings.Repeat("x", 2000))
+		}
+		return c.Text(200, value)
+	}
+	one, other := servertest.New(t, cache.New(options)(handler)), servertest.New(t, cache.New(options)(handler))
+	for _, ask := range []string{"GET /", "QUERY /"} {
+		value, shared.most = "old", 1000
+		one.Do(t, ask, "Accept: small")
+		shared.meanwhile = func() { other.Do(t, "PUT /") }
+		one.Do(t, ask, "Accept: big")
+		if got := one.Do(t, ask, "Accept: small"); got.Body != "new" {
+			t.Errorf("%s: %q behind the change", ask, got.Body)
+		}
+	}
 }
 
 func TestRemovedWhileStored(t *testing.T) {

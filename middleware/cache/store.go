@@ -111,18 +111,15 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e
 		return false
 	}
 	key, ok := m.ruled(c, f, q, names, &e)
-	if !ok {
-		return false
+	if ok {
+		m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
+		ok = m.share(c, string(key), e)
 	}
-	m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
-	if !m.share(c, string(key), e) {
-		return false
-	}
-	if !m.current(c, f) {
+	if !m.current(c, f) { // a rule may be there again, also if the rest has failed
 		m.removeShared(c, f.key)
 		return false
 	}
-	return true
+	return ok
 }
 
 // removeShared removes the answers to a target from the Store: the one to GET, and the rules by which others are found.
