@@ -1,7 +1,10 @@
 // Package flight makes goroutines that want the same thing at once wait for the one that came first.
 package flight
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // Group holds the flights that are under way, by key. The zero value is ready for use.
 type Group[V any] struct {
@@ -60,12 +63,14 @@ func (f *Flight[V]) end() {
 	close(f.Done)
 }
 
-// EndOf ends the flight for a key, if one is under way, whoever has begun it: what it is for is no longer wanted. The flights of the
-// group must have no Value, which belongs to that goroutine.
-func (g *Group[V]) EndOf(key string) {
+// EndOf ends the flights for a key, and for those that begin with prefix, whoever has begun them: what they are for is no longer wanted. The
+// flights of the group must have no Value, which belongs to that goroutine.
+func (g *Group[V]) EndOf(key, prefix string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.flights[key]; f != nil {
-		f.end()
+	for each, f := range g.flights {
+		if each == key || strings.HasPrefix(each, prefix) {
+			f.end()
+		}
 	}
 }

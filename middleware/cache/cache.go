@@ -38,8 +38,9 @@ var check = setup.Checker("cache")
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
 	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
-	// With a Store, a request whose answer may vary asks it twice, and one that is answered by the handler up to three times more: whether
-	// the target's answers were removed meanwhile, which a Store remembers for 5 minutes. A QUERY asks it once more.
+	// A request asks it for one value, and for one more if the answers vary. If the handler answers, and the answer may be kept, it is asked
+	// for up to four more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and for
+	// what they vary by. A QUERY asks for one more in each case. A request that has waited for another one looks again.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
@@ -75,7 +76,7 @@ type Options struct {
 // 405, 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become
 // everybody's.
 //
-// An answer of 200 with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
+// An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated so, and is validated for each request.
 //
@@ -84,8 +85,8 @@ type Options struct {
 // or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
 // no-cache, which forbid it. Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
 //
-// Of an answer that varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests get the same if they differ in white
-// space, lines, or the case of codings and languages. Every other field that it varies by must be the same.
+// Of an answer that varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests get the same if they differ in the white
+// space beside commas and semicolons. Every other field that it varies by must be the same.
 //
 // A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
@@ -111,7 +112,6 @@ type cache struct {
 	flights flight.Group[struct{}] // of requests that others for the same wait for
 
 	generations generations
-	removals    atomic.Uint64 // of targets' answers
 }
 
 // place is where the answer to a request is.
@@ -349,16 +349,17 @@ func shortKey(key []byte) []byte {
 func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry, ok bool, err error) {
 	at.key = at.target
 	if at.query != nil {
-		removals := m.removals.Load()
 		rules, ok, err := m.get(c, appendQueries(at.target), now)
-		switch {
-		case err != nil:
+		if err != nil {
 			return at, found, false, err
-		case ok && rules.vary != nil:
-			at.key = at.query.appendKey(at.target, rules.vary)
-		default:
-			at.key = at.query.appendUnruled(at.target, removals)
 		}
+		if !ok || rules.vary == nil { // nothing is kept but a note, which is in memory
+			at.key = at.query.appendUnruled(at.target)
+			at.full = at.key
+			found, ok = m.entries.Get(at.key, now)
+			return at, found, ok, nil
+		}
+		at.key = at.query.appendKey(at.target, rules.vary)
 	}
 	at.full = at.key
 	found, ok, err = m.get(c, at.key, now)
@@ -431,7 +432,11 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	}
 	modified := h.GetBytes("Last-Modified")
 	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
-		modified = h.GetBytes("Date") // which is what If-Modified-Since then asks about (RFC 9111, section 4.3.2)
+		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within its second there may have been another answer.
+		since, _ := caching.Date(c.Request.Header.GetBytes("If-Modified-Since"))
+		if made, ok := caching.Date(h.GetBytes("Date")); ok && since.After(made) {
+			modified = h.GetBytes("Date")
+		}
 	}
 	if err := caching.AnswerCondition(c, modified); err != nil || c.Status() != 200 || len(parts) == 0 {
 		return err
@@ -476,7 +481,10 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 		m.generations.end(f.key, f.generation)
 	}()
 	outer := replay.Fields(c)
-	condition := old.validate(&c.Request.Header)
+	condition := ""
+	if at.query == nil { // conditions of other methods mean something else to many handlers, which answer 412 (RFC 9110, section 13.1.2)
+		condition = old.validate(&c.Request.Header)
+	}
 	err := next(c)
 	if condition != "" {
 		c.Request.Header.Del(condition)
@@ -570,7 +578,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	if age, ok := caching.Age(h); ok {
 		entry.age = age
 	}
-	fresh, validated := max(by.lifetime-entry.age, 0), c.Status() == 200 && (h.Has("ETag") || h.Has("Last-Modified"))
+	fresh, validated := max(by.lifetime-entry.age, 0), q == nil && c.Status() == 200 && (h.Has("ETag") || h.Has("Last-Modified"))
 	if fresh == 0 && !validated {
 		return false
 	}

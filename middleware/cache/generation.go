@@ -111,8 +111,7 @@ func (m *cache) remove(c *filo.Ctx, key string) {
 		m.entries.Remove([]byte(key))
 		m.entries.Remove(appendQueries([]byte(key)))
 	})
-	m.removals.Add(1)
-	m.flights.EndOf(key)
+	m.flights.EndOf(key, key+" ")
 	if m.Store != nil {
 		logFailure(c, "removing", m.Store.Put(c, markKey(key), []byte(rand.Text()), time.Now().Add(markTime)))
 		m.removeShared(c, key)

@@ -66,10 +66,8 @@ func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	return shortKey(append(key, q[:]...))
 }
 
-// appendUnruled is appendKey for a target that has no rule: none of its answers to QUERY is kept. The number changes when something is
-// removed, so that nothing that began before is waited for.
-func (q *query) appendUnruled(target []byte, removals uint64) []byte {
-	key := append(appendQueries(target), '-')
-	key = binary.AppendUvarint(key, removals)
-	return shortKey(append(key, q[:]...))
+// appendUnruled is appendKey for a target that has no rule: none of its answers to QUERY is kept. The target's key is at its beginning, and
+// a space behind that, so that a flight is found when something is removed. A note doesn't matter then.
+func (q *query) appendUnruled(target []byte) []byte {
+	return append(append(appendQueries(target), '-'), q[:]...)
 }

@@ -191,3 +191,51 @@ func TestQUERYReadBefore(t *testing.T) {
 		}
 	}
 }
+
+// A QUERY is made anew when it is stale: origins answer 412 to a condition that its client hasn't sent.
+func TestQUERYNotValidated(t *testing.T) {
+	for _, fields := range [][]string{{"max-age=1", "ETag", `"v1"`}, {"no-cache", "ETag", `"v1"`}, {"max-age=1", "Last-Modified", mwtest.SomeDate}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := servertest.New(t, cache.New()(func(c *filo.Ctx) error {
+				if h := &c.Request.Header; h.Has("If-None-Match") || h.Has("If-Modified-Since") {
+					return filo.Error(412, "")
+				}
+				c.Response.Header.Set("Cache-Control", fields[0])
+				c.Response.Header.Set(fields[1], fields[2])
+				return c.Text(200, "a")
+			}))
+			for range 3 {
+				if got := s.DoBody(t, "QUERY /", "x", jsonType); got.Status != 200 || got.Body != "a" {
+					t.Errorf("%q: %v", fields, got)
+				}
+				time.Sleep(2 * time.Second)
+			}
+		})
+	}
+}
+
+// Changes elsewhere don't make the cache forget that equal queries needn't wait for each other.
+func TestQUERYBesideOtherChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, cache.New()(func(c *filo.Ctx) error {
+			if c.Method() == "PUT" {
+				return c.NoContent()
+			}
+			time.Sleep(time.Second)
+			return c.Text(200, "it states no lifetime")
+		}))
+		s.DoBody(t, "QUERY /", "x", jsonType)
+		s.Do(t, "PUT /other")
+		var wait sync.WaitGroup
+		for range 3 {
+			wait.Go(func() {
+				start := time.Now()
+				s.DoBody(t, "QUERY /", "x", jsonType)
+				if took := time.Since(start); took >= 2*time.Second {
+					t.Errorf("a query took %v", took)
+				}
+			})
+		}
+		wait.Wait()
+	})
+}
