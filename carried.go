@@ -44,7 +44,7 @@ type carried struct {
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
 type nested interface {
-	// Within reports whether the request is a part of one that the server handles already, or any server of filo if s is nil.
+	// Within reports whether the request is a part of one that the server handles already.
 	Within(s *Server) bool
 	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
@@ -71,22 +71,15 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	returned := false
 	defer func() {
 		if !returned {
-			if ctx.timeout != nil {
-				c.endTimeout(ctx, nil)
-			}
-			c.release(ctx) // h has panicked
-			c.place.leave()
-			c.leave()
+			c.abandon(ctx) // h has panicked
 			if c.parked != nil {
 				c.abandonParked(c.parked)
 			}
 		}
 	}()
 	err := c.run(ctx, h, refused)
-	c.release(ctx)
+	c.end(ctx)
 	returned = true
-	c.place.leave()
-	c.leave()
 	// Only now: after a panic the buffers may be in any state.
 	carriedScratch.Put(w)
 	if c.parked != nil {
@@ -121,7 +114,22 @@ func (c *carried) leave() {
 	}
 }
 
-// release ends the request.
+// abandon is end after a panic of the handler.
+func (c *carried) abandon(ctx *Ctx) {
+	defer c.end(ctx)
+	if ctx.timeout != nil {
+		c.endTimeout(ctx, nil)
+	}
+}
+
+// end ends the request. What the program's Logger does there may panic, and takes neither a place nor a shutdown along.
+func (c *carried) end(ctx *Ctx) {
+	defer c.leave()
+	defer c.place.leave()
+	c.release(ctx)
+}
+
+// release gives back what the request has of the scratch.
 func (c *carried) release(ctx *Ctx) {
 	ctx.end()
 	if race.Enabled {
@@ -179,7 +187,7 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 // enterServer gives the request a place, by what is known of the server's handler: an ordinary one that counts against Concurrency, or one of
 // those that are kept, if the handler is quick, or may enter a quick class.
 func (c *carried) enterServer(own *class.Class) error {
-	if own.MayRunInline() && c.place.keep() || c.place.occupy() || own.Trusted.Load() && c.place.keep() {
+	if c.place.occupy() || (own.MayRunInline() || own.Trusted.Load()) && c.place.keep() {
 		return nil
 	}
 	return c.queueUp()
@@ -213,9 +221,10 @@ func (c *carried) render(ctx *Ctx) {
 		c.place.leave() // a client that has its answer and sends again at once must find the place free
 	}
 	c.writeHead(ctx, length, false)
-	if size > 0 {
-		c.write(r.bodyBytes())
+	if size > 0 && c.write(r.bodyBytes()) != nil {
+		return
 	}
+	c.endStream(&r.Trailer)
 }
 
 // writeHead sends the head of a final answer.
@@ -344,7 +353,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		b.reachEnd()
 		return 0, io.EOF
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) || err == errSlowBody {
+	if !c.isPart && (errors.Is(err, os.ErrDeadlineExceeded) || err == errSlowBody) {
 		c.server.counts.timeouts.body.Add(1)
 	}
 	return 0, b.fail(bodyError(err))
@@ -356,13 +365,14 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	if room.bytes.Load() > 0 && c.transport.MayInterrupt() {
 		silence.begin(room, silentBody{c, c.server.clock.exact()})
 	}
-	n, err = c.transport.Read(p)
-	silence.end(room)
-	if c.cut != nil {
-		<-c.cut // the deadline must not hit what the other server does after this request
-		return 0, errSlowBody
-	}
-	return n, err
+	defer func() { // Read may be code of the program's, which panics
+		silence.end(room)
+		if c.cut != nil {
+			<-c.cut // the deadline must not hit what the other server does after this request
+			n, err = 0, errSlowBody
+		}
+	}()
+	return c.transport.Read(p)
 }
 
 // cutBody is conn.cutBody for a request of another server. Its SetReadDeadline may be code of the program's, which no lock waits for.
@@ -370,9 +380,12 @@ func (c *carried) cutBody(room *bodyRoom) bool {
 	cut := make(chan struct{})
 	c.cut = cut
 	c.server.passRoom(room)
+	logger := c.server.logger()
 	go func() {
 		defer close(cut)
-		c.transport.SetReadDeadline(clock.Past)
+		if panicked, _ := protect(func() error { return c.transport.SetReadDeadline(clock.Past) }); panicked != nil {
+			logPanic(logger, "panic in SetReadDeadline", panicked.Value, panicked.Stack)
+		}
 	}()
 	return true
 }
@@ -405,8 +418,9 @@ func (c *carried) queueUp() error {
 	return err
 }
 
-// mayRun reports whether the handler may wait for its client here. In a place that is kept for quick ones it must get an ordinary one.
-func (c *carried) mayRun() bool { return c.place.kind != heldKept || c.place.occupy() }
+// mayRun reports whether the handler may wait for its client here. Without a place, or in one that is kept for quick ones, it must get an
+// ordinary one.
+func (c *carried) mayRun() bool { return c.isPart || c.place.kind == heldAlways || c.place.occupy() }
 
 // inform implements wire.
 func (c *carried) inform(status int, h *Header) error {

@@ -80,7 +80,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if stays, must := w.stays(class); !stays {
 		switch err := c.exchange.wire.giveWay(class); {
 		case err == nil:
-		case must && err == errBusy && class.MayRunInline() && w.worker.LeaveKept(): // it is quick, as the places that are kept are for
+		case must && err == errBusy && class.MayRunInline() && w.worker != nil && w.worker.LeaveKept(): // it is quick, as the places that are kept are for
 		case must && err == errBusy:
 			if err := c.exchange.wire.queueUp(); err != nil {
 				return err
@@ -240,10 +240,11 @@ func (c *conn) awaitPlace() error {
 	return err
 }
 
-// awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer. The error is ErrClientGone if the
+// awaitPlace waits in Server.Queue for a place, after joinQueue, and leaves the queue, as long as somebody wants the answer. The error is ErrClientGone if the
 // client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise errQueueTimeout. occupy
 // takes the place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
+	defer x.server.pool.queue.waiting.Add(-1)
 	ctx, until := x.worker.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
@@ -253,7 +254,8 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	watched := own != nil && own.wire != nil
 	ctx.endWatch()
 	wait := &requestContext{server: x.server}
-	if outer, carried := x.wire.outerContext(); carried {
+	if c, ok := x.wire.(*carried); ok {
+		outer := c.transport.Context()
 		wait.outer, wait.carried = outer, true // the other server watches its client
 		if deadline, ok := outer.Deadline(); ok && (until.IsZero() || deadline.Before(until)) {
 			until = deadline

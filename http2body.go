@@ -383,13 +383,17 @@ func (s *http2Stream) takeTrailer() {
 // lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
 // announces a body has a buffer.
 func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
-	if s.worker.ctx.timedOut() {
-		return nil, true, b.fail(ErrHandlerTimeout)
-	}
-	if _, err := s.receive(b, nil); err != nil && err != io.EOF {
-		return nil, true, b.fail(bodyError(err))
-	}
 	s.h.mu.Lock()
+	if s.mayComeLocked() {
+		s.h.mu.Unlock()
+		if s.worker.ctx.timedOut() {
+			return nil, true, b.fail(ErrHandlerTimeout)
+		}
+		if _, err := s.receive(b, nil); err != nil && err != io.EOF {
+			return nil, true, b.fail(bodyError(err))
+		}
+		s.h.mu.Lock()
+	}
 	if !s.hasEndedLocked() || s.overrun || s.late {
 		s.h.mu.Unlock()
 		return nil, false, nil

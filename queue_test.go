@@ -1,6 +1,7 @@
 package filo_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -35,7 +36,10 @@ func TestQueue(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: handler})
+			s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: handler, ConnContext: func(net.Conn) context.Context {
+				t.Error("a request that waits asks for its connection's context")
+				return t.Context()
+			}})
 			first, second, third, fourth := s.dial(t), s.dial(t), s.dial(t), s.dial(t)
 			first.get("/1")
 			lifeRecv(t, begun, "the handler")

@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"bytes"
 	"cmp"
 	"log/slog"
 	"net"
@@ -27,10 +26,9 @@ func (r *Response) warnPlainHTTP(name string) {
 	if c == nil || c.exchange == nil || c.exchange.tlsState != nil || c.exchange.server.warned.plainCookie.Load() || !c.RemoteAddrPort().IsValid() {
 		return // what comes by a Unix socket comes from a proxy
 	}
-	proto := bytes.ToLower(c.Request.Header.list.GetID(field.XForwardedProto))
-	forwarded := bytes.ToLower(c.Request.Header.list.GetID(field.Forwarded))
+	list := &c.Request.Header.list
 	_, byProxy := c.ProxyHeader()
-	if byProxy || bytes.Contains(proto, []byte("https")) || bytes.Contains(forwarded, []byte("https")) || isThisMachine(c.Host()) {
+	if byProxy || saysHTTPS(list.GetID(field.XForwardedProto)) || saysHTTPS(list.GetID(field.Forwarded)) || isThisMachine(c.Host()) {
 		return
 	}
 	if s := c.exchange.server; !s.warned.plainCookie.Swap(true) {
@@ -38,6 +36,16 @@ func (r *Response) warnPlainHTTP(name string) {
 			"in front say X-Forwarded-Proto: https, or leave Secure out (of sessions by Options.Insecure) in development",
 			"cookie", name, "host", syntax.Excerpt(c.Host(), syntax.MaxLoggedHost), "route", c.match.Route, "path", c.loggedPath())
 	}
+}
+
+// saysHTTPS reports whether a proxy's field has https in it.
+func saysHTTPS(value []byte) bool {
+	for ; len(value) >= len("https"); value = value[1:] {
+		if syntax.EqualFold(value[:len("https")], "https") {
+			return true
+		}
+	}
+	return false
 }
 
 // isThisMachine reports whether a host, perhaps with a port, is a name or an address that means the client's own machine, from which browsers

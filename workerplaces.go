@@ -141,7 +141,7 @@ const (
 )
 
 // keep takes one of the places that are reserved for quick handlers. It returns false if none is free.
-func (p *heldPlace) keep() bool { return p.reserve(heldKept, &p.pool.places.kept, keptConns) }
+func (p *heldPlace) keep() bool { return p.reserve(heldKept, &p.pool.places.kept, keptPlaces) }
 
 // join takes a place in the reserve of handlers that are always answered. It returns false if none is free.
 func (p *heldPlace) join() bool { return p.reserve(heldAlways, &p.pool.places.always, alwaysPlaces) }
@@ -225,11 +225,10 @@ func (q *placeQueue) enter() error {
 	return nil
 }
 
-// awaitPlace waits until occupy gets a place, left is closed or the given time has come, the zero time for none, and leaves the queue. The
-// error is errQueueTimeout if the wait ends without a place.
+// awaitPlace waits until occupy gets a place, left is closed or the given time has come, the zero time for none. The error is
+// errQueueTimeout if the wait ends without a place.
 func (wp *workerPool) awaitPlace(occupy func() bool, left <-chan struct{}, until time.Time) error {
 	q := &wp.queue
-	defer q.waiting.Add(-1)
 	longest := q.maxWait
 	if !until.IsZero() {
 		longest = min(longest, time.Until(until))

@@ -81,10 +81,10 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
-// Within reports whether the request is a part of one that s handles already, or any server of filo if s is nil.
+// Within reports whether the request is a part of one that s handles already.
 func (t *carrier) Within(s *filo.Server) bool {
 	e := t.outer
-	for e != nil && s != nil && e.server != s {
+	for e != nil && e.server != s {
 		e, _ = e.context.Context.Value(exchangeKey{}).(*exchange)
 	}
 	return e != nil
