@@ -81,7 +81,8 @@ func (a *answers) read(c *filo.Ctx) error {
 	defer stream.Close()
 	next, _ := strconv.Atoi(stream.LastEventID()) // 0 when the client comes for the first time
 	for {
-		tokens, more, ended, err := w.from(next)
+		at, tokens, more, ended, err := w.from(next)
+		next = at
 		for _, token := range tokens {
 			next++
 			if err := stream.Send(sse.Event{ID: strconv.Itoa(next), Type: "token", Data: token}); err != nil {
@@ -192,12 +193,12 @@ func (w *answer) changed() {
 	w.more = make(chan struct{})
 }
 
-// from returns the tokens behind the first n, and what is closed when there are more.
-func (w *answer) from(n int) (tokens []string, more <-chan struct{}, ended bool, err error) {
+// from returns the tokens behind the first n, how many those are, and what is closed when there are more.
+func (w *answer) from(n int) (at int, tokens []string, more <-chan struct{}, ended bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n = min(max(n, 0), len(w.tokens)) // the client may say anything
-	return w.tokens[n:], w.more, w.ended, w.err
+	return n, w.tokens[n:], w.more, w.ended, w.err
 }
 
 // page asks with EventSource, which reconnects by itself.
@@ -210,11 +211,17 @@ form.onsubmit = async e => {
 	e.preventDefault();
 	const asked = await fetch("/answers", {method: "POST", headers: {"Content-Type": "application/json"},
 		body: JSON.stringify({prompt: form.prompt.value})});
+	if (!asked.ok) {
+		text.textContent = await asked.text();
+		return;
+	}
 	const events = new EventSource(asked.headers.get("Location"));
 	text.textContent = "";
 	events.addEventListener("token", e => { text.textContent += e.data; });
 	events.addEventListener("end", () => events.close()); // or it connects again
-	events.addEventListener("failed", () => { events.close(); text.textContent += " … the answer broke off"; });
+	const brokeOff = () => { events.close(); text.textContent += " … the answer broke off"; };
+	events.addEventListener("failed", brokeOff);
+	events.onerror = () => { if (events.readyState === EventSource.CLOSED) brokeOff(); }; // otherwise it connects again
 };
 </script>`)
 }

@@ -225,8 +225,8 @@ func TestResumed(t *testing.T) {
 		e.want(t, event{"3", "token", "", "three"})
 		e.want(t, event{name: "end"})
 		for _, strange := range []string{"-7", "99", "x"} {
-			if _, err := s.events(t, path, strange).next(); err != nil {
-				t.Errorf("Last-Event-ID %q: %v", strange, err)
+			if got, err := s.events(t, path, strange).next(); err != nil || strange == "-7" && got.id != "1" {
+				t.Errorf("Last-Event-ID %q: %+v, %v", strange, got, err)
 			}
 		}
 	})
@@ -310,7 +310,7 @@ func TestParrot(t *testing.T) {
 	go func() { ended <- run(ctx, []string{"-addr", "127.0.0.1:0"}, &out) }()
 	await(t, "the program", func() bool { return strings.HasSuffix(out.String(), "\n") })
 	s := &site{base: strings.TrimSpace(strings.TrimPrefix(out.String(), "listening on ")), client: &http.Client{Transport: &http.Transport{}}}
-	if page, _ := io.ReadAll(s.do(t, 200, "GET", "/", "").Body); !bytes.Contains(page, []byte("EventSource")) {
+	if page, _ := io.ReadAll(s.do(t, 200, "GET", "/", "").Body); !bytes.Contains(page, []byte("!asked.ok")) || !bytes.Contains(page, []byte("onerror")) {
 		t.Errorf("the page is %s", page)
 	}
 	e := s.events(t, s.ask(t), "")
