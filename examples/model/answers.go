@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxAnswers limits the answers in memory, and so the model's calls.
+	// maxAnswers limits the answers in memory, and so the model's calls for them. Those of MCP are requests, which Concurrency limits.
 	maxAnswers = 1000
 	// firstRead is how long the model goes on if nobody begins to read its answer.
 	firstRead = 10 * time.Second

@@ -39,7 +39,8 @@ func newMCP(model *Model, hold time.Duration) filo.Handler {
 	}))
 	return func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-Accel-Buffering", "no") // nginx would gather events
-		if c.Method() == "GET" && !c.Request.Header.Has("Last-Event-ID") {
+		// The SDK's event IDs begin with their stream's, which is empty for the stream that a client opens to listen.
+		if last := c.Request.Header.Get("Last-Event-ID"); c.Method() == "GET" && (last == "" || strings.HasPrefix(last, "_")) {
 			defer endWithServer(c)()
 		}
 		return serve(c)
