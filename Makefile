@@ -59,7 +59,7 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 	exit $$status
 
 # Modules whose code no user runs, or that show how to call others. The race detector would compile all that they require once more.
-UNRACED := arena/httparena arena/techempower bench examples/docs examples/recipes tools
+UNRACED := arena/httparena arena/techempower bench examples/docs examples/model examples/recipes tools
 # Examples for which that takes long, while what they add to raced packages is little. hello counts allocations, too.
 UNRACED_EXAMPLES := cluster hello overload todo
 

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/race"
 )
 
 // site has the routes that the table asks for, for net/http's server.
@@ -274,6 +276,9 @@ func find(c Case, over Over) *deviation {
 
 // The runner finds nothing wrong with net/http's server but what is known: so it passes a server that is right, and fails one that isn't.
 func TestNetHTTP(t *testing.T) {
+	if race.Enabled {
+		t.Skip("no code of filo's is under test, and the tests without the race detector have it")
+	}
 	if !strings.HasPrefix(runtime.Version(), "go1.26") {
 		t.Skipf("the deviations are those of Go 1.26, and this is %s", runtime.Version())
 	}
