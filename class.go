@@ -240,9 +240,9 @@ func (c *conn) awaitPlace() error {
 	return err
 }
 
-// awaitPlace waits in Server.Queue for a place, after joinQueue, and leaves the queue, as long as somebody wants the answer. The error is ErrClientGone if the
-// client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise errQueueTimeout. occupy
-// takes the place.
+// awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer, and leaves the queue. The error is
+// ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise
+// errQueueTimeout. occupy takes the place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	defer x.server.pool.queue.waiting.Add(-1)
 	ctx, until := x.worker.ctx, time.Time{}

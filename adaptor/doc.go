@@ -35,8 +35,8 @@
 // Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
 // That of ParkStream is the handler's, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has filo's
 // WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes it and waits for it, so call that while net/http's,
-// which only waits, does so: http.Server.RegisterOnShutdown is the place for it. Before, requests would get 503. Where net/http gives no connection away, as by HTTP/2, Park's
-// error has status 501.
+// which only waits, does so: http.Server.RegisterOnShutdown is the place for it. Before, requests would get 503. Where net/http gives no
+// connection away, as by HTTP/2, Park's error has status 501.
 //
 // # Middleware of net/http in filo
 //
