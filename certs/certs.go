@@ -17,7 +17,7 @@
 // The files are read again when they may have changed: after a signal (ReloadOn), and while clients come every Options.Interval, beside their
 // handshakes. A server without clients reads nothing. What can't be used is refused and logged once, and the previous certificate stays: a
 // file that can't be read or parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has
-// expired.
+// expired, or one that isn't valid yet, which is taken when it is.
 //
 // With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS. Certificates gives the dates for a gauge;
 // package contrib/prometheus has one.
@@ -101,13 +101,13 @@ type source[T any] struct {
 	files []string
 	parse func(contents [][]byte, first bool) (*T, error)
 
-	contents [][]byte // when they were read last
+	contents [][]byte // when they were read last; nil if parsing them again may give another result
 	value    *T       // the last good one
 	err      error    // why contents, or reading them, gave none
 }
 
-// New reads the certificates. It fails if one can't be used, but for a certificate that has expired, which is logged. It panics if Options has
-// no Pairs, or a pair lacks a file.
+// New reads the certificates. It fails if one can't be used. A certificate that has expired or isn't valid yet is served all the same, since
+// there is no previous one, and logged. New panics if Options has no Pairs, or a pair lacks a file.
 func New(options Options) (*Store, error) {
 	must(len(options.Pairs) > 0, "Options.Pairs is empty")
 	must(options.ClientCAs != "" || options.ClientAuth == tls.NoClientCert, "Options.ClientAuth needs ClientCAs")
@@ -144,14 +144,31 @@ func (s *Store) parsePair(contents [][]byte, first bool) (*tls.Certificate, erro
 			return nil, err
 		}
 	}
-	if end := certificate.Leaf.NotAfter; time.Now().After(end) {
-		err := fmt.Errorf("the certificate has expired on %s", end.Format(time.RFC3339))
+	if err := checkTime(certificate.Leaf); err != nil {
 		if !first {
 			return nil, err
 		}
 		s.logger().Error("certs: serving it all the same", "error", err)
 	}
 	return &certificate, nil
+}
+
+// checkTime returns an error if a certificate isn't valid now.
+func checkTime(leaf *x509.Certificate) error {
+	switch now := time.Now(); {
+	case now.After(leaf.NotAfter):
+		return fmt.Errorf("the certificate has expired on %s", leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		return notYetError(leaf.NotBefore)
+	}
+	return nil
+}
+
+// notYetError is the error of a certificate that is valid only from this time on.
+type notYetError time.Time
+
+func (e notYetError) Error() string {
+	return "the certificate isn't valid before " + time.Time(e).Format(time.RFC3339)
 }
 
 func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
@@ -215,8 +232,13 @@ func (f *source[T]) read(first bool) (changed bool) {
 	f.contents = contents
 	value, err := f.parse(contents, first)
 	if err != nil {
-		f.err = fmt.Errorf("certs: %s: %w", f.files[0], err)
-		return true
+		err = fmt.Errorf("certs: %s: %w", f.files[0], err)
+		if _, notYet := errors.AsType[notYetError](err); notYet {
+			f.contents = nil
+		}
+		changed = f.err == nil || f.err.Error() != err.Error()
+		f.err = err
+		return changed
 	}
 	f.value, f.err = value, nil
 	return true

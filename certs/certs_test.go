@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -60,6 +61,11 @@ func newAuthority(t *testing.T, name string) *authority {
 // issue returns a certificate and its key as PEM. The name is its only host name, and the client's name.
 func (a *authority) issue(t *testing.T, name string, until time.Time) (cert, key []byte) {
 	t.Helper()
+	return a.issueFrom(t, name, time.Now().Add(-2*time.Hour), until)
+}
+
+func (a *authority) issueFrom(t *testing.T, name string, from, until time.Time) (cert, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,7 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) (cert, key
 	serials++
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serials), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		NotBefore: from, NotAfter: until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, private.Public(), a.key)
@@ -241,6 +247,50 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A certificate that isn't valid yet doesn't take a good one's place. It is taken when it is valid, though its files stay as they are.
+func TestNotYetValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // whose time begins in the year 2000
+		a, log, pair := newAuthority(t, "CA"), new(records), files(t)
+		from := time.Now().Add(time.Hour)
+		put(t, a, pair, "a.test", time.Now().Add(2*time.Hour))
+		store := newStore(t, certs.Options{Pairs: []certs.Pair{pair}, Interval: -1, Logger: log.logger()})
+		before := serial(t, store, "a.test")
+		cert, key := a.issueFrom(t, "a.test", from, from.Add(24*time.Hour))
+		write(t, pair.Cert, cert)
+		write(t, pair.Key, key)
+		for i := range 3 {
+			if err := store.Reload(); err == nil || !strings.Contains(err.Error(), "isn't valid before "+from.UTC().Format(time.RFC3339)) {
+				t.Errorf("reload %d: %v", i, err)
+			}
+			if got := log.take(); strings.Count(got, "\n") != max(1-i, 0) {
+				t.Errorf("reload %d logged %q", i, got)
+			}
+			if got := serial(t, store, "a.test"); got.Cmp(before) != 0 {
+				t.Errorf("reload %d: certificate %v takes the place of %v", i, got, before)
+			}
+			if store.Certificates()[0].Err == nil {
+				t.Errorf("reload %d: Certificates doesn't tell that it is refused", i)
+			}
+		}
+		time.Sleep(time.Hour)
+		if err := store.Reload(); err != nil {
+			t.Error(err)
+		}
+		if got := serial(t, store, "a.test"); got.Cmp(before) == 0 || store.Certificates()[0].Err != nil {
+			t.Errorf("when it is valid, certificate %v is served: %v", got, store.Certificates()[0].Err)
+		}
+		// There is no other one at a start.
+		cert, key = a.issueFrom(t, "a.test", time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
+		write(t, pair.Cert, cert)
+		write(t, pair.Key, key)
+		log.take()
+		newStore(t, certs.Options{Pairs: []certs.Pair{pair}, Logger: log.logger()})
+		if got := log.take(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "isn't valid before") {
+			t.Errorf("at the start it logged %q", got)
+		}
+	})
 }
 
 // New fails if a certificate can't be used, but for one that has expired.
