@@ -5,8 +5,9 @@
 //
 // The package is a separate module, so that filo doesn't depend on failsafe-go.
 //
-//	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 10).WithBaselineWindow(100).WithQueueing(1, 2).Build()
-//	api.Use(failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 100 * time.Millisecond}))
+//	limiter := failsafe.Recommended(4, 1_000, 10).Build()
+//	api.Use(failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 50 * time.Millisecond}))
+//	registry.MustRegister(prometheus.Figures(failsafe.Figures("database", limiter))) // of github.com/filohttp/filo/contrib/prometheus
 //
 // # When
 //
@@ -16,10 +17,11 @@
 //
 // # Settings
 //
-// Begin with a limit that the resource can surely do, the third of WithLimits, and have the limiter remember for longer than an overload
-// takes what durations are ordinary: WithBaselineWindow counts windows, of a second each by default (WithRecentWindow). A limiter that
-// begins too high, or forgets, takes the durations of an overload for ordinary ones. In a long overload failsafe-go's limiter may go
-// below what the resource can do: the first of WithLimits is where it stops.
+// Recommended has the settings that docs/OPERATIONS.md has figures of. Its limits are the lowest, the highest and the first. Begin with a
+// limit that the resource can surely do: a limiter that begins too high takes the durations of an overload for ordinary ones.
+//
+// With failsafe-go's own windows, of a second each at least, a limiter takes about seven seconds to find a limit. With its own window for
+// correlations, of 50, it goes below what the resource can do for some seconds of a longer overload, as far as the lowest limit.
 //
 // # Priorities
 //

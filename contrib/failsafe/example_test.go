@@ -6,16 +6,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
-
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/failsafe"
 	"github.com/filohttp/filo/servertest"
 )
 
 func Example() {
-	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 10).WithBaselineWindow(100).WithQueueing(1, 2).Build()
-	limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 100 * time.Millisecond})
+	limiter := failsafe.Recommended(4, 1_000, 10).Build()
+	limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: 50 * time.Millisecond})
 	handler := limit(func(c *filo.Ctx) error {
 		return c.Text(200, fmt.Sprintf("%d of %d", limiter.Inflight(), limiter.Limit()))
 	})

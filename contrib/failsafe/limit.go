@@ -14,6 +14,45 @@ import (
 	"github.com/filohttp/filo"
 )
 
+// Recommended returns a builder of a limiter with the limits lowest, highest and first, for an overload of twice the capacity that takes
+// some minutes at most. The limiter changes its limit every 200 ms, if there were 50 requests. It remembers the durations of some 300 such
+// windows as the ordinary ones: a resource that becomes three times as slow for good is used as before after 70 s. Up to twice as many
+// requests wait as may run. Recommended panics unless lowest <= first <= highest.
+func Recommended(lowest, highest, first uint) adaptivelimiter.Builder[any] {
+	return adaptivelimiter.NewBuilder[any]().WithLimits(lowest, highest, first).WithRecentWindow(200*time.Millisecond, time.Second, 50).
+		WithBaselineWindow(300).WithQueueing(1, 2).
+		// Fewer windows than the ten that correlations begin with, so there are none. Under a steady overload throughput varies little,
+		// while durations still correlate with the limit from when it was found. Then failsafe-go lowers a limit that is right, which
+		// correlates even more, until a third of the resource is used.
+		WithCorrelationWindow(5)
+}
+
+// Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait, with
+// the label limit by which several are told apart.
+func Figures(name string, limiter adaptivelimiter.Metrics) FigureSource {
+	return FigureSource{name, limiter}
+}
+
+// FigureSource has the figures of a limiter.
+type FigureSource struct {
+	name    string
+	limiter adaptivelimiter.Metrics
+}
+
+// Figures calls yield with each figure. Its labels are names and values in turn.
+func (f FigureSource) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
+	for _, each := range []struct {
+		name, help string
+		value      int
+	}{
+		{"filo_adaptive_limit", "How many requests an adaptive limit lets run at once.", f.limiter.Limit()},
+		{"filo_adaptive_limit_running", "Requests that run under an adaptive limit.", f.limiter.Inflight()},
+		{"filo_adaptive_limit_waiting", "Requests that wait for an adaptive limit.", f.limiter.Queued()},
+	} {
+		yield(each.name, each.help, false, float64(each.value), "limit", f.name)
+	}
+}
+
 // AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter, or PriorityLimiter and Priority are required.
 type AdaptiveLimitOptions struct {
 	// Limiter limits the requests. It may be shared with other code.

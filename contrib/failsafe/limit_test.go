@@ -3,6 +3,7 @@ package failsafe_test
 import (
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
 	"strings"
@@ -254,6 +255,23 @@ func TestOptions(t *testing.T) {
 			}()
 			failsafe.AdaptiveLimit(options)
 		}()
+	}
+}
+
+// The figures are those of the limiter, while a request runs.
+func TestFigures(t *testing.T) {
+	limiter := fixed(7)
+	figures := map[string]float64{}
+	s := servertest.New(t, failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter})(func(c *filo.Ctx) error {
+		failsafe.Figures("database", limiter).Figures(func(name, help string, counts bool, value float64, labels ...string) {
+			figures[name+" "+strings.Join(labels, "=")] = value
+		})
+		return c.NoContent()
+	}))
+	s.Do(t, "GET /")
+	want := map[string]float64{"filo_adaptive_limit limit=database": 7, "filo_adaptive_limit_running limit=database": 1, "filo_adaptive_limit_waiting limit=database": 0}
+	if !maps.Equal(figures, want) {
+		t.Errorf("got %v, want %v", figures, want)
 	}
 }
 
