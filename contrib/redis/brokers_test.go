@@ -35,7 +35,10 @@ var kinds = map[string]func(*redisfilo.Redis) broker{
 // eachBroker runs a test with each kind, on a redis-server that is durable.
 func eachBroker(t *testing.T, test func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker)) {
 	for name, open := range kinds {
-		t.Run(name, func(t *testing.T) { test(t, startRedis(t, true), open) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, startRedis(t, true), open)
+		})
 	}
 }
 
@@ -112,6 +115,7 @@ func wantText(t *testing.T, r *recorder, want string) {
 
 // Each process gets each message, in one order and with one number. Who comes later gets what a stream has kept.
 func TestBrokers(t *testing.T) {
+	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
 		one, two := open(s.connect(redisfilo.Options{})), open(s.connect(redisfilo.Options{}))
 		if err := one.Err(); !errors.Is(err, redisfilo.ErrDown) || !errors.Is(err, filo.ErrBusy) {
@@ -146,6 +150,7 @@ func TestBrokers(t *testing.T) {
 // Redis is killed and comes back, while two processes publish. Each message whose Publish has succeeded arrives, once and in order,
 // whether it was sent before or after; with pub/sub there may be a gap in place of some.
 func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
 		var log records
 		one, two := open(s.connect(redisfilo.Options{Logger: log.logger()})), open(s.connect(redisfilo.Options{}))
@@ -223,6 +228,7 @@ func TestBrokerKilled(t *testing.T) {
 
 // A Redis that hangs, and goes on: nothing is lost, and in between the broker says that it isn't connected.
 func TestBrokerHangs(t *testing.T) {
+	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
 		b := open(s.connect(redisfilo.Options{Timeout: 200 * time.Millisecond}))
 		r := follow(t, b)
@@ -246,6 +252,7 @@ func TestBrokerHangs(t *testing.T) {
 
 // Redis loses its data: followers are told, and numbers go on rising, also those of a clock that is behind.
 func TestBrokerLosesAll(t *testing.T) {
+	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
 		b := open(s.connect(redisfilo.Options{}))
 		r := follow(t, b)
@@ -266,6 +273,7 @@ func TestBrokerLosesAll(t *testing.T) {
 
 // A follower that begins when a stream has lost its beginning knows only IDs from then on; one that has fallen behind is told.
 func TestStreamTrimmed(t *testing.T) {
+	t.Parallel()
 	s := startRedis(t, false)
 	open := func() *redisfilo.Stream {
 		return s.connect(redisfilo.Options{}).Stream("short", redisfilo.StreamOptions{MaxLen: 1})
@@ -301,6 +309,7 @@ func TestStreamTrimmed(t *testing.T) {
 
 // What somebody else puts into the stream or the channel is passed over.
 func TestForeignMessages(t *testing.T) {
+	t.Parallel()
 	s := startRedis(t, false)
 	client := s.client()
 	defer client.Close()

@@ -11,16 +11,18 @@ import (
 )
 
 // Cache returns a cache.Store. With Open, a request whose answer can't be looked up is served by its handler.
-func (r *Redis) Cache(when WhenDown) cache.Store { return &answers{r, when} }
+func (r *Redis) Cache(when WhenDown) cache.Store {
+	return &answers{r.store("cache", reading, writing), when}
+}
 
 type answers struct {
-	*Redis
+	*store
 	when WhenDown
 }
 
 // Get implements cache.Store.
 func (a *answers) Get(c *filo.Ctx, key string) (value []byte, err error) {
-	err = a.ask(c, a.when, func(ctx context.Context) (err error) {
+	err = a.ask(c, reading, a.when, func(ctx context.Context) (err error) {
 		value, err = a.client.Get(ctx, a.key("cache", key)).Bytes()
 		return err
 	})
@@ -32,7 +34,7 @@ func (a *answers) Get(c *filo.Ctx, key string) (value []byte, err error) {
 
 // Put implements cache.Store.
 func (a *answers) Put(c *filo.Ctx, key string, value []byte, expires time.Time) error {
-	return a.call(c.Context(), func(ctx context.Context) error {
+	return a.call(c.Context(), writing, func(ctx context.Context) error {
 		life := time.Duration(milliseconds(expires)) * time.Millisecond
 		return a.client.Set(ctx, a.key("cache", key), value, life).Err()
 	})
@@ -40,5 +42,5 @@ func (a *answers) Put(c *filo.Ctx, key string, value []byte, expires time.Time) 
 
 // Remove implements cache.Store.
 func (a *answers) Remove(c *filo.Ctx, key string) error {
-	return a.call(c.Context(), func(ctx context.Context) error { return a.client.Del(ctx, a.key("cache", key)).Err() })
+	return a.call(c.Context(), writing, func(ctx context.Context) error { return a.client.Del(ctx, a.key("cache", key)).Err() })
 }

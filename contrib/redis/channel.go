@@ -16,7 +16,7 @@ import (
 
 // Channel is a broker for the hubs of package sse and of contrib/websocket, by pub/sub. Redis keeps no messages. The hubs keep
 // histories of their own, so clients may resume at any instance that was connected all the time since they left; elsewhere they are
-// told of a gap.
+// told of a gap. A hub's Channel has a connection of its own all the time, beside those of go-redis's PoolSize.
 type Channel struct {
 	follower
 	name, last, once string
@@ -25,7 +25,7 @@ type Channel struct {
 // Channel returns the broker with a name. Hubs that use the same name, in whatever process, get each other's messages.
 func (r *Redis) Channel(name string) *Channel {
 	key := r.key("channel", "{"+name+"}")
-	return &Channel{follower: newFollower(r), name: key, last: key + ":last", once: key + ":once:"}
+	return &Channel{follower: newFollower(r, "channel/"+name), name: key, last: key + ":last", once: key + ":once:"}
 }
 
 // sendMessage sends a message with its number, which is chosen as appendMessage does, and that of its predecessor. ARGV[5] is a number
@@ -49,7 +49,7 @@ func (c *Channel) Publish(ctx context.Context, topic string, message []byte) (nu
 
 func (c *Channel) send(ctx context.Context, kind, topic string, message []byte, above uint64) (number uint64, err error) {
 	keys := []string{c.last, c.once + rand.Text()}
-	err = c.call(ctx, func(ctx context.Context) (err error) {
+	err = c.call(ctx, writing, func(ctx context.Context) (err error) {
 		number, err = sendMessage.Run(ctx, c.client, keys, c.name, kind, topic, message, above).Uint64()
 		return err
 	})

@@ -13,11 +13,13 @@ import (
 
 // follower is what the two brokers have in common.
 type follower struct {
-	*Redis
+	*store
 	connected *atomic.Bool // the last read has succeeded
 }
 
-func newFollower(r *Redis) follower { return follower{r, new(atomic.Bool)} }
+func newFollower(r *Redis, name string) follower {
+	return follower{r.store(name, reading, writing), new(atomic.Bool)}
+}
 
 // Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown, and filo.ErrBusy. A handler that should rather refuse
 // subscribers than let them wait for Redis returns it before it calls the hub's Serve.
@@ -41,10 +43,17 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 	r := &reader{receive: receive, closed: ctx}
 	pause := minPause
 	defer f.connected.Store(false)
+	failed := false
 	for ctx.Err() == nil {
-		err := step(ctx, r)
+		var err error
+		if failed { // a step may have less time than a connection needs
+			err = f.ready(ctx)
+		}
 		if err == nil {
-			f.outage.succeeded()
+			err = step(ctx, r)
+		}
+		if failed = err != nil; !failed {
+			f.state.succeeded(reading)
 			f.connected.Store(r.live)
 			pause = minPause
 			continue
@@ -53,7 +62,7 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 			return
 		}
 		f.connected.Store(false)
-		f.outage.note(time.Now(), err)
+		f.state.lost(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause)):

@@ -3,6 +3,7 @@ package redisfilo_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
 	"log/slog"
 	"os"
@@ -25,6 +26,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
+	flag.Set("test.parallel", "8") // they wait most of the time, each for a Redis of its own
 	os.Exit(m.Run())
 }
 
@@ -35,7 +37,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // redisServer is a redis-server of the test's own, on a Unix socket.
 type redisServer struct {
-	t      *testing.T
+	t      testing.TB
 	path   string // of its program
 	dir    string
 	flags  []string
@@ -44,7 +46,7 @@ type redisServer struct {
 }
 
 // startRedis starts one, which keeps each write if durable is set, and otherwise forgets all at its end.
-func startRedis(t *testing.T, durable bool) *redisServer {
+func startRedis(t testing.TB, durable bool) *redisServer {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -114,7 +116,7 @@ func (s *redisServer) connect(options redisfilo.Options) *redisfilo.Redis {
 }
 
 // poll waits until something is so.
-func poll(t *testing.T, what string, so func() bool) {
+func poll(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

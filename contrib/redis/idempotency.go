@@ -15,10 +15,12 @@ import (
 // Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is done all the same, and so perhaps
 // twice. An answer that can't be kept doesn't fail its request in any case; its key is free again after Options.MaxRun. There is no
 // quota for each scope.
-func (r *Redis) Idempotency(when WhenDown) idempotency.Store { return &keys{r, when} }
+func (r *Redis) Idempotency(when WhenDown) idempotency.Store {
+	return &keys{r.store("idempotency", writing), when}
+}
 
 type keys struct {
-	*Redis
+	*store
 	when WhenDown
 }
 
@@ -59,7 +61,7 @@ return kept`)
 // Claim implements idempotency.Store.
 func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempotency.Record, bool, error) {
 	var kept string
-	err := k.ask(c, k.when, func(ctx context.Context) (err error) {
+	err := k.ask(c, writing, k.when, func(ctx context.Context) (err error) {
 		kept, err = claimKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, keyValue(record), milliseconds(record.Expires)).Text()
 		return err
 	})
@@ -86,7 +88,7 @@ return 1`)
 
 // Complete implements idempotency.Store.
 func (k *keys) Complete(c *filo.Ctx, key string, record idempotency.Record) (kept bool, err error) {
-	err = k.call(c.Context(), func(ctx context.Context) (err error) {
+	err = k.call(c.Context(), writing, func(ctx context.Context) (err error) {
 		kept, err = completeKey.Run(ctx, k.client, []string{k.key("idempotency", key)},
 			record.Claim, keyValue(record), milliseconds(record.Expires)).Bool()
 		return err
@@ -102,7 +104,7 @@ return 1`)
 
 // Release implements idempotency.Store.
 func (k *keys) Release(c *filo.Ctx, key, claim string) error {
-	err := k.call(c.Context(), func(ctx context.Context) error {
+	err := k.call(c.Context(), writing, func(ctx context.Context) error {
 		return releaseKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, claim).Err()
 	})
 	return k.unlessOpen(err)

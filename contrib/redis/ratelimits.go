@@ -2,6 +2,7 @@ package redisfilo
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -16,36 +17,57 @@ import (
 // several routes, count together, and should have the same limit, window and Burst. Keys are stored as hashes. The time is that of
 // Redis. With Open, a request that can't be counted is admitted.
 func (r *Redis) RateLimits(name string, when WhenDown) ratelimit.Store {
-	return &rateLimits{r, name, when}
+	return &rateLimits{r.store("ratelimits/"+name, writing), name, when}
 }
 
 type rateLimits struct {
-	*Redis
+	*store
 	name string
 	when WhenDown
 }
 
-// takeRequest is the generic cell rate algorithm, in microseconds: all that is kept of a key is when it has its whole burst again.
-// What a sum of fractions is off by, less than one, decides about no request.
+// A value is when its key has its whole burst again, in microseconds since 1970, and then the ids of the last calls that have changed it,
+// the newest first, each behind a space. By them a call that go-redis has sent again, since its reply was lost, counts once.
+
+// keptIDs is how many ids a value has. Of a key that more calls than these have changed meanwhile, a repeated one counts twice.
+const keptIDs = 8
+
+// idSize is the length of an id, with its space.
+const idSize = 9
+
+// takeRequest is the generic cell rate algorithm, in microseconds. What a sum of fractions is off by, less than one, decides about no
+// request.
 var takeRequest = redis.NewScript(`
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[1]) * tonumber(ARGV[2])
-local full = math.max(tonumber(redis.call("GET", KEYS[1]) or now), now)
-local wait = full + interval - now - burst
-if wait > 1 then return {0, 0, math.ceil(full - now), math.ceil(wait)} end
-full = full + interval
-redis.call("SET", KEYS[1], string.format("%.3f", full), "PX", math.ceil((full - now) / 1000))
+local kept = redis.call("GET", KEYS[1]) or ""
+local full = math.max(tonumber(string.match(kept, "^%S+") or now), now)
+local ids = string.match(kept, " .*") or ""
+if not string.find(ids, ARGV[3], 1, true) then
+	local wait = full + interval - now - burst
+	if wait > 1 then return {0, 0, math.ceil(full - now), math.ceil(wait)} end
+	full = full + interval
+	ids = string.sub(ARGV[3] .. ids, 1, tonumber(ARGV[4]))
+	redis.call("SET", KEYS[1], string.format("%.3f", full) .. ids, "PX", math.ceil((full - now) / 1000))
+end
 return {1, math.max(math.floor((burst - (full - now)) / interval + 0.001), 0), math.ceil(full - now), 0}`)
 
 // returnRequest undoes takeRequest.
 var returnRequest = redis.NewScript(`
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local full = tonumber(redis.call("GET", KEYS[1]) or now) - tonumber(ARGV[1])
+local kept = redis.call("GET", KEYS[1]) or ""
+local ids = string.match(kept, " .*") or ""
+if string.find(ids, ARGV[2], 1, true) then return 1 end
+local full = tonumber(string.match(kept, "^%S+") or now) - tonumber(ARGV[1])
 if full <= now then redis.call("DEL", KEYS[1]) return 1 end
-redis.call("SET", KEYS[1], string.format("%.3f", full), "PX", math.ceil((full - now) / 1000))
+ids = string.sub(ARGV[2] .. ids, 1, tonumber(ARGV[3]))
+redis.call("SET", KEYS[1], string.format("%.3f", full) .. ids, "PX", math.ceil((full - now) / 1000))
 return 1`)
+
+// newID returns the id of a call.
+func newID() string { return " " + rand.Text()[:idSize-1] }
 
 // redisKey returns where the state of a key is.
 func (l *rateLimits) redisKey(key []byte) string {
@@ -58,16 +80,18 @@ func interval(q ratelimit.Quota) float64 { return float64(q.Window.Microseconds(
 
 // Return implements ratelimit.Store.
 func (l *rateLimits) Return(c *filo.Ctx, key []byte, quota ratelimit.Quota) error {
-	return l.ask(c, l.when, func(ctx context.Context) error {
-		return returnRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota)).Err()
+	id := newID()
+	return l.ask(c, writing, l.when, func(ctx context.Context) error {
+		return returnRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota), id, keptIDs*idSize).Err()
 	})
 }
 
 // Take implements ratelimit.Store.
 func (l *rateLimits) Take(c *filo.Ctx, key []byte, quota ratelimit.Quota) (ratelimit.State, error) {
 	var got []int64
-	err := l.ask(c, l.when, func(ctx context.Context) (err error) {
-		got, err = takeRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota), quota.Burst).Int64Slice()
+	id := newID()
+	err := l.ask(c, writing, l.when, func(ctx context.Context) (err error) {
+		got, err = takeRequest.Run(ctx, l.client, []string{l.redisKey(key)}, interval(quota), quota.Burst, id, keptIDs*idSize).Int64Slice()
 		return err
 	})
 	switch {

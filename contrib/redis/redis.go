@@ -6,26 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrDown is wrapped by the errors of stores and brokers while Redis doesn't answer, or refuses to do what it is asked.
-var ErrDown = errors.New("redisfilo: Redis doesn't answer")
+// ErrDown is wrapped by the errors of stores and brokers while Redis doesn't answer in time, or refuses to do what it is asked.
+var ErrDown = errors.New("redisfilo: Redis is unavailable")
 
 // Options configures New. The zero value is valid.
 type Options struct {
 	// Prefix is what all keys begin with. Applications that share a Redis need different ones. "filo:" if empty.
 	Prefix string
-	// Timeout is how long a call may take, with its attempts, 500 ms if 0.
+	// Timeout is how long a call may take, with its attempts and with the wait for a connection, 500 ms if 0.
 	Timeout time.Duration
+	// ConnectTimeout is how long a new connection may take to be ready, 5 s if 0. go-redis needs up to four round trips for one. Calls
+	// don't wait for it longer than Timeout: it is made in the background, for those that come later.
+	ConnectTimeout time.Duration
 	// Logger gets a record when Redis is down or back, slog.Default() if nil.
 	Logger *slog.Logger
 }
 
-// WhenDown says what becomes of a request whose store doesn't answer.
+// WhenDown says what becomes of a request whose store can't use Redis.
 type WhenDown int
 
 const (
@@ -39,7 +44,15 @@ const (
 type Redis struct {
 	client  redis.UniversalClient
 	options Options
-	outage  outage
+	state   *state
+	check   *store
+
+	connecting atomic.Int32  // connections that are being made in the background
+	missed     atomic.Uint32 // calls without a free connection for which one was made
+	slow       atomic.Bool   // a call has no time to make a connection
+
+	mu     sync.Mutex
+	stores []*store // guarded by mu
 }
 
 // New returns a Redis. The client must have the option ContextTimeoutEnabled, without which go-redis would wait longer than
@@ -53,18 +66,21 @@ func New(client redis.UniversalClient, options ...Options) *Redis {
 	default:
 		panic("redisfilo: New takes one Options at most: set all of them in one")
 	}
-	if o.Timeout < 0 {
-		panic("redisfilo: Options.Timeout must not be negative")
+	if o.Timeout < 0 || o.ConnectTimeout < 0 {
+		panic("redisfilo: Options.Timeout and ConnectTimeout must not be negative")
 	}
 	if !keepsDeadlines(client) {
 		panic("redisfilo: New needs a client with the option ContextTimeoutEnabled: true, or calls could take longer than Options.Timeout")
 	}
 	o.Prefix = cmp.Or(o.Prefix, "filo:")
 	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Redis{client: client, options: o, outage: outage{log: o.Logger}}
+	r := &Redis{client: client, options: o, state: newState(o.Logger)}
+	r.check = r.store("check", reading, writing)
+	return r
 }
 
 // keepsDeadlines reports whether the client heeds the deadlines of contexts. Of kinds of clients that aren't known it believes so.
@@ -82,58 +98,86 @@ func keepsDeadlines(client redis.UniversalClient) bool {
 	return true
 }
 
-// Check returns an error if Redis doesn't answer. It is a check for health.Health.Add.
-func (r *Redis) Check(ctx context.Context) error {
-	return r.call(ctx, func(ctx context.Context) error { return r.client.Ping(ctx).Err() })
+// checkRedis writes a key, and reads it.
+var checkRedis = redis.NewScript(`
+redis.call("SET", KEYS[1], ARGV[1], "PX", 60000)
+return redis.call("GET", KEYS[1])`)
+
+// Check returns an error if Redis doesn't answer, or if it can't be written to, such as when it is full. It writes and reads the key
+// "check", of one node if there are several. It is a check for health.Health.Add.
+func (r *Redis) Check(ctx context.Context) error { return r.check.call(ctx, writing, r.proves) }
+
+// proves asks Redis to write and read something.
+func (r *Redis) proves(ctx context.Context) error {
+	err := checkRedis.Run(ctx, r.client, []string{r.key("check", "")}, "1").Err()
+	if err == nil {
+		r.state.willing(reading)
+		r.state.willing(writing)
+	}
+	return err
 }
 
 // key returns the key of something of a kind.
 func (r *Redis) key(kind, name string) string { return r.options.Prefix + kind + ":" + name }
 
-// call calls f, which asks Redis for something, unless that is known to be down. An error wraps ErrDown, and is a 503.
-//
-// A client that leaves doesn't end the call, which takes little time: an answer that its client must be able to get later is kept
-// although the client has gone, and a logout is done.
-func (r *Redis) call(ctx context.Context, f func(ctx context.Context) error) error {
-	if !r.outage.admit(time.Now()) {
-		return r.down(errTooManyFailed)
-	}
+// try calls f unless Redis is down, and returns why it has failed.
+func (r *Redis) try(ctx context.Context, a access, f func(ctx context.Context) error) (failure, error) {
+	began := r.state.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.Timeout)
 	defer cancel()
+	if r.state.down() {
+		if !r.state.claim(&r.state.retry) {
+			return skipped, errTooManyFailed
+		}
+		if err := r.reach(ctx); err == errTooManyFailed {
+			return skipped, err
+		} else if err != nil {
+			return r.state.failed(a, began, err), err
+		}
+	}
+	if !r.mayConnect() {
+		return r.state.failed(a, began, errNoConnection), errNoConnection
+	}
 	err := f(ctx)
 	if err == nil || errors.Is(err, redis.Nil) {
-		r.outage.succeeded()
-		return err
+		r.state.succeeded(a)
+		return none, err
 	}
-	// A reply that is an error, such as one of a full Redis or of a key that isn't what it should be, is about this call alone.
-	var reply redis.Error
-	r.outage.failed(time.Now(), errors.As(err, &reply))
-	return r.down(err)
+	why := r.state.failed(a, began, err)
+	if why == busy {
+		r.connectMissing()
+	}
+	return why, err
 }
 
-// ask is call for a request, which goes on only if the call succeeds, or if it may do so without. A refusal says when to come back.
-func (r *Redis) ask(c *filo.Ctx, when WhenDown, f func(ctx context.Context) error) error {
-	err := r.call(c.Context(), f)
-	if errors.Is(err, ErrDown) && when == Refuse {
-		c.Response.Header.Set("Retry-After", "1")
+// verify asks Redis in the background whether it does again what it hasn't done, every retryInterval at most.
+func (r *Redis) verify() {
+	if !(r.state.up(reading) && r.state.up(writing)) && r.state.claim(&r.state.verify) {
+		go r.Check(context.Background())
 	}
-	return err
 }
 
-var errTooManyFailed = errors.New("the last calls have failed")
+var (
+	errTooManyFailed = errors.New("the last calls have failed")
+	errNoConnection  = errors.New("none is free, and a new one takes longer than a call may")
+)
 
-// down notes that a call has failed, and returns its error.
-func (r *Redis) down(err error) error {
-	if err != errTooManyFailed {
-		r.outage.note(time.Now(), err)
-	} else {
-		r.outage.count()
+// unavailable returns the error of a call that has failed.
+func unavailable(why failure, err error) error {
+	switch why {
+	case busy:
+		err = fmt.Errorf("no connection was ready in time: %w", err)
+	case timeout:
+		err = fmt.Errorf("no answer in time: %w", err)
 	}
 	return &filo.HTTPError{
-		Status: 503, Detail: "a service that this request needs doesn't answer",
+		Status: 503, Detail: "a service that this request needs is unavailable",
 		Err: fmt.Errorf("%w: %w: %w", ErrDown, filo.ErrBusy, err),
 	}
 }
 
+// isDown reports whether an error is one of a Redis that can't be used.
+func isDown(err error) bool { return errors.Is(err, ErrDown) }
+
 // open reports whether a request goes on in spite of a store's error.
-func (w WhenDown) open(err error) bool { return w == Open && errors.Is(err, ErrDown) }
+func (w WhenDown) open(err error) bool { return w == Open && isDown(err) }

@@ -14,10 +14,12 @@ import (
 
 // Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as that of a visitor without one.
 // What can't be saved is refused in any case, since a logout must not seem done when it isn't.
-func (r *Redis) Sessions(when WhenDown) session.Store { return &sessions{r, when} }
+func (r *Redis) Sessions(when WhenDown) session.Store {
+	return &sessions{r.store("sessions", reading, writing), when}
+}
 
 type sessions struct {
-	*Redis
+	*store
 	when WhenDown
 }
 
@@ -27,7 +29,7 @@ const sessionHead = 16
 // Load implements session.Store.
 func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err error) {
 	var value []byte
-	err = s.ask(c, s.when, func(ctx context.Context) (err error) {
+	err = s.ask(c, reading, s.when, func(ctx context.Context) (err error) {
 		value, err = s.client.Get(ctx, s.key("session", id)).Bytes()
 		return err
 	})
@@ -46,9 +48,11 @@ func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err erro
 	}, nil
 }
 
-// saveSession sets a value if the one that is there has the version that is expected.
+// saveSession sets a value if the one that is there has the version that is expected. A value that is there already has been set by
+// this call: go-redis sends a command again whose reply was lost.
 var saveSession = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
+if kept == ARGV[2] then return 1 end
 local version = kept and string.sub(kept, 1, 8) or string.rep("\0", 8)
 if version ~= ARGV[1] then return 0 end
 redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3])
@@ -60,7 +64,7 @@ func (s *sessions) Save(c *filo.Ctx, id string, record session.Record) (saved bo
 	value := binary.BigEndian.AppendUint64(nil, record.Version+1)
 	value = binary.BigEndian.AppendUint64(value, uint64(record.Expires.UnixMilli()))
 	value = append(value, record.Data...)
-	err = s.ask(c, Refuse, func(ctx context.Context) (err error) {
+	err = s.ask(c, writing, Refuse, func(ctx context.Context) (err error) {
 		saved, err = saveSession.Run(ctx, s.client, []string{s.key("session", id)}, old, value, milliseconds(record.Expires)).Bool()
 		return err
 	})
@@ -69,7 +73,7 @@ func (s *sessions) Save(c *filo.Ctx, id string, record session.Record) (saved bo
 
 // Delete implements session.Store.
 func (s *sessions) Delete(c *filo.Ctx, id string) error {
-	return s.ask(c, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
+	return s.ask(c, writing, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
 }
 
 // milliseconds returns how long it is until a time, at least the shortest time after which Redis lets a key expire.

@@ -20,7 +20,8 @@ type StreamOptions struct {
 	MaxLen int
 }
 
-// Stream is a broker for the hubs of package sse and of contrib/websocket, by a stream of Redis. Clients resume at any instance.
+// Stream is a broker for the hubs of package sse and of contrib/websocket, by a stream of Redis. Clients resume at any instance. A hub's
+// Stream holds one of the client's connections all the time, in which it waits for messages: count each in go-redis's PoolSize.
 type Stream struct {
 	follower
 	key, once string
@@ -44,7 +45,7 @@ func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 	}
 	// In a cluster the braces put both keys, which a script needs together, on one node.
 	key := r.key("stream", "{"+name+"}")
-	return &Stream{follower: newFollower(r), key: key, once: key + ":once:", maxLen: o.MaxLen}
+	return &Stream{follower: newFollower(r, "stream/"+name), key: key, once: key + ":once:", maxLen: o.MaxLen}
 }
 
 // appendMessage appends a message whose number is the time in microseconds, or one more than that of the last message, whichever is
@@ -79,7 +80,7 @@ func (s *Stream) Publish(ctx context.Context, topic string, message []byte) (num
 
 func (s *Stream) append(ctx context.Context, kind, topic string, message []byte, above uint64) (number uint64, err error) {
 	keys := []string{s.key, s.once + rand.Text()}
-	err = s.call(ctx, func(ctx context.Context) (err error) {
+	err = s.call(ctx, writing, func(ctx context.Context) (err error) {
 		number, err = appendMessage.Run(ctx, s.client, keys, s.maxLen, kind, topic, message, above).Uint64()
 		return err
 	})

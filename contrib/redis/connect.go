@@ -1,0 +1,125 @@
+package redisfilo
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// go-redis makes a connection ready within the time of the call that needs it, with up to four round trips, and closes it if that time
+// is over. A Redis that is slower than a fourth of Options.Timeout would never get a connection again once all were lost. So
+// connections are also made in the background, by pings that have ConnectTimeout, and stay in the pool.
+
+const (
+	// maxConnecting is how many pings there are at once for calls that have found no connection.
+	maxConnecting = 256
+	// maxSlow is how many are made at once while Redis is slow.
+	maxSlow = 64
+	// roundTrips is about how many a new connection takes, with the call that it is for.
+	roundTrips = 4
+	// maxReaching is how many are made at once while Redis is down. Each may wait in vain, and has a place of the pool.
+	maxReaching = 8
+)
+
+// reach makes a connection, and waits until Redis has answered on it, or ctx ends. The connection is made all the same then, and the
+// outage over as soon as Redis answers.
+func (r *Redis) reach(ctx context.Context) error {
+	reached := make(chan error, 1)
+	if !r.connect(maxReaching, reached) {
+		return errTooManyFailed
+	}
+	select {
+	case err := <-reached:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// mayConnect reports whether a call may have go-redis make a connection, if it needs one. It may not if that would take too long: the
+// connection would be made in vain, and closed, for each call, and those that are made in the background would have to wait for them.
+func (r *Redis) mayConnect() bool {
+	if !r.slow.Load() {
+		return true
+	}
+	pool := r.client.PoolStats()
+	if pool.IdleConns > 0 {
+		return true
+	}
+	client, known := r.client.(*redis.Client)
+	switch {
+	case !known: // there are several pools
+		r.connect(maxReaching, nil)
+	case int(pool.TotalConns)+int(r.connecting.Load()) < client.Options().PoolSize:
+		r.connect(maxSlow, nil)
+	case r.state.claim(&r.state.measure): // the pool is full, and a ping takes the place of a call
+		r.connect(maxSlow, nil)
+	}
+	return false
+}
+
+// connectMissing makes a connection for a call that has found none, if there is one for which that wasn't done.
+func (r *Redis) connectMissing() {
+	// A pool that is too small has no misses: all of its connections exist, and calls wait for them.
+	pool := r.client.PoolStats()
+	for {
+		seen := r.missed.Load()
+		left := pool.Misses - seen
+		if int32(left) <= 0 { // both may have begun again at 0
+			return
+		}
+		if r.missed.CompareAndSwap(seen, pool.Misses-min(left-1, maxConnecting)) {
+			break
+		}
+	}
+	// A ping takes a free connection if there is one: only one more than there are makes another.
+	for range pool.IdleConns + 1 {
+		if !r.connect(maxConnecting, nil) {
+			return
+		}
+	}
+}
+
+// connect begins to make a connection, unless limit are being made, and reports whether it has begun. It sends the result to reached. If that
+// is nil, no call waits for the result. Then a failure counts like that of a call, unless Redis has answered meanwhile: while calls may not
+// connect, nothing else would show that Redis is down.
+func (r *Redis) connect(limit int32, reached chan<- error) bool {
+	if r.connecting.Add(1) > limit {
+		r.connecting.Add(-1)
+		return false
+	}
+	go func() {
+		defer r.connecting.Add(-1)
+		began := r.state.now()
+		err := r.ready(context.Background())
+		switch {
+		case reached != nil:
+			reached <- err
+		case err != nil && !errors.Is(err, redis.ErrClosed) && r.state.answered.Load() <= began:
+			r.state.failed(reading, began, err)
+		}
+	}()
+	return true
+}
+
+// ready has a connection made, and asks for an answer within the time of a call: a Redis that is slower can't be used.
+func (r *Redis) ready(ctx context.Context) error {
+	if err := r.ping(ctx, r.options.ConnectTimeout); err != nil {
+		return err
+	}
+	began := time.Now()
+	err := r.ping(ctx, r.options.Timeout)
+	if err == nil {
+		r.slow.Store(roundTrips*time.Since(began) > r.options.Timeout)
+		r.state.heard()
+	}
+	return err
+}
+
+func (r *Redis) ping(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return r.client.Ping(ctx).Err()
+}

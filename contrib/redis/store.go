@@ -1,0 +1,112 @@
+package redisfilo
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// store is what one kind of data is kept by, with the figures of its calls.
+type store struct {
+	*Redis
+	name string
+	uses []access
+
+	calls   atomic.Uint64
+	running atomic.Int64
+	took    atomic.Int64 // nanoseconds
+	errors  [failures]atomic.Uint64
+}
+
+// maxStores is how many stores have figures of their own. Names may come without end, such as those of a channel for each chat.
+const maxStores = 100
+
+// store returns the store with a name, whose figures all that ask for it share. Those that are too many share one.
+func (r *Redis) store(name string, uses ...access) *store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		for _, s := range r.stores {
+			if s.name == name {
+				return s
+			}
+		}
+		if len(r.stores) < maxStores || name == "other" {
+			break
+		}
+		name, uses = "other", []access{reading, writing}
+	}
+	s := &store{Redis: r, name: name, uses: uses}
+	r.stores = append(r.stores, s)
+	return s
+}
+
+// call calls f, which asks Redis for something, unless Redis is known to be down. An error wraps ErrDown, and is a 503.
+//
+// A client that leaves doesn't end the call, which takes little time: an answer that its client must be able to get later is kept
+// although the client has gone, and a logout is done.
+func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) error) error {
+	began := time.Now()
+	s.running.Add(1)
+	why, err := s.try(ctx, a, f)
+	s.running.Add(-1)
+	s.calls.Add(1)
+	s.took.Add(int64(time.Since(began)))
+	if s != s.check && !s.state.down() { // while it is down, calls try it themselves
+		s.verify()
+	}
+	if why == none {
+		return err
+	}
+	s.errors[why].Add(1)
+	return unavailable(why, err)
+}
+
+// ask is call for a request, which goes on only if the call succeeds, or if it may do so without. A refusal says when to come back.
+func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Context) error) error {
+	err := s.call(c.Context(), a, f)
+	if isDown(err) && when == Refuse {
+		c.Response.Header.Set("Retry-After", "1")
+	}
+	return err
+}
+
+// Figures calls yield with each figure of the stores and brokers that were asked for, and of the pool of connections. It is a source for
+// Figures of contrib/prometheus. The labels of a figure are names and values in turn.
+//
+// The stores are "sessions", "cache", "idempotency", "ratelimits/" with the name of the limits, "stream/" or "channel/" with that of the
+// broker, and "check". The first 100 have figures of their own, and the others share those of "other". filo_redis_up is 1 while Redis does
+// what a store asks of it, and 0 otherwise: a full Redis still reads. While one is 0, Figures begins a Check, whose result the next call has.
+func (r *Redis) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
+	r.verify()
+	r.mu.Lock()
+	stores := slices.Clone(r.stores)
+	r.mu.Unlock()
+	for _, s := range stores {
+		s.figures(yield)
+	}
+	pool := r.client.PoolStats()
+	const help = "Connections of the pool to Redis."
+	yield("filo_redis_connections", help, false, float64(pool.IdleConns), "state", "idle")
+	yield("filo_redis_connections", help, false, float64(pool.TotalConns)-float64(pool.IdleConns), "state", "used")
+}
+
+func (s *store) figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
+	for _, a := range s.uses {
+		up := 0.0
+		if s.state.up(a) {
+			up = 1
+		}
+		yield("filo_redis_up", "1 while Redis does what a store asks of it, otherwise 0.", false, up, "store", s.name, "access", accessNames[a])
+	}
+	yield("filo_redis_calls_total", "Calls of Redis, failed ones included.", true, float64(s.calls.Load()), "store", s.name)
+	for why := none + 1; why < failures; why++ {
+		yield("filo_redis_errors_total", "Calls of Redis that have failed.", true, float64(s.errors[why].Load()), "store", s.name, "kind", failureNames[why])
+	}
+	took := time.Duration(s.took.Load()).Seconds()
+	yield("filo_redis_call_seconds_total", "Time that calls of Redis have taken.", true, took, "store", s.name)
+	yield("filo_redis_calls_running", "Calls that wait for Redis.", false, float64(s.running.Load()), "store", s.name)
+}
