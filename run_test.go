@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
 )
 
 // runServer is a server that runs on a listener, until end.
@@ -375,5 +377,105 @@ func TestRunListenerTLSWithoutCertificate(t *testing.T) {
 	}
 	if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener was left open: %v", err)
+	}
+}
+
+// "They call f with the address of their listener when they have begun to serve it".
+func TestOnServing(t *testing.T) {
+	certFile, keyFile := lifeCertificateFiles(t)
+	path := filepath.Join(t.TempDir(), "socket")
+	for name, run := range map[string]func(ctx context.Context, s *filo.Server) error{
+		"Run": func(ctx context.Context, s *filo.Server) error { return s.Run(ctx, "127.0.0.1:0") },
+		"RunTLS": func(ctx context.Context, s *filo.Server) error {
+			return s.RunTLS(ctx, "127.0.0.1:0", certFile, keyFile)
+		},
+		"RunUnix":  func(ctx context.Context, s *filo.Server) error { return s.RunUnix(ctx, path, 0o600) },
+		"any kind": func(ctx context.Context, s *filo.Server) error { return s.RunListener(ctx, servertest.NewListener()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			first, second := make(chan net.Addr, 2), make(chan net.Addr, 2)
+			serving := filo.OnServing(filo.OnServing(ctx, func(address net.Addr) { first <- address }), func(address net.Addr) { second <- address })
+			s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+			result := make(chan error, 1)
+			go func() { result <- run(serving, s) }()
+			address := lifeRecv(t, second, "serving to begin")
+			if earlier := lifeRecv(t, first, "the function that the context had"); earlier != address {
+				t.Errorf("the functions got %v and %v", earlier, address)
+			}
+			if name != "any kind" {
+				conn, err := net.Dial(address.Network(), address.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "RunTLS" {
+					conn = tls.Client(conn, lifeClientTLS())
+				}
+				c := newLifeClient(t, conn)
+				c.get("/")
+				c.want(200, "quick", false)
+			}
+			cancel()
+			if err := lifeRecv(t, result, "Run to end"); err != nil {
+				t.Error(err)
+			}
+			if len(first)+len(second) > 0 {
+				t.Error("a function was called twice")
+			}
+		})
+	}
+}
+
+// What a start fails at comes before anybody is told that serving has begun, and is logged as an error.
+func TestStartFails(t *testing.T) {
+	certFile, keyFile := lifeCertificateFiles(t)
+	garbage, taken := filepath.Join(t.TempDir(), "garbage"), lifeListen(t, "tcp", "127.0.0.1:0")
+	defer taken.Close()
+	if err := os.WriteFile(garbage, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type server = filo.Server
+	begun := 0
+	starting := func(t *testing.T) context.Context { return filo.OnServing(t.Context(), func(net.Addr) { begun++ }) }
+	for name, run := range map[string]func(t *testing.T, s *server) error{
+		"no key": func(t *testing.T, s *server) error {
+			return s.RunTLS(starting(t), "127.0.0.1:0", certFile, garbage+".none")
+		},
+		"another file":   func(t *testing.T, s *server) error { return s.RunTLS(starting(t), "127.0.0.1:0", certFile, garbage) },
+		"one file":       func(t *testing.T, s *server) error { return s.RunTLS(starting(t), "127.0.0.1:0", certFile, "") },
+		"no certificate": func(t *testing.T, s *server) error { return s.RunTLS(starting(t), "127.0.0.1:0", "", "") },
+		"taken":          func(t *testing.T, s *server) error { return s.Run(starting(t), taken.Addr().String()) },
+		"taken, TLS": func(t *testing.T, s *server) error {
+			return s.RunTLS(starting(t), taken.Addr().String(), certFile, keyFile)
+		},
+		"no address":   func(t *testing.T, s *server) error { return s.Run(starting(t), "nowhere") },
+		"no directory": func(t *testing.T, s *server) error { return s.RunUnix(starting(t), garbage+"/socket", 0o600) },
+		"no handler":   func(t *testing.T, s *server) error { s.Handler = nil; return s.Run(starting(t), "127.0.0.1:0") },
+		"closed":       func(t *testing.T, s *server) error { s.Close(); return s.Run(starting(t), "127.0.0.1:0") },
+		"closed, TLS": func(t *testing.T, s *server) error {
+			s.Close()
+			return s.RunTLS(starting(t), "127.0.0.1:0", certFile, keyFile)
+		},
+		"another driver": func(t *testing.T, s *server) error {
+			t.Setenv("FILO_DRIVER", "nothing")
+			return s.Run(starting(t), "127.0.0.1:0")
+		},
+		"no loop for it": func(t *testing.T, s *server) error {
+			t.Setenv("FILO_DRIVER", "loop")
+			return s.RunListener(starting(t), servertest.NewListener())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := new(lifeLog)
+			err := run(t, &server{Handler: newLifeGate().handle, Logger: log.logger()})
+			if err == nil || begun > 0 {
+				t.Errorf("serving has begun %d times, and Run returned %v", begun, err)
+			}
+			got := log.String()
+			if strings.Count(got, "level=ERROR msg=failed address=") != 1 || !strings.Contains(got, "error=") || strings.Contains(got, "msg=serving") {
+				t.Errorf("logged %q of %v", got, err)
+			}
+		})
 	}
 }

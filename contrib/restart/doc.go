@@ -18,12 +18,31 @@
 //	return r.Run(ctx, func(ctx context.Context) error { return s.RunListener(ctx, listener) })
 //
 // Install the new binary, and send SIGUSR2. The program starts the new binary with its arguments, its environment and its listening sockets,
-// and goes on serving. When the new program calls Run, the old one's context ends: it finishes what it has begun, and exits. If the new
-// program ends before that, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if nothing had happened.
-// Connections that come meanwhile wait in the socket, which both programs have.
+// and goes on serving. When the new program serves, the old one's context ends: it finishes what it has begun, and exits. If the new program
+// ends before that, as when it can't read its certificate, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if
+// nothing had happened. Connections that come meanwhile wait in the socket, which both programs have.
 //
 // For the clients that keep connections, set filo.Server.IdleGrace to longer than they wait between two requests. They are told to use a
 // new connection with the next answer; a connection that is closed between two requests may lose one. HTTP/2 needs no such time.
+//
+// # With a drain and certificates
+//
+// SIGTERM drains, SIGUSR2 restarts and SIGHUP reloads the certificates, if package health drains in the function that Run calls, and package
+// certs reads the certificates. A restart needs no drain, since the new program serves already: health.Health.DrainContext ends at once then,
+// and the probes that the old program still gets aren't told of a failure.
+//
+//	store, err := certs.New(certs.Options{Pairs: []certs.Pair{{Cert: "cert.pem", Key: "key.pem"}}})
+//	if err != nil {
+//		return err
+//	}
+//	store.ReloadOn(ctx, syscall.SIGHUP)
+//	s.TLSConfig = store.TLSConfig()
+//	probes.Attach(s)
+//	return r.Run(ctx, func(ctx context.Context) error {
+//		ctx, cancel := probes.DrainContext(ctx, 10*time.Second)
+//		defer cancel()
+//		return s.RunListenerTLS(ctx, listener, "", "")
+//	})
 //
 // # systemd
 //

@@ -63,7 +63,7 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 		return 0, fmt.Errorf("restart: starting %s: %w", r.options.Path, err)
 	}
 	r.logger().Info("started a new program", "path", r.options.Path, "pid", program.Process.Pid)
-	ready, err := r.awaitReady(ctx, told)
+	ready, err := r.awaitNext(ctx, told)
 	switch {
 	case err != nil:
 		end(program)
@@ -75,9 +75,9 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	return program.Process.Pid, nil
 }
 
-// awaitReady returns what the new program has told, or why nobody waits for that any longer. A program that is ready counts, although the
+// awaitNext returns what the new program has told, or why nobody waits for that any longer. A program that is ready counts, although the
 // time is over, or this program stops, at the same moment: it may have served already.
-func (r *Restarter) awaitReady(ctx context.Context, told <-chan bool) (ready bool, err error) {
+func (r *Restarter) awaitNext(ctx context.Context, told <-chan bool) (ready bool, err error) {
 	timeout := time.NewTimer(r.options.ReadyTimeout)
 	defer timeout.Stop()
 	for err == nil {
@@ -85,9 +85,9 @@ func (r *Restarter) awaitReady(ctx context.Context, told <-chan bool) (ready boo
 		case ready = <-told:
 			return ready, nil
 		case <-timeout.C:
-			err = fmt.Errorf("restart: the new program wasn't ready after %v, and was killed", r.options.ReadyTimeout)
+			err = fmt.Errorf("restart: the new program wasn't ready after %v, and was ended", r.options.ReadyTimeout)
 		case <-ctx.Done():
-			err = fmt.Errorf("restart: this program stops, and has killed the new one: %w", context.Cause(ctx))
+			err = fmt.Errorf("restart: this program stops, and has ended the new one: %w", context.Cause(ctx))
 		case <-r.signals:
 			r.logger().Info("a restart is under way already")
 		}
@@ -100,9 +100,14 @@ func (r *Restarter) awaitReady(ctx context.Context, told <-chan bool) (ready boo
 	}
 }
 
-// end kills a program, unless it has ended by itself, and returns how it has ended.
+// endTime is how long a new program that isn't ready has to finish.
+const endTime = 5 * time.Second
+
+// end ends a program, unless it has ended by itself, and returns how it has ended. SIGTERM comes first, since the program may serve some of its
+// listeners already, and have requests.
 func end(program *exec.Cmd) error {
-	program.Process.Kill()
+	program.Process.Signal(syscall.SIGTERM)
+	defer time.AfterFunc(endTime, func() { program.Process.Kill() }).Stop()
 	if err := program.Wait(); err != nil {
 		return err
 	}

@@ -23,10 +23,10 @@ func TestReadyInTime(t *testing.T) {
 			told := make(chan bool, 1)
 			told <- true
 			r := &Restarter{options: Options{ReadyTimeout: test.timeout}}
-			if ready, err := r.awaitReady(test.ctx, told); !ready || err != nil {
+			if ready, err := r.awaitNext(test.ctx, told); !ready || err != nil {
 				t.Fatalf("%s: %v, %v", name, ready, err)
 			}
-			if ready, err := r.awaitReady(test.ctx, nil); ready || err == nil {
+			if ready, err := r.awaitNext(test.ctx, nil); ready || err == nil {
 				t.Fatalf("%s, and nothing was told: %v, %v", name, ready, err)
 			}
 		}

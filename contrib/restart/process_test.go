@@ -29,10 +29,14 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/restart"
+	"github.com/filohttp/filo/health"
 )
 
 // bound is how long the tests wait for what has to come. A passing test never waits so long.
 const bound = time.Minute
+
+// drainTime is how long the program drains when it is told to end.
+const drainTime = 200 * time.Millisecond
 
 // The environment variables of the program that the tests restart: this test binary.
 const (
@@ -88,14 +92,22 @@ func prepare() (code int, ended bool) {
 func runProgram(ctx context.Context, addresses []string) error {
 	timeout, _ := time.ParseDuration(os.Getenv(timeoutVariable))
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	mode, _ := os.ReadFile(os.Getenv(modeVariable))
 	r, err := restart.New(restart.Options{ReadyTimeout: timeout, Logger: logger})
 	if err != nil {
 		return err
 	}
+	probes := health.New()
 	s := &filo.Server{
 		Logger: logger, IdleGrace: time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true}, TLSConfig: certificate(),
-		Handler: func(c *filo.Ctx) error { return c.Text(200, strconv.Itoa(os.Getpid())) },
+		Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/readyz" {
+				return probes.Ready(c)
+			}
+			return c.Text(200, strconv.Itoa(os.Getpid()))
+		},
 	}
+	probes.Attach(s)
 	var serves []func(context.Context) error
 	for _, each := range addresses {
 		network, address, _ := strings.Cut(each, " ")
@@ -108,14 +120,22 @@ func runProgram(ctx context.Context, addresses []string) error {
 			return err
 		}
 		serves = append(serves, func(ctx context.Context) error {
+			if string(mode) == "key" {
+				return s.RunListenerTLS(ctx, listener, os.Args[0], "none.pem")
+			}
 			if network == "tls" {
 				return s.RunListenerTLS(ctx, listener, "", "")
 			}
 			return s.RunListener(ctx, listener)
 		})
 	}
+	if err := spoil(string(mode), s, r); err != nil {
+		return err
+	}
 	return r.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("ready", os.Getpid())
+		ctx, cancel := probes.DrainContext(ctx, drainTime)
+		defer cancel()
 		ended := make(chan error, len(serves))
 		for _, serve := range serves {
 			go func() { ended <- serve(ctx) }()
@@ -127,6 +147,9 @@ func runProgram(ctx context.Context, addresses []string) error {
 		return all
 	})
 }
+
+// spoil does what a mode says to a program that is about to serve: see TestFailures.
+var spoil = func(mode string, s *filo.Server, r *restart.Restarter) error { return nil }
 
 var certificate = sync.OnceValue(func() *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

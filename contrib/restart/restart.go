@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,19 +23,22 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/health"
 )
 
 // DefaultReadyTimeout is the default of Options.ReadyTimeout.
 const DefaultReadyTimeout = time.Minute
 
-// ErrReplaced is the cause with which the context of the function that Run calls ends when a new program has taken over.
-var ErrReplaced = errors.New("restart: a new program has taken over")
+// ErrReplaced is the cause with which the context of the function that Run calls ends when a new program has taken over. It is health's, whose
+// DrainContext ends at once then.
+var ErrReplaced = health.ErrReplaced
 
 // Options are the options of New. The zero value is ready for use.
 type Options struct {
 	// Signal starts a new program. Default SIGUSR2.
 	Signal os.Signal
-	// ReadyTimeout is how long the new program may take from its start to Run. After that it is killed. Default 1 minute.
+	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). After that it is ended. Default 1
+	// minute.
 	ReadyTimeout time.Duration
 	// Path is the file of the new program. Default the path that this program was started by, so that a symbolic link may lead to
 	// another version by then.
@@ -52,11 +57,14 @@ type Restarter struct {
 	predecessor *os.File      // a byte written to it says that this program is ready; nil if none waits for that
 	watchdog    time.Duration // how often systemd wants to hear of this program; 0: never
 	signals     chan os.Signal
+	ready       chan struct{} // closed when this program is ready
 
 	mu        sync.Mutex
 	inherited []inherited // sockets that nobody has asked for yet; guarded by mu
 	sockets   []socket    // those that will be handed over; guarded by mu
+	unserved  []string    // addresses of those that no server has begun to serve; guarded by mu
 	running   bool        // Run was called; guarded by mu
+	told      bool        // ready is closed, or about to be; guarded by mu
 }
 
 // inherited is a listener that systemd or another program of this kind has passed on.
@@ -73,12 +81,12 @@ type socket struct {
 }
 
 // New returns a Restarter with the sockets that were passed on to this program. A program needs one, and calls New before it starts other
-// programs, which would get these sockets too.
+// programs, which would get these sockets too. From then on Options.Signal doesn't end the program.
 func New(options ...Options) (*Restarter, error) {
 	if len(options) > 1 {
 		panic("restart: New takes one Options at most")
 	}
-	r := &Restarter{signals: make(chan os.Signal, 1)}
+	r := &Restarter{signals: make(chan os.Signal, 1), ready: make(chan struct{})}
 	if len(options) == 1 {
 		r.options = options[0]
 	}
@@ -104,6 +112,7 @@ func New(options ...Options) (*Restarter, error) {
 		}
 		return nil, err
 	}
+	signal.Notify(r.signals, r.options.Signal) // which would end a program that hasn't come to Run yet
 	return r, nil
 }
 
@@ -166,7 +175,8 @@ func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 }
 
 // ListenUnix is Listen for a Unix socket, whose file has the given permissions if it is new: see filo.ListenUnix. Run removes the file at
-// the end, unless a new program has taken over or systemd has opened the socket.
+// the end, unless another program serves: a new one that has taken over, or the predecessor if this one wasn't ready. It also stays if systemd
+// has opened the socket.
 func (r *Restarter) ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return r.listen(func(have net.Addr) bool { return have.Network() == "unix" && have.String() == path }, func() (net.Listener, error) {
 		return filo.ListenUnix(path, mode)
@@ -214,6 +224,7 @@ func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
 		}
 	}
 	r.sockets = append(r.sockets, kept)
+	r.unserved = append(r.unserved, listener.Addr().String())
 	return nil
 }
 
@@ -238,24 +249,78 @@ func duplicate(listener syscall.Conn) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), "listener"), nil
 }
 
-// Run calls serve, after it has told the predecessor and systemd that this program is ready. The context of serve ends when ctx ends or a new
-// program has taken over (then its cause is ErrReplaced), and serve must then finish and return, as filo.Server.RunListener does. Run returns
-// what serve returns.
+// Run calls serve. The context of serve ends when ctx ends or a new program has taken over (then its cause is ErrReplaced), and serve must then
+// finish and return, as filo.Server.RunListener does. Run returns what serve returns.
 //
-// While serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends first, the new program is
-// killed. Several servers may run in serve; Run itself can be called once.
+// This program is ready when servers have begun to serve each listener that Listen and ListenUnix have returned: by filo.Server.RunListener or
+// RunListenerTLS, with the context of serve or one derived from it. By then all has succeeded that a start may fail at, such as reading the
+// certificates. The predecessor and systemd are told, and the predecessor finishes. A program that serves in another way calls Ready.
+//
+// From then on, while serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends first, the new
+// program is ended. Several servers may run in serve; Run itself can be called once.
 func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) error {
 	r.begin()
-	signal.Notify(r.signals, r.options.Signal)
 	defer signal.Stop(r.signals)
-	r.tellReady()
 	serving, cancel := context.WithCancelCause(ctx)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.supervise(serving, cancel) })
 	helpers.Go(func() { r.beat(serving) })
 	defer helpers.Wait()
 	defer cancel(nil)
-	return serve(serving)
+	if r.servesAll() { // it has no listeners
+		r.Ready()
+	}
+	return serve(filo.OnServing(serving, func(address net.Addr) { r.served(address.String()) }))
+}
+
+// Ready says that this program is ready, for one whose listeners aren't served by filo.Server.RunListener or RunListenerTLS: see Run. Further
+// calls do nothing.
+func (r *Restarter) Ready() {
+	r.mu.Lock()
+	told := r.told
+	r.told = true
+	r.mu.Unlock()
+	if !told {
+		defer close(r.ready)
+		r.tellReady()
+	}
+}
+
+// served removes an address that a server has begun to serve from those that this program isn't ready without.
+func (r *Restarter) served(address string) {
+	r.mu.Lock()
+	r.unserved = slices.DeleteFunc(r.unserved, func(each string) bool { return each == address })
+	r.mu.Unlock()
+	if r.servesAll() {
+		r.Ready()
+	}
+}
+
+// servesAll reports whether servers have begun to serve all listeners.
+func (r *Restarter) servesAll() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unserved) == 0
+}
+
+// awaitReady waits until this program is ready, or ctx ends. It logs if that takes long.
+func (r *Restarter) awaitReady(ctx context.Context) {
+	late := time.NewTimer(r.options.ReadyTimeout / 2)
+	defer late.Stop()
+	for {
+		select {
+		case <-r.ready:
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			r.mu.Lock()
+			unserved := strings.Join(r.unserved, " ")
+			r.mu.Unlock()
+			r.logger().Warn("this program isn't ready: no server has begun to serve these listeners by RunListener, with the context of serve",
+				"addresses", unserved, "after", (r.options.ReadyTimeout / 2).String())
+		}
+	}
 }
 
 // begin closes the inherited sockets that nobody has asked for.
@@ -273,14 +338,18 @@ func (r *Restarter) begin() {
 	r.inherited = nil
 }
 
-// supervise starts a new program when it is told to, until the context ends or a new program has taken over.
+// supervise starts a new program when it is told to, until the context ends or a new program has taken over. It begins when this program is
+// ready: until then a predecessor may serve, and goes on if this program fails.
 func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer r.release()
+	r.awaitReady(ctx)
 	for {
 		select {
 		case <-ctx.Done():
-			r.notify(daemon.SdNotifyStopping)
-			r.removeFiles()
+			if r.leads() {
+				r.notify(daemon.SdNotifyStopping)
+				r.removeFiles()
+			}
 			return
 		case <-r.signals:
 		}
@@ -297,6 +366,18 @@ func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFun
 			r.notify(daemon.SdNotifyReady)
 		}
 	}
+}
+
+// leads reports whether this program is the one that systemd knows, and that removes the files of Unix sockets at its end. Until it is ready,
+// that is its predecessor, if there is one.
+func (r *Restarter) leads() bool {
+	r.mu.Lock()
+	told := r.told
+	r.mu.Unlock()
+	if told {
+		<-r.ready // the predecessor must know before the files go
+	}
+	return told || r.predecessor == nil
 }
 
 // release closes the kept descriptors. Otherwise they would hold connections that nobody accepts any more.

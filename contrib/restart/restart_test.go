@@ -27,6 +27,7 @@ type client struct {
 	network, address string
 	secure           bool
 	keeps            bool          // it keeps its connection while the server does
+	probes           bool          // it asks whether the server is ready
 	pause            time.Duration // before the first request of a connection
 	conn             net.Conn
 	reader           *bufio.Reader
@@ -44,10 +45,14 @@ func (c *client) ask() (pid int, err error) {
 			c.close()
 		}
 	}()
-	request := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-	if !c.keeps {
-		request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+	path, last := "/", ""
+	if c.probes {
+		path = "/readyz"
 	}
+	if !c.keeps {
+		last = "Connection: close\r\n"
+	}
+	request := "GET " + path + " HTTP/1.1\r\nHost: a\r\n" + last + "\r\n"
 	if _, err := io.WriteString(c.conn, request); err != nil {
 		return 0, err
 	}
@@ -57,10 +62,13 @@ func (c *client) ask() (pid int, err error) {
 	}
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != 200 {
-		return 0, fmt.Errorf("got %d %q, %w", response.StatusCode, body, err)
+		return 0, fmt.Errorf("got %d %q, %v", response.StatusCode, body, err)
 	}
 	if response.Close {
 		c.close()
+	}
+	if c.probes {
+		return 0, nil
 	}
 	return strconv.Atoi(string(body))
 }
@@ -134,6 +142,8 @@ func TestRestartUnderLoad(t *testing.T) {
 			run("kept, seldom used", 8, 300*time.Millisecond, by(client{network: "tcp", address: plain, keeps: true}))
 			run("new", 4, 0, by(client{network: "tcp", address: plain}))
 			run("new, late", 8, 0, by(client{network: "tcp", address: plain, pause: 50 * time.Millisecond}))
+			run("probes", 4, 10*time.Millisecond, by(client{network: "tcp", address: plain, probes: true}))
+			run("probes, kept", 4, 10*time.Millisecond, by(client{network: "tcp", address: plain, probes: true, keeps: true}))
 			run("TLS", 2, 20*time.Millisecond, by(client{network: "tcp", address: secure, secure: true}))
 			run("TLS, kept", 4, 5*time.Millisecond, by(client{network: "tcp", address: secure, secure: true, keeps: true}))
 			run("Unix", 4, 2*time.Millisecond, by(client{network: "unix", address: path}))
@@ -260,7 +270,7 @@ func TestTwoSignals(t *testing.T) {
 	}
 }
 
-// "If ctx ends first, the new program is killed."
+// "If ctx ends first, the new program is ended."
 func TestTerminatedDuringRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	p, pid := start(t, "unix "+path)
@@ -268,7 +278,7 @@ func TestTerminatedDuringRestart(t *testing.T) {
 	p.signal(pid, syscall.SIGUSR2)
 	next := p.await("starting")
 	p.signal(pid, syscall.SIGTERM)
-	p.awaitLine("this program stops, and has killed the new one")
+	p.awaitLine("this program stops, and has ended the new one")
 	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
 	wantGone(t, next)
 	if err := p.first.Wait(); err != nil {

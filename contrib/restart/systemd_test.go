@@ -3,6 +3,7 @@
 package restart_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/filohttp/filo/contrib/restart"
 )
 
 // systemd is a socket that hears what programs tell systemd. Like systemd it always reads: a program that tells something waits while the
@@ -164,5 +168,34 @@ func TestSocketActivation(t *testing.T) {
 	}
 	if records := strings.Split(p.printed(), "\n"); slices.ContainsFunc(records, func(line string) bool { return strings.Contains(line, "level=ERROR") }) {
 		t.Errorf("printed:\n%s", p.printed())
+	}
+}
+
+// A program that serves in another way than by RunListener says itself when it is ready: "Further calls do nothing."
+func TestReady(t *testing.T) {
+	s, variable := newSystemd(t)
+	name, path, _ := strings.Cut(variable, "=")
+	t.Setenv(name, path)
+	r, err := restart.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := r.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := r.Run(t.Context(), func(context.Context) error {
+		if _, err := daemon.SdNotify(false, "STATUS=serving"); err != nil {
+			t.Error(err)
+		}
+		r.Ready()
+		r.Ready()
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"STATUS=serving", fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()), "STOPPING=1"} {
+		s.want(want)
 	}
 }
