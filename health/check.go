@@ -2,12 +2,15 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // check is a check and what is known by it.
@@ -82,11 +85,14 @@ func (k *check) call() error {
 	defer cancel()
 	returned := make(chan error, 1)
 	go func() {
-		err := k.protected(ctx)
-		k.mu.Lock()
-		k.hangs = false
-		k.mu.Unlock()
-		returned <- err
+		err := errGoexit // unless it returns
+		defer func() {
+			k.mu.Lock()
+			k.hangs = false
+			k.mu.Unlock()
+			returned <- err
+		}()
+		err = k.protected(ctx)
 	}()
 	select {
 	case err := <-returned:
@@ -96,12 +102,15 @@ func (k *check) call() error {
 	}
 }
 
+// errGoexit is the error of a check whose function has called runtime.Goexit, such as by FailNow of package testing.
+var errGoexit = errors.New("the check has ended its goroutine instead of returning")
+
 // protected calls the function and makes an error of a panic.
 func (k *check) protected(ctx context.Context) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("panic: %v", value)
-			k.health.logger().Error("health: check panicked", "check", k.name, "panic", value, "stack", string(debug.Stack()))
+			k.health.logger().Error("health: check panicked", "check", k.name, "panic", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged), "stack", string(debug.Stack()))
 		}
 	}()
 	return k.run(ctx)
@@ -117,7 +126,7 @@ func (k *check) record(r *result) {
 	failed := before != nil && before.err != nil
 	switch {
 	case r.err != nil && !failed:
-		k.health.logger().Warn("health: check fails", slog.String("check", k.name), slog.Any("error", r.err))
+		k.health.logger().Warn("health: check fails", slog.String("check", k.name), slog.Any("error", syntax.LoggedError(r.err)))
 	case r.err == nil && failed:
 		k.health.logger().Info("health: check passes again", slog.String("check", k.name))
 	}

@@ -14,7 +14,7 @@
 // also keeps their routes in the loop that reads the probe: leave it out if the routes have middleware that waits.
 //
 // At most Options.Concurrency checks run at once. A check that exceeds its Timeout has failed. It isn't called again until it
-// has returned, so a check that hangs costs one goroutine. A check that panics has failed, too.
+// has returned, so a check that hangs costs one goroutine. A check that panics, or ends its goroutine, has failed, too.
 //
 // # Answers
 //
@@ -58,6 +58,10 @@ const (
 
 // must panics if what New and Add are given is wrong.
 var must = setup.Checker("health")
+
+// ErrReplaced is the cause with which a context ends when another process serves at the same address, as contrib/restart makes it: see
+// Health.DrainContext.
+var ErrReplaced = errors.New("a new program has taken over")
 
 // MaxChecks is how many checks a Health can have.
 const MaxChecks = 100
@@ -113,7 +117,9 @@ type Health struct {
 
 	ready  atomic.Bool
 	ending atomic.Bool // the server shuts down, and will never be ready again
-	probed atomic.Bool // no check can be added any more
+	// replaced is set before a shutdown that begins since another process serves in this one's place.
+	replaced atomic.Bool
+	probed   atomic.Bool // no check can be added any more
 	// lastProbe is when somebody asked, as what clock returned.
 	lastProbe atomic.Int64
 }
@@ -164,12 +170,17 @@ func validName(name string) bool {
 // attached server has begun, the server is never ready again.
 func (h *Health) SetReady(ready bool) { h.ready.Store(ready) }
 
-// Attach makes the server not ready as soon as its Shutdown or Close begins. DrainContext ends the connections of attached servers.
+// Attach makes the server not ready as soon as its Shutdown or Close begins, unless DrainContext has found that another process serves in its
+// place. DrainContext ends the connections of attached servers.
 func (h *Health) Attach(server *filo.Server) {
 	h.mu.Lock()
 	h.servers = append(h.servers, server)
 	h.mu.Unlock()
-	server.RegisterOnShutdown(func() { h.ending.Store(true) })
+	server.RegisterOnShutdown(func() {
+		if !h.replaced.Load() {
+			h.ending.Store(true)
+		}
+	})
 }
 
 // Drain shuts down a server that a balancer probes, without losing a request. Ready answers 503 at once, and after delay the
@@ -189,11 +200,22 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 
 // DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost. When ctx ends,
 // Ready answers 503, and after delay the returned context ends. During the delay the server still accepts and serves; if it was given to
-// Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when the server has ended.
+// Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when
+// the server has ended. A record says that the drain has begun.
+//
+// If ctx ends with the cause ErrReplaced, another process serves at the same address. Then the returned context ends at once, and Ready goes on
+// answering by the checks, for the probes that this process still gets. So DrainContext stands in the function that contrib/restart's
+// Restarter.Run calls.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrReplaced) {
+			h.replaced.Store(true)
+			cancel(cause)
+			return
+		}
 		h.ending.Store(true)
+		h.logger().Info("health: not ready any more, since the program ends", "drain", delay.String(), "cause", context.Cause(ctx).Error())
 		h.endConns()
 		select {
 		case <-time.After(delay):

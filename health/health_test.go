@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/health"
+	"github.com/filohttp/filo/internal/logtest"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
@@ -236,6 +238,31 @@ func TestHanging(t *testing.T) {
 	})
 }
 
+// A check that ends in any way but by returning has failed once, and is called again.
+func TestAbruptEnds(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended atomic.Bool
+			h := health.New(quiet(health.Options{Concurrency: 1}))
+			h.Add("a", func(context.Context) error {
+				if !ended.Swap(true) {
+					end()
+				}
+				return nil
+			}, health.Check{Timeout: time.Second, Period: time.Second})
+			s := probes(t, h)
+			start := time.Now()
+			if got := s.Do(t, "GET /readyz"); got.Status != 503 || time.Since(start) != 0 {
+				t.Errorf("%s: %d after %v, want 503 at once", name, got.Status, time.Since(start))
+			}
+			time.Sleep(2 * time.Second)
+			if got := s.Do(t, "GET /readyz"); got.Status != 200 {
+				t.Errorf("%s: %d when it passes again", name, got.Status)
+			}
+		})
+	}
+}
+
 // Live waits for the checks that it depends on, and for no others.
 func TestLiveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -275,6 +302,30 @@ func TestConcurrency(t *testing.T) {
 		}
 		if most.Load() != 3 || time.Since(start) != 4*time.Second {
 			t.Errorf("%d at once, in %v; want 3, in 4s", most.Load(), time.Since(start))
+		}
+	})
+}
+
+// publicError has a form in JSON, which is for clients.
+type publicError struct{}
+
+func (publicError) Error() string                { return "db.internal: connection refused" }
+func (publicError) MarshalJSON() ([]byte, error) { return []byte(`"no details"`), nil }
+
+// In a log in JSON, too, the records have the texts of errors and of what checks panic with.
+func TestLogInJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records, logger := logtest.New(t)
+		h := health.New(health.Options{Logger: logger})
+		h.Add("a", func(context.Context) error { return publicError{} }, health.Check{Period: time.Second})
+		h.Add("b", func(context.Context) error { panic(publicError{}) }, health.Check{Period: time.Second})
+		probes(t, h).Do(t, "GET /readyz")
+		synctest.Wait()
+		if panics := records.Lines(`"panic":"db.internal`); len(panics) != 1 {
+			t.Errorf("logged %q", panics)
+		}
+		if lines := records.Lines("db.internal: connection refused"); len(lines) != 3 {
+			t.Errorf("logged %q", lines)
 		}
 	})
 }
@@ -354,7 +405,8 @@ func TestDrainCutShort(t *testing.T) {
 // The context for Run ends a delay after the other one, and in between it isn't ready, and answers are the last ones of their connections.
 func TestDrainContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := health.New(quiet(health.Options{}))
+		var log strings.Builder
+		h := health.New(health.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		signaled, signal := context.WithCancelCause(t.Context())
 		server := &filo.Server{Handler: h.Ready}
 		ln := servertest.NewListener()
@@ -399,6 +451,9 @@ func TestDrainContext(t *testing.T) {
 		told := errors.New("told to")
 		signal(told)
 		synctest.Wait()
+		if !strings.Contains(log.String(), `level=INFO msg="health: not ready any more, since the program ends" drain=20s cause="told to"`) {
+			t.Errorf("logged %q", &log)
+		}
 		if !lasts() {
 			t.Error("a connection goes on after an answer in the drain")
 		}
@@ -414,6 +469,54 @@ func TestDrainContext(t *testing.T) {
 		}
 		if cause := context.Cause(ctx); cause != told {
 			t.Errorf("the cause is %v", cause)
+		}
+	})
+}
+
+// "If ctx ends with the cause ErrReplaced, another process serves at the same address": nothing is drained, and a probe that has kept its
+// connection learns of no failure.
+func TestDrainContextReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := health.New(quiet(health.Options{}))
+		parent, replace := context.WithCancelCause(t.Context())
+		server := &filo.Server{Handler: h.Ready, IdleGrace: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+		ln := servertest.NewListener()
+		h.Attach(server)
+		ctx, cancel := h.DrainContext(parent, time.Hour)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- server.RunListener(ctx, ln) }()
+		kept, err := ln.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		reader := bufio.NewReader(kept)
+		ask := func() *http.Response {
+			io.WriteString(kept, servertest.Request("GET /readyz", ""))
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, response.Body)
+			return response
+		}
+		if got := ask(); got.StatusCode != 200 || got.Close {
+			t.Errorf("before: %d, the last one: %v", got.StatusCode, got.Close)
+		}
+		time.Sleep(time.Minute - time.Second)
+		cause := fmt.Errorf("told so: %w", health.ErrReplaced)
+		replace(cause)
+		synctest.Wait()
+		if got := context.Cause(ctx); got != cause {
+			t.Errorf("then the context has ended by %v", got)
+		}
+		time.Sleep(time.Second) // the server drains
+		if got := ask(); got.StatusCode != 200 || !got.Close {
+			t.Errorf("then: %d, the last one: %v", got.StatusCode, got.Close)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }
