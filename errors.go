@@ -83,7 +83,11 @@ func (e *HTTPError) Error() string {
 // Unwrap returns the cause.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// MarshalJSON encodes the error as problem details (RFC 9457).
+// LogValue implements slog.LogValuer by the text of Error, in logs of every format. Without it slog's JSONHandler would call MarshalJSON,
+// which leaves out the cause.
+func (e *HTTPError) LogValue() slog.Value { return slog.StringValue(e.Error()) }
+
+// MarshalJSON encodes the error as problem details (RFC 9457), without the cause.
 func (e *HTTPError) MarshalJSON() ([]byte, error) {
 	members := make(map[string]any, len(e.Extensions)+5)
 	for name, value := range e.Extensions {
@@ -115,16 +119,6 @@ func (c *Ctx) loggedMethod() string {
 	return syntax.Excerpt(c.Request.Method(), syntax.MaxLoggedMethod)
 }
 func (c *Ctx) loggedPath() string { return syntax.Excerpt(c.Request.URI().Path(), syntax.MaxLogged) }
-
-// loggedError is an error as it may stand in a record: its text may have what a client has sent. One that is short stays as it is, since the
-// program's slog.Handler may know its type.
-func loggedError(err error) any {
-	text := err.Error()
-	if excerpt := syntax.Excerpt(text, syntax.MaxLogged); excerpt != text {
-		return excerpt
-	}
-	return err
-}
 
 // logPanic logs a panic that the server has recovered from. known are further attributes, as pairs of keys and values.
 func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
@@ -292,7 +286,7 @@ func (r *Response) refusalFields(reason *HTTPError) *field.List {
 // refuseConn answers a connection that the server refuses, and closes it.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refused.Add(1)
-	s.counts.refusals.countConn(reason)
+	s.refusedConn(addrPortOf(netConn.RemoteAddr()), reason)
 	s.counts.refusalAnswers[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)
 	if !s.lingerer.Refuse(netConn, answer, refusalHTTP2(reason)) {

@@ -25,6 +25,21 @@
 // so a public key is never taken for a shared secret. Tokens must expire, unless an option says otherwise. Tokens with critical
 // extensions are refused, since the package understands none.
 //
+// # Keys of an issuer
+//
+// Options.KeyFunc takes the function of github.com/MicahParks/keyfunc/v3, which keeps an issuer's JWK set. It sees tokens that nobody has
+// verified. With the defaults of its NewDefault, a token whose "kid" isn't in the set has it fetched again, once in five minutes for all
+// clients together. So anybody can use that up by a token with an invented kid, and after a change of keys valid tokens are refused until
+// the set is fetched by itself, each hour. Fetch it more often than the issuer needs to begin using a key that it has published, and
+// don't let requests wait for another fetch:
+//
+//	keys, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{"https://login.example.com/jwks.json"}, keyfunc.Override{
+//		RefreshInterval:   5 * time.Minute,                         // each hour by default
+//		RefreshUnknownKID: rate.NewLimiter(rate.Every(time.Minute), 1), // golang.org/x/time/rate; every 5 minutes by default
+//		RateLimitWaitMax:  time.Millisecond,                        // a request waits for up to a minute by default
+//	})
+//	api.Use(jwt.New(jwt.Options[User]{Algorithms: []string{"ES256"}, KeyFunc: keys.Keyfunc, Issuer: "https://login.example.com"}))
+//
 // # Answers
 //
 // The answers are those of RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no

@@ -29,7 +29,8 @@ type Options[C any] struct {
 	// Keys are several keys, by the "kid" of the tokens that they verify, for example while one key replaces another.
 	Keys map[string]any
 	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key
-	// functions for golang-jwt fit, such as one that keeps a JWK set. Many requests call it at once. If there is no such key,
+	// functions for golang-jwt fit, such as one that keeps a JWK set (see the package's doc for how often it may be fetched). Many
+	// requests call it at once, also for tokens that anybody has made up. If there is no such key,
 	// it returns any error. If it couldn't find out, it returns an error that wraps a *filo.HTTPError, such as a 503, which is
 	// the client's answer. A []byte that it returns is a shared secret only if Algorithms has one of HS…, so don't allow those
 	// together with other algorithms.

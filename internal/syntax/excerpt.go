@@ -1,6 +1,10 @@
 package syntax
 
-import "unicode/utf8"
+import (
+	"encoding/json"
+	"log/slog"
+	"unicode/utf8"
+)
 
 // How much of a client's text a log record has at most, in bytes as a log in JSON writes them.
 const (
@@ -23,6 +27,21 @@ func Excerpt(text string, limit int) string {
 		return text[:n] + cut
 	}
 	return text
+}
+
+// LoggedError returns an error of the program's as it may stand in a log record. One whose text is long, since it may have what a client has
+// sent, becomes an excerpt. One with a form in JSON, which is for clients and may lack the cause, becomes its text. Others stay as they are,
+// since the program's slog.Handler may know their types.
+func LoggedError(err error) any {
+	text := err.Error()
+	if excerpt := Excerpt(text, MaxLogged); excerpt != text {
+		return excerpt
+	}
+	_, forClients := err.(json.Marshaler)
+	if _, forLogs := err.(slog.LogValuer); forClients && !forLogs {
+		return text
+	}
+	return err
 }
 
 // AppendExcerpt appends Excerpt's result.

@@ -1,0 +1,112 @@
+// Package logtest has what tests of log records have in common.
+package logtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Records keeps the records of a logger, and holds each to a rule: a log in JSON says the same as one in text. slog doesn't promise that: its
+// JSONHandler calls an error's MarshalJSON, and writes a time.Duration as a number without a unit.
+type Records struct {
+	t testing.TB
+
+	mu    sync.Mutex
+	lines []string // as a log in JSON has them, without the time; guarded by mu
+}
+
+// New returns the logger of new Records.
+func New(t testing.TB) (*Records, *slog.Logger) {
+	r := &Records{t: t}
+	return r, slog.New(&handler{records: r})
+}
+
+// Lines returns the records that there are with a text: each is a line of JSON without the time.
+func (r *Records) Lines(containing string) (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range r.lines {
+		if strings.Contains(line, containing) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// handler is immutable. It has no groups: filo's records don't use any.
+type handler struct {
+	records *Records
+	known   []slog.Attr
+}
+
+func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *handler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return &handler{h.records, append(h.known[:len(h.known):len(h.known)], attributes...)}
+}
+
+func (h *handler) WithGroup(string) slog.Handler { panic("logtest: groups aren't compared") }
+
+func (h *handler) Handle(_ context.Context, record slog.Record) error {
+	record.AddAttrs(h.known...)
+	line, faults := Compare(record)
+	for _, fault := range faults {
+		h.records.t.Errorf("the record %q: %s", record.Message, fault)
+	}
+	h.records.mu.Lock()
+	defer h.records.mu.Unlock()
+	h.records.lines = append(h.records.lines, line)
+	return nil
+}
+
+// Compare returns a record as a line of JSON, without the time, and in what it differs from its line of text.
+func Compare(record slog.Record) (line string, faults []string) {
+	record.Attrs(func(a slog.Attr) bool {
+		inText, inJSON := render(a)
+		if inText != inJSON {
+			faults = append(faults, fmt.Sprintf("%s is %q in text, and %q in JSON", a.Key, inText, inJSON))
+		}
+		return true
+	})
+	var all bytes.Buffer
+	slog.NewJSONHandler(&all, withoutTime).Handle(context.Background(), record)
+	return strings.TrimSuffix(all.String(), "\n"), faults
+}
+
+var withoutTime = &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && len(groups) == 0 {
+		return slog.Attr{}
+	}
+	return a
+}}
+
+// render returns the value of an attribute in both formats, without quotation marks.
+func render(a slog.Attr) (inText, inJSON string) {
+	a.Key = "attribute"
+	var record slog.Record
+	record.AddAttrs(a)
+	var text, object bytes.Buffer
+	slog.NewTextHandler(&text, withoutTime).Handle(context.Background(), record)
+	slog.NewJSONHandler(&object, withoutTime).Handle(context.Background(), record)
+	_, inText, _ = strings.Cut(strings.TrimSuffix(text.String(), "\n"), " attribute=")
+	if unquoted, err := strconv.Unquote(inText); err == nil {
+		inText = unquoted
+	}
+	inText = string([]rune(inText)) // JSON is UTF-8
+	var values struct{ Attribute json.RawMessage }
+	if err := json.Unmarshal(object.Bytes(), &values); err != nil {
+		return inText, err.Error()
+	}
+	var value string
+	if json.Unmarshal(values.Attribute, &value) != nil {
+		value = string(values.Attribute)
+	}
+	return inText, value
+}
