@@ -117,9 +117,18 @@ func describeConflict(p, other *pattern) string {
 	case paths == overlaps:
 		return fmt.Sprintf("both match some paths, such as %q, but neither is more specific than the other", commonPath(p, other))
 	case methods == moreGeneral:
-		return "the first one matches more methods, but has the more specific path"
+		return "the first one matches more methods, but has the more specific path" + alone(other)
 	}
-	return "the first one matches fewer methods, but has the more general path"
+	return "the first one matches fewer methods, but has the more general path" + alone(p)
+}
+
+// alone says how the pattern with the more general path would match its path and none below it, if it ends in a slash: "GET /" beside a mounted
+// handler is meant so.
+func alone(general *pattern) string {
+	if !strings.HasSuffix(general.text, "/") {
+		return ""
+	}
+	return fmt.Sprintf("; write %q for that path alone, without those below it", general.text+"{$}")
 }
 
 func differentConstraints(p, other *pattern) bool {

@@ -72,6 +72,32 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// "GET /" beside a handler that is mounted, such as that of package debug, is meant for that path alone: the conflict says how to write that,
+// and what it says is right.
+func TestRootBesideMount(t *testing.T) {
+	for _, register := range [][]func(r *router.Router, path string){
+		{func(r *router.Router, path string) { r.GET(path, show) }, func(r *router.Router, _ string) { r.Mount("/debug", show) }},
+		{func(r *router.Router, _ string) { r.Mount("/debug", show) }, func(r *router.Router, path string) { r.GET(path, show) }},
+	} {
+		both := func(path string) string {
+			return panicOf(func() {
+				r := router.New()
+				register[0](r, path)
+				register[1](r, path)
+			})
+		}
+		if message := both("/"); !strings.Contains(message, `; write "GET /{$}" for that path alone`) {
+			t.Errorf("%q", message)
+		}
+		if message := both("/{$}"); message != "" {
+			t.Errorf("then %q", message)
+		}
+	}
+	if message := panicOf(func() { r := router.New(); r.GET("/{x...}", show); r.Mount("/debug", show) }); message == "" || strings.Contains(message, "write") {
+		t.Errorf("%q", message)
+	}
+}
+
 // A conflict names both routes, with the file and line of their registration, however they were registered.
 func TestConflictNamesBothPlaces(t *testing.T) {
 	handle := func(r *router.Router) { r.Handle("GET /a/{x}", show) }
