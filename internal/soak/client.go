@@ -49,6 +49,7 @@ var kinds = []kind{
 	{name: "hijacks", use: hijacks},
 	{name: "garbage", use: garbage},
 	{name: "silence", use: silence},
+	{name: "tls", use: overTLS, tls: true},
 	{name: "h2c", use: overHTTP2(mixed)},
 	{name: "h2-tls", use: overHTTP2(mixed), tls: true},
 	{name: "h2-both-ways", use: overHTTP2(bothWays)},

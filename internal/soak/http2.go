@@ -34,14 +34,9 @@ func newCertificate() (tls.Certificate, error) {
 // overHTTP2 uses a connection by net/http's client, for several requests at once: use returns what does one after the other.
 func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error {
 	return func(v *visit) error {
-		transport := &http.Transport{
-			Protocols: new(http.Protocols), DisableCompression: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		}
+		transport := v.transport()
 		transport.Protocols.SetUnencryptedHTTP2(!v.kind.tls)
 		transport.Protocols.SetHTTP2(v.kind.tls)
-		only := &onlyConn{TCPConn: v.TCPConn, ended: make(chan struct{})}
-		transport.DialContext = only.dial
 		defer transport.CloseIdleConnections()
 		// One alone opens the connection. If it were given up meanwhile, so would be the connection.
 		if err := v.do(context.Background(), transport, v.call("/hello")); err != nil {
@@ -56,6 +51,24 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 		streams.Wait()
 		return errors.Join(errs...)
 	}
+}
+
+// transport returns net/http's client for the connection. The caller sets its protocol.
+func (v *visit) transport() *http.Transport {
+	only := &onlyConn{TCPConn: v.TCPConn, ended: make(chan struct{})}
+	return &http.Transport{
+		Protocols: new(http.Protocols), DisableCompression: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext:     only.dial,
+	}
+}
+
+// overTLS uses a connection of HTTP/1.1 by net/http's client.
+func overTLS(v *visit) error {
+	transport := v.transport()
+	transport.Protocols.SetHTTP1(true)
+	defer transport.CloseIdleConnections()
+	return mixed(v)(transport)
 }
 
 // errEnded says that the connection of a client of HTTP/2 takes no further request.

@@ -17,8 +17,6 @@ import (
 const (
 	// headTime is the server's ReadHeaderTimeout: silent clients wait for it.
 	headTime = 4 * time.Second
-	// shutdownTime is how long a shutdown may take. The longest thing it waits for is headTime.
-	shutdownTime = 20 * time.Second
 	// listenTime is how long a taken address is tried again: the system may have lent its port to somebody's outgoing
 	// connection meanwhile.
 	listenTime = 5 * time.Second
@@ -71,6 +69,9 @@ func (l *lives) begin() error {
 	if r.blocking {
 		server.Driver = filo.DriverBlocking
 	}
+	if r.places > 0 {
+		server.Concurrency, server.Queue, server.QueueTimeout = r.places, 10_000, r.patience
+	}
 	listener, err := l.listen(server, l.address)
 	if err != nil {
 		return fmt.Errorf("server %d can't listen: %w", l.number()+1, err)
@@ -107,9 +108,9 @@ func (l *lives) listen(server *filo.Server, address string) (net.Listener, error
 
 // end shuts the server down, gracefully.
 func (l *lives) end() error {
-	number := l.number()
+	r, number := l.run, l.number()
 	l.phase.Add(1)
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	ctx, cancel := context.WithTimeout(context.Background(), r.patience*2/3) // the longest thing that it waits for is headTime
 	defer cancel()
 	start := time.Now()
 	if err := l.server.Shutdown(ctx); err != nil {
@@ -124,8 +125,12 @@ func (l *lives) end() error {
 		}
 	}
 	stats := l.server.Stats()
-	if stats.ConnsOpen != 0 || stats.Streams != 0 {
-		return fmt.Errorf("server %d: %d connections and %d streams are counted as open after Shutdown", number, stats.ConnsOpen, stats.Streams)
+	for end := time.Now().Add(r.settling); stats.WorkersRunning != 0 && time.Now().Before(end); stats = l.server.Stats() {
+		time.Sleep(time.Millisecond) // the last worker may be on its way out
+	}
+	if left := [...]int64{int64(stats.ConnsOpen), int64(stats.Streams), int64(stats.WorkersRunning), int64(stats.RequestsQueued),
+		int64(stats.BodiesBuffered), int64(stats.AnswersBuffered)}; left != [len(left)]int64{} {
+		return fmt.Errorf("server %d: after Shutdown these are counted (connections, streams, workers, queued requests, bytes of bodies and of answers): %d", number, left)
 	}
 	l.handoffs += stats.Handoffs
 	l.retakes += stats.Retakes

@@ -23,8 +23,6 @@ import (
 const (
 	// panicValue is the value of the handler that panics.
 	panicValue = "asked for by the soak"
-	// goneTime is how soon a request's context must be over when its client has reset the connection.
-	goneTime = 10 * time.Second
 	// hijackTime is how long a hijacked connection lives at most.
 	hijackTime = 30 * time.Second
 )
@@ -208,16 +206,16 @@ func withContext(c *filo.Ctx, number uint64) error {
 	return c.Text(200, text("/context", number))
 }
 
-// awaitGone waits for its client to reset the connection, as it surely does.
+// awaitGone waits for its client to reset the connection, as it surely does. The context must be over soon.
 func (s *site) awaitGone(c *filo.Ctx, number uint64) error {
-	ctx := c.Context()
+	ctx, soon := c.Context(), s.run.patience/3
 	select {
 	case <-ctx.Done():
 		if cause := context.Cause(ctx); !errors.Is(cause, filo.ErrClientGone) {
 			s.run.fail(fmt.Errorf("request %d: the client has reset the connection, but the cause is: %w", number, cause))
 		}
-	case <-time.After(goneTime):
-		s.run.fail(fmt.Errorf("request %d: the client has reset the connection, but after %v its context isn't over", number, goneTime))
+	case <-time.After(soon):
+		s.run.fail(fmt.Errorf("request %d: the client has reset the connection, but after %v its context isn't over", number, soon))
 	}
 	return ctx.Err()
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/chaos/pause"
 )
 
 // config holds the parameters of a run.
@@ -24,10 +25,12 @@ type config struct {
 	duration time.Duration
 	blocking bool
 	seed     uint64
+	places   int           // the server's Concurrency, with a queue; 0 for the default
 	kinds    []kind        // of clients
 	clients  int           // of each kind
 	pause    time.Duration // of a client between two connections, at most
 	span     time.Duration // a server is shut down after one to two of these
+	step     time.Duration // by which the wall clock is set meanwhile, forwards and back
 	patience time.Duration // after which a client that waits calls it a hang
 	settling time.Duration // what is left behind may take this long to go
 	output   io.Writer
@@ -146,11 +149,21 @@ func (r *run) period(ctx context.Context) error {
 
 // live lets the clients work for a span, and shuts the server down while they do.
 func (r *run) live(ctx context.Context) error {
-	select {
-	case <-r.failed.Done():
-		return context.Cause(r.failed)
-	case <-ctx.Done():
-	case <-time.After(r.span + time.Duration(r.random.Int64N(int64(r.span)))):
+	steps := time.NewTicker(r.span / 2)
+	defer steps.Stop()
+	by, end := r.step, time.After(r.span+time.Duration(r.random.Int64N(int64(r.span))))
+	for over := false; !over; {
+		select {
+		case <-r.failed.Done():
+			return context.Cause(r.failed)
+		case <-ctx.Done():
+			over = true
+		case <-end:
+			over = true
+		case <-steps.C:
+			pause.Step(by)
+			by = -by
+		}
 	}
 	if err := r.lives.end(); err != nil {
 		return err

@@ -1,0 +1,139 @@
+// Package pause holds goroutines up at random. Command chaos calls it before each statement of a copy of filo.
+//
+// FILO_CHAOS has the seed in the environment. The seed says at which sites, and at which of their visits, a goroutine pauses, and for how
+// long; the system's scheduler does the rest. Without FILO_CHAOS nothing pauses.
+package pause
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+const (
+	// active is one of how many sites pause at all in a run: few, so that they pause often enough to meet what they disturb.
+	active = 6
+	// often is one of how many of the first visits pause, at a site that pauses. Later ones pause less often, by their number over rarer:
+	// otherwise a site that is visited for each byte would take all of the run's time.
+	often, rarer = 24, 64
+	// sites is how many sites there can be.
+	sites = 1 << 16
+	// remembered is how many pauses are kept for Report.
+	remembered = 4096
+)
+
+var (
+	seed   uint64
+	on     bool
+	visits [sites]atomic.Uint32
+	began  = time.Now()
+	last   log
+	step   atomic.Int64 // seconds that the wall clock is ahead
+)
+
+func init() {
+	text, ok := os.LookupEnv("FILO_CHAOS")
+	if !ok {
+		return
+	}
+	var err error
+	if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+		panic("FILO_CHAOS isn't a number: " + text)
+	}
+	on = true
+}
+
+// At is called before the statement of this number.
+func At(site uint32) {
+	if !on || mix(seed, uint64(site))%active != 0 {
+		return
+	}
+	visit := uint64(visits[site].Add(1))
+	choice, every := mix(seed^uint64(site)<<32, visit), often+visit/rarer
+	if choice%every != 0 {
+		return
+	}
+	last.add(site)
+	choice /= every
+	switch kind := choice % 16; {
+	case kind < 9:
+		for range 1 + kind/3 {
+			runtime.Gosched()
+		}
+	case kind < 15:
+		time.Sleep(time.Duration(choice>>8%200) * time.Microsecond)
+	default:
+		time.Sleep(time.Duration(1+choice>>8%20) * time.Millisecond)
+	}
+}
+
+// mix returns bits that depend on both numbers (the finalizer of SplitMix64).
+func mix(a, b uint64) uint64 {
+	x := a + b*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock goes on.
+func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
+
+// Now is time.Now by the clock that Step moves. Seconds since 1885 are in these bits of a Time with a monotonic clock reading; a test
+// watches that.
+func Now() time.Time {
+	t := time.Now()
+	if by := step.Load(); by != 0 {
+		*(*uint64)(unsafe.Pointer(&t)) += uint64(by) << 30
+	}
+	return t
+}
+
+// log has the latest pauses.
+type log struct {
+	mu     sync.Mutex
+	pauses [remembered]record // guarded by mu
+	n      int                // of all pauses; guarded by mu
+}
+
+type record struct {
+	goroutine string
+	at        time.Duration
+	site      uint32
+}
+
+func (l *log) add(site uint32) {
+	var buffer [64]byte
+	name, _, _ := strings.Cut(string(buffer[:runtime.Stack(buffer[:], false)]), " [")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pauses[l.n%remembered] = record{name, time.Since(began), site}
+	l.n++
+}
+
+// Report describes, after a failure, where the goroutines have paused last: those whose names are in text, which has the stacks, or if there
+// are none, all. A site stands as {number}.
+func Report(text string) string {
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	var b, all strings.Builder
+	for i := max(0, last.n-remembered); i < last.n; i++ {
+		p := &last.pauses[i%remembered]
+		line := fmt.Sprintf("%12v %s {%d}\n", p.at.Round(time.Microsecond), p.goroutine, p.site)
+		if strings.Contains(text, p.goroutine+" [") {
+			b.WriteString(line)
+		}
+		if i >= last.n-100 {
+			all.WriteString(line)
+		}
+	}
+	if b.Len() > 0 {
+		return b.String()
+	}
+	return all.String()
+}
