@@ -33,6 +33,7 @@ type carrier struct {
 	r         *http.Request
 	buffer    *[]byte         // holds the request's head
 	outer     *exchange       // the one of filo's own that the request comes from; nil if it came to another server
+	around    *exchange       // the one of the request that this one is a part of; nil if it is none
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields

@@ -26,6 +26,8 @@ type exchange struct {
 	take func(*filo.Ctx) (net.Conn, error)
 	// sent is the request as a middleware has got it; nil for a handler.
 	sent *snapshot
+	// parts are the running parts of the request, each with what lets it go on by itself; guarded by mu.
+	parts map[*carrier]func(*filo.Ctx)
 	// running is closed when next, which has the Ctx for itself, has returned; nil if it doesn't run. Guarded by mu.
 	running chan struct{}
 
@@ -113,7 +115,10 @@ func Fail(r *http.Request, err error) bool {
 // end lets go of the Ctx. It waits until nobody uses it.
 func (e *exchange) end(r *http.Request) {
 	e.lockIdle()
-	e.ended, e.ctx = true, nil
+	for _, detach := range e.parts {
+		detach(e.ctx)
+	}
+	e.ended, e.ctx, e.parts = true, nil, nil
 	e.writer.release()
 	e.mu.Unlock()
 	if r.MultipartForm != nil {

@@ -81,13 +81,47 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
-// Within reports whether the request is a part of one that s handles already.
-func (t *carrier) Within(s *filo.Server) bool {
+// Join makes the request a part of one that s handles already, and reports false if there is none.
+func (t *carrier) Join(s *filo.Server, detach func(*filo.Ctx)) bool {
 	e := t.outer
 	for e != nil && e.server != s {
 		e, _ = e.context.Context.Value(exchangeKey{}).(*exchange)
 	}
-	return e != nil
+	if e == nil {
+		return false
+	}
+	t.around = e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		detach(nil)
+		return true
+	}
+	if e.parts == nil {
+		e.parts = map[*carrier]func(*filo.Ctx){}
+	}
+	e.parts[t] = detach
+	return true
+}
+
+// Leave ends what Join has begun.
+func (t *carrier) Leave() {
+	e := t.around
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.parts, t)
+}
+
+// Around gives f the Ctx of the request that Join has found, nil if its handler has returned or another call of next has that Ctx for itself.
+// The middleware waits for f where it uses its answer.
+func (t *carrier) Around(f func(*filo.Ctx) error) error {
+	e := t.around
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running != nil {
+		return f(nil)
+	}
+	return f(e.ctx)
 }
 
 // reaches reports whether a ResponseWriter, perhaps a middleware's, lets calls of the interface's method through.

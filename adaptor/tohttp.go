@@ -34,7 +34,8 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 // Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request:
 // method, path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the
 // middleware passes on. Path parameters, route and values of the request are the same on both sides. An error of next is rendered
-// before the middleware sees the answer, and returned when the middleware returns.
+// before the middleware sees the answer, and returned when the middleware returns. If the middleware calls next twice at once, one call may
+// have the request's Ctx; the Ctx of another that begins meanwhile lacks its values.
 func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	if middleware == nil {
 		panic("adaptor: Middleware with a nil middleware")
@@ -84,21 +85,20 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// lend gives c what the middleware's Ctx has.
+// lend gives c what the middleware's Ctx has, unless the handler has returned or another call of next has that Ctx for itself.
 func (e *exchange) lend(c *filo.Ctx) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended {
+	if !e.ended && e.running == nil {
 		inside.Inherit(c, e.ctx)
 	}
 }
 
-// takeBack gives the middleware's Ctx what c has, and notes what the rest of the chain has returned. A middleware may have given
-// up before.
+// takeBack gives the middleware's Ctx what c has, and keeps what the rest of the chain has returned, in the same cases as lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.ended {
+	if !e.ended && e.running == nil {
 		inside.Inherit(e.ctx, c)
 		e.returned = err
 	}
