@@ -50,7 +50,10 @@
 //	                             the difference over these seconds
 //	pprof/cmdline, pprof/symbol  answers to go tool pprof
 //	metrics                      runtime/metrics as JSON
-//	stats                        filo.Stats as JSON, at most a second old
+//	stats                        filo.Stats of Options.Server as JSON, at most a second old
+//	requests                     which requests are being handled, by route, with their clients and ages: a page, or with format=json
+//	                             as JSON. Paths, queries and fields aren't shown
+//	clients                      which clients have most connections, requests, bytes and refusals: a page, or with format=json as JSON
 //	build                        the versions and settings that the program was built with
 //	loglevel                     the level of Options.LogLevel, as JSON; PUT or POST a form to change it
 //	vars                         the answer of Options.Vars
@@ -88,6 +91,9 @@ type Options struct {
 	Hosts []string
 	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
 	MaxDuration time.Duration
+	// Server is the server whose figures "stats", "requests" and "clients" show: that of the clients, if the pages are on one of the
+	// operator's. Default the server that serves the pages.
+	Server *filo.Server
 	// LogLevel is the level that "loglevel" shows and changes. Default 404.
 	LogLevel *slog.LevelVar
 	// Vars answers "vars", for the variables of package expvar: adaptor.FromHTTP(expvar.Handler()). The program has to import
@@ -97,6 +103,7 @@ type Options struct {
 
 type handler struct {
 	maxDuration time.Duration
+	server      *filo.Server // Options.Server
 	stats       statsCache
 	vars, level bool
 }
@@ -109,7 +116,7 @@ func Handler(options ...Options) filo.Handler {
 		panic(fmt.Sprintf("debug: MaxDuration is %v, and must not be negative", o.MaxDuration))
 	}
 	o.MaxDuration = cmp.Or(o.MaxDuration, DefaultMaxDuration)
-	h := &handler{maxDuration: o.MaxDuration, vars: o.Vars != nil, level: o.LogLevel != nil}
+	h := &handler{maxDuration: o.MaxDuration, server: o.Server, vars: o.Vars != nil, level: o.LogLevel != nil}
 	r := router.New()
 	r.Use(guard.New("debug", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts}))
 	r.GET("/{$}", h.index).Always()
@@ -123,6 +130,8 @@ func Handler(options ...Options) filo.Handler {
 	r.GET("/pprof/{name}", h.namedProfile, guard.OwnPages).Offload().Always()
 	r.GET("/metrics", serveMetrics).Offload().Always()
 	r.GET("/stats", h.serveStats).Offload().Always()
+	r.GET("/requests", h.serveRequests).Offload().Always()
+	r.GET("/clients", h.serveClients).Offload().Always()
 	r.GET("/build", serveBuild).Always()
 	if o.LogLevel != nil {
 		l := &logLevel{level: o.LogLevel}

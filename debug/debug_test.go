@@ -45,7 +45,7 @@ func mounted(t testing.TB, options debug.Options) *servertest.Server {
 // Every page is behind the guard, and so is what isn't there.
 func TestGuarded(t *testing.T) {
 	paths := []string{"", "style.css", "pprof/", "pprof/cmdline", "pprof/symbol", "pprof/profile?seconds=1", "pprof/trace?seconds=1",
-		"pprof/heap", "pprof/nothing", "metrics", "stats", "build", "vars", "nothing", "pprof"}
+		"pprof/heap", "pprof/nothing", "metrics", "stats", "requests", "clients", "build", "vars", "nothing", "pprof"}
 	r := router.New()
 	r.Mount("/debug", debug.Handler(debug.Options{Vars: adaptor.FromHTTP(expvar.Handler())}))
 	s := servertest.NewServer(t, &filo.Server{Handler: r.Serve, ForOperator: true})
@@ -184,6 +184,19 @@ func TestJSON(t *testing.T) {
 	}
 	if latencies, _ := metrics["/sched/latencies:seconds"].(map[string]any); latencies["count"] == nil || latencies["buckets"] == nil {
 		t.Errorf("metrics: latencies %v", latencies)
+	}
+}
+
+// The operator's server shows the figures of the clients' one.
+func TestStatsOfAnotherServer(t *testing.T) {
+	clients := servertest.New(t, func(c *filo.Ctx) error { return c.NoContent() })
+	for range 3 {
+		clients.Do(t, "GET /")
+	}
+	s := mounted(t, debug.Options{Server: clients.Config})
+	var stats filo.Stats
+	if err := json.Unmarshal([]byte(s.Do(t, "GET /debug/stats").Body), &stats); err != nil || stats.Requests[2] != 3 {
+		t.Errorf("got %+v, %v", stats, err)
 	}
 }
 

@@ -52,26 +52,29 @@ func TestSubtract(t *testing.T) {
 	goroutines := pprof.Lookup("goroutine")
 	first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	defer close(third)
-	var started, firstEnded sync.WaitGroup
+	var started sync.WaitGroup
 	start := func(n int, label string, f func(*sync.WaitGroup, chan struct{}), until chan struct{}) {
 		started.Add(n)
 		for range n {
-			firstEnded.Add(1)
-			go pprof.Do(context.Background(), pprof.Labels("kind", label), func(context.Context) {
-				defer firstEnded.Done()
-				f(&started, until)
-			})
+			go pprof.Do(context.Background(), pprof.Labels("kind", label), func(context.Context) { f(&started, until) })
 		}
 		started.Wait()
 	}
 	start(3, "goes", parkOther, first)
 	before := take(t, goroutines)
 	close(first)
-	firstEnded.Wait()
 	start(5, "comes", park, second)
 	defer close(second)
 	start(2, "stays", park, third)
-	middle := take(t, goroutines)
+	var middle []byte
+	for going := int64(1); going > 0; { // a goroutine is there until it has ended, and not just returned from f
+		middle = take(t, goroutines)
+		p, err := profile.ParseData(middle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		going = sum(p, "goes")
+	}
 
 	difference, err := subtract(before, middle, 3*time.Second)
 	if err != nil {

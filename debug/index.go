@@ -71,8 +71,20 @@ func (h *handler) index(c *filo.Ctx) error {
 	for _, profile := range pprof.Profiles() {
 		page.Profiles = append(page.Profiles, profileLine{profile.Name(), descriptions[profile.Name()], profile.Count()})
 	}
+	return answerHTML(c, indexTemplate, page)
+}
+
+// answerPage answers with a page, or, with format=json, with what it shows as JSON.
+func answerPage(c *filo.Ctx, t *template.Template, page any) error {
+	if c.Query("format") == "json" {
+		return answerJSON(c, page)
+	}
+	return answerHTML(c, t, page)
+}
+
+func answerHTML(c *filo.Ctx, t *template.Template, page any) error {
 	var b bytes.Buffer
-	if err := indexTemplate.Execute(&b, page); err != nil {
+	if err := t.Execute(&b, page); err != nil {
 		return err
 	}
 	c.Response.Header.SetField(&contentPolicy)

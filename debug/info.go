@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"runtime/debug"
@@ -36,9 +37,9 @@ func (s *statsCache) get(server *filo.Server) ([]byte, error) {
 
 const jsonType = "application/json"
 
-// serveStats answers with filo.Stats.
+// serveStats answers with filo.Stats of Options.Server.
 func (h *handler) serveStats(c *filo.Ctx) error {
-	b, err := h.stats.get(c.Server())
+	b, err := h.stats.get(cmp.Or(h.server, c.Server()))
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,12 @@ func serveMetrics(c *filo.Ctx) error {
 			values[s.Name] = newHistogram(s.Value.Float64Histogram())
 		}
 	}
-	b, err := json.MarshalIndent(values, "", "  ")
+	return answerJSON(c, values)
+}
+
+// answerJSON answers with a value as JSON that people can read.
+func answerJSON(c *filo.Ctx, value any) error {
+	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}

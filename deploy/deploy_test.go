@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/debug"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
 )
 
 // tool returns the path of a program.
@@ -221,6 +227,11 @@ func TestKubernetes(t *testing.T) {
 func drainSeconds(t *testing.T) int32 { return constant(t, "drainTime") }
 func graceSeconds(t *testing.T) int32 { return constant(t, "gracePeriod") }
 
+func manifestGrace(t *testing.T) int32 {
+	t.Helper()
+	return int32(*manifests(t)["Deployment"].(*appsv1.Deployment).Spec.Template.Spec.TerminationGracePeriodSeconds)
+}
+
 // constant returns a constant of the program's, in seconds.
 func constant(t *testing.T, name string) (seconds int32) {
 	t.Helper()
@@ -242,6 +253,60 @@ func TestStopTime(t *testing.T) {
 	fmt.Sscan(string(match[1]), &seconds)
 	if seconds <= drainSeconds(t)+graceSeconds(t) {
 		t.Errorf("systemd waits for %d s, and the program takes %d", seconds, drainSeconds(t)+graceSeconds(t))
+	}
+}
+
+// settings returns the lines of a unit that set something, without comments.
+func settings(text []byte) (lines []string) {
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// docs/OPERATIONS.md has the same units, and the documentation of contrib/restart has nothing else.
+func TestUnitsInDocuments(t *testing.T) {
+	operations := string(read(t, "../docs/OPERATIONS.md"))
+	var all []string
+	for _, name := range []string{"app.socket", "app.service"} {
+		lines := settings(read(t, "systemd/"+name))
+		all = append(all, lines...)
+		block := regexp.MustCompile("(?s)```ini\n# /etc/systemd/system/" + name + "\n(.*?)```").FindStringSubmatch(operations)
+		if block == nil || !slices.Equal(settings([]byte(block[1])), lines) {
+			t.Errorf("OPERATIONS.md has another %s: %q, want %q", name, block, lines)
+		}
+	}
+	for _, line := range regexp.MustCompile(`(?m)^//\t([A-Z]\w+=.*)$`).FindAllStringSubmatch(string(read(t, "../contrib/restart/doc.go")), -1) {
+		if !slices.Contains(all, line[1]) {
+			t.Errorf("contrib/restart has %q, and the units haven't", line[1])
+		}
+	}
+}
+
+// The service has memory for two programs, since a restart in place needs both, and descriptors for all connections.
+func TestMemory(t *testing.T) {
+	unit := string(read(t, "systemd/app.service"))
+	number := func(text, pattern string) (n int64) {
+		t.Helper()
+		match := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		if match == nil {
+			t.Fatalf("there is no %s", pattern)
+		}
+		fmt.Sscan(match[1], &n)
+		return n
+	}
+	limit := number(unit, `GOMEMLIMIT=(\d+)MiB`)
+	if high := number(unit, `MemoryHigh=(\d+)M`); high < 2*limit {
+		t.Errorf("MemoryHigh is %d MiB, and two programs take %d", high, 2*limit)
+	}
+	if conns, files := limit<<20/4/(16<<10), number(unit, `LimitNOFILE=(\d+)`); files < conns+conns/4 {
+		t.Errorf("%d descriptors, and %d connections", files, conns)
+	}
+	container := string(read(t, "kubernetes/app.yaml"))
+	if limit, memory := number(container, `GOMEMLIMIT, value: (\d+)MiB`), number(container, `limits: {memory: (\d+)Mi}`); limit >= memory {
+		t.Errorf("GOMEMLIMIT is %d MiB of %d", limit, memory)
 	}
 }
 
@@ -272,6 +337,55 @@ func TestScrape(t *testing.T) {
 func TestAlerts(t *testing.T) {
 	promtool(t, "prometheus", "check", "rules", "alerts.yml")
 	promtool(t, "prometheus", "test", "rules", "alerts_test.yml")
+}
+
+// debugPage is a page of package debug.
+var debugPage = regexp.MustCompile(`/debug/[a-z/]+(?:\?debug=\d)?`)
+
+// Each alert says what to do next, by a command, a metric or a record, and docs/OPERATIONS.md has a line about it.
+func TestAlertsLead(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert               string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(read(t, "prometheus/alerts.yml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	operations := string(read(t, "../docs/OPERATIONS.md"))
+	known := 0
+	for _, rule := range rules.Groups[0].Rules {
+		if description := rule.Annotations["description"]; !strings.Contains(description, "`") {
+			t.Errorf("%s leads to no command or record: %q", rule.Alert, description)
+		}
+		line := fmt.Sprintf("\n| `%s`, a %s | ", rule.Alert, rule.Labels["severity"])
+		if strings.Count(operations, line) != 1 {
+			t.Errorf("docs/OPERATIONS.md has no line, or several, with %q", line)
+		}
+		known++
+	}
+	// The pages are there.
+	pages := slices.Concat(debugPage.FindAllString(string(read(t, "prometheus/alerts.yml")), -1), debugPage.FindAllString(operations, -1))
+	if len(pages) < 10 {
+		t.Errorf("only %q are named", pages)
+	}
+	r := router.New()
+	r.Mount("/debug", debug.Handler(debug.Options{LogLevel: new(slog.LevelVar), Allow: func(*filo.Ctx) bool { return true }}))
+	program := servertest.New(t, r.Serve)
+	for _, page := range slices.Compact(slices.Sorted(slices.Values(pages))) {
+		if strings.HasSuffix(page, "/profile") {
+			continue // it takes half a minute
+		}
+		if answer := program.Do(t, "GET "+page); answer.Status != 200 {
+			t.Errorf("%s, which an alert or docs/OPERATIONS.md names, answers %d", page, answer.Status)
+		}
+	}
+	if lines := strings.Count(operations, "\n| `Filo"); lines != known {
+		t.Errorf("docs/OPERATIONS.md has lines about %d alerts, and there are %d", lines, known)
+	}
 }
 
 // panel is one of a dashboard.

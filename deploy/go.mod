@@ -5,10 +5,10 @@ go 1.26.8
 toolchain go1.26.11
 
 require (
-	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
 	github.com/filohttp/filo/contrib/redis v0.1.0
+	github.com/filohttp/filo/contrib/restart v0.1.0
 	github.com/moby/buildkit v0.34.2
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -21,6 +21,7 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/containerd/typeurl/v2 v2.3.0 // indirect
+	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/docker/go-units v0.5.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -62,4 +63,5 @@ replace (
 	github.com/filohttp/filo => ..
 	github.com/filohttp/filo/contrib/prometheus => ../contrib/prometheus
 	github.com/filohttp/filo/contrib/redis => ../contrib/redis
+	github.com/filohttp/filo/contrib/restart => ../contrib/restart
 )

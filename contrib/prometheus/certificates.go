@@ -13,9 +13,7 @@ var (
 		"1 if the files have another certificate that was refused, and the previous one is served; otherwise 0.", "file")
 )
 
-// Certificates returns a collector of the certificates of a store. This alert leaves two weeks for a renewal:
-//
-//	filo_certificate_not_after_seconds - time() < 14 * 86400 or filo_certificate_refused == 1
+// Certificates returns a collector of the certificates of a store. The alerts in deploy/prometheus leave two weeks for a renewal.
 func Certificates(store *certs.Store) client.Collector {
 	if store == nil {
 		panic("prometheus: Certificates without a store")

@@ -61,7 +61,7 @@ func describe(name, help string, labels ...string) *client.Desc {
 	return client.NewDesc(name, help, labels, nil)
 }
 
-// Collector returns a collector of the figures of server.Stats. It may be registered before the server serves.
+// Collector returns a collector of the figures of server.Stats, of the requests of server.Running, and of the clients of server.Clients. It may be registered before the server serves.
 //
 // The class of the server's handler, which applies until a router finds a route, has the label "_SERVER". The class of requests
 // without a route has the label "no route". Classes with the same name are added up.
@@ -84,11 +84,14 @@ type collector struct {
 func (k *collector) Describe(ch chan<- *client.Desc) {
 	for _, desc := range [...]*client.Desc{
 		connections, http2, streams, accepted, refused, answered, overload, workers, spawned, retired, carried, queued, tasks, handoffs, retakes,
-		classKind, classMedian, classInline, classHandoffs, classRetakes,
+		classKind, classMedian, classInline, classHandoffs, classRetakes, clientConns,
 	} {
 		ch <- desc
 	}
 	for _, desc := range limitDescs {
+		ch <- desc
+	}
+	for _, desc := range runningDescs {
 		ch <- desc
 	}
 }
@@ -124,6 +127,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	counter(handoffs, stats.Handoffs)
 	counter(retakes, stats.Retakes)
 	collectLimits(ch, &stats)
+	k.collectRunning(ch)
+	k.collectClients(ch)
 
 	for _, class := range k.classes(stats.Classes) {
 		if class.Kind != "" {

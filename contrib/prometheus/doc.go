@@ -12,7 +12,8 @@
 //
 // Collector exports the server's own figures: connections, workers, loops, classes of handlers, what was refused and what took too long,
 // each by its reason, the limits in force, whether the server drains, and the versions that it was built with. It reads them at each scrape,
-// so it costs requests nothing. Hub exports those of a hub of events or WebSockets, by a name. Middleware measures each request, by method, route and class of status. Handler serves the page
+// so it costs requests nothing. Hub exports those of a hub of events or WebSockets, by a name, and
+// Figures those of a Redis of contrib/redis or of a limit of contrib/failsafe. Middleware measures each request, by method, route and class of status. Handler serves the page
 // that Prometheus scrapes; without a Token it is shown by a server with ForOperator alone.
 //
 // # Cardinality

@@ -53,8 +53,8 @@ func ExampleMiddleware() {
 	defer server.Shutdown(context.Background())
 	get(server, "/metrics", "http_request_duration_seconds_count", "http_requests_in_flight")
 	// Output:
-	// http_request_duration_seconds_count{method="GET",route="/users/{id}",status="2xx"} 2
-	// http_request_duration_seconds_count{method="GET",route="_UNMATCHED",status="4xx"} 1
+	// http_request_duration_seconds_count{method="GET",paced="",route="/users/{id}",status="2xx"} 2
+	// http_request_duration_seconds_count{method="GET",paced="",route="_UNMATCHED",status="4xx"} 1
 	// http_requests_in_flight 1
 }
 

@@ -56,7 +56,8 @@ type Options struct {
 // Middleware measures requests:
 //
 //   - http_request_duration_seconds, by method, route and status ("2xx", or "none" if there was no answer), from the call of
-//     the middleware until the handler has returned.
+//     the middleware until the handler has returned. Its label paced is "client" if the client may have set the pace, otherwise empty: the
+//     handler has streamed its answer, or the request's body was of more than 64 KB or chunked. Alerts for slow handlers leave these out.
 //   - http_requests_in_flight, the running handlers.
 //   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known when the
 //     handler returns. The size of a chunked request, or of a body that Response.SetBodyStream or Ctx.File will send, isn't.
@@ -181,7 +182,7 @@ func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 func (m *metrics) observe(c *filo.Ctx, r *measured) {
 	now := time.Now()
 	s := m.route(c.Route()).series(m, r.method)
-	s.duration(m, statusClass(c, r)).observe(c, now.Sub(r.start), m.since(now), m.exemplars)
+	s.duration(m, statusClass(c, r), paced(c, r)).observe(c, now.Sub(r.start), m.since(now), m.exemplars)
 	if m.requestSize != nil {
 		if r.size >= 0 {
 			s.requestSize.Observe(float64(r.size))
@@ -196,6 +197,18 @@ func (m *metrics) observe(c *filo.Ctx, r *measured) {
 	if r.failed {
 		s.errors.Inc()
 	}
+}
+
+// smallBody is a size of bodies that come at once, mostly in the segment of the head or the next few.
+const smallBody = 64 << 10
+
+// paced returns the index of the label of a request that took as long as its client wanted: the handler has streamed its answer, or may have
+// waited for a large body. A time-out may have answered 503 before the handler has returned, and that isn't the client's doing.
+func paced(c *filo.Ctx, r *measured) int {
+	if c.Committed() && c.Status() < 500 || r.size > smallBody || r.size < 0 {
+		return 1
+	}
+	return 0
 }
 
 // statusClass returns the index of a status's label; 0 is no answer.

@@ -25,13 +25,16 @@ func TestClientLeaves(t *testing.T) {
 	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
 	s, registry := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
 	leaving(t, s, ended, clients)
-	wantLines(t, "a client that leaves", settled(t, registry), `http_request_duration_seconds_count{method="GET",route="/leaving",status="none"} 1`,
+	wantLines(t, "a client that leaves", settled(t, registry), `http_request_duration_seconds_count{method="GET",paced="",route="/leaving",status="none"} 1`,
 		`http_request_errors_total{method="GET",route="/leaving"} 0.0`)
 }
 
 func TestMiddleware(t *testing.T) {
 	count := func(method, route, status string) string {
-		return fmt.Sprintf(`http_request_duration_seconds_count{method=%q,route=%q,status=%q} 1`, method, route, status)
+		return fmt.Sprintf(`http_request_duration_seconds_count{method=%q,paced="",route=%q,status=%q} 1`, method, route, status)
+	}
+	countPaced := func(method, route, status string) string {
+		return strings.Replace(count(method, route, status), `paced=""`, `paced="client"`, 1)
 	}
 	total := func(what, method, route string, n float64) string {
 		return fmt.Sprintf(`http_request_%s_total{method=%q,route=%q} %.1f`, what, method, route, n)
@@ -65,11 +68,11 @@ func TestMiddleware(t *testing.T) {
 		{"a panic that aborts is no panic", "GET /panicabort", "", nil, []string{count("GET", "/panicabort", "none"),
 			total("errors", "GET", "/panicabort", 1), total("panics", "GET", "/panicabort", 0)}},
 		{"an answer that is broken off is an error with the status that was sent", "GET /breaking", "", nil, []string{
-			count("GET", "/breaking", "2xx"), total("errors", "GET", "/breaking", 1)}},
-		{"so is one that a panic breaks off", "GET /halfpanic", "", nil, []string{count("GET", "/halfpanic", "2xx"),
+			countPaced("GET", "/breaking", "2xx"), total("errors", "GET", "/breaking", 1)}},
+		{"so is one that a panic breaks off", "GET /halfpanic", "", nil, []string{countPaced("GET", "/halfpanic", "2xx"),
 			total("errors", "GET", "/halfpanic", 1), total("panics", "GET", "/halfpanic", 1)}},
 		{"101 is the status of a connection that switches protocols", "GET /upgrade", "",
-			[]string{"Upgrade: echo", "Connection: upgrade"}, []string{count("GET", "/upgrade", "1xx")}},
+			[]string{"Upgrade: echo", "Connection: upgrade"}, []string{countPaced("GET", "/upgrade", "1xx")}},
 		{"one that can't switch has what it is answered with", "GET /upgrade", "", nil, []string{count("GET", "/upgrade", "4xx")}},
 		{"sizes are those of bodies", "POST /upload", strings.Repeat("x", 1000), nil, []string{
 			`http_request_size_bytes_sum{method="POST",route="/upload"} 1000.0`,
@@ -79,7 +82,9 @@ func TestMiddleware(t *testing.T) {
 			`http_response_size_bytes_count{method="POST",route="/upload"} 1`}},
 		{"the size of an answer is counted", "GET /users/7", "", nil, []string{`http_response_size_bytes_sum{method="GET",route="/users/{id}"} 5.0`}},
 		{"a body without a known size isn't one of 0 bytes", "POST /upload", "1\r\na\r\n0\r\n\r\n", []string{"Transfer-Encoding: chunked"},
-			[]string{`http_request_size_bytes_count{method="POST",route="/upload"} 0`}},
+			[]string{`http_request_size_bytes_count{method="POST",route="/upload"} 0`, countPaced("POST", "/upload", "2xx")}},
+		{"a small body is no wait for the client", "POST /upload", strings.Repeat("x", 64<<10), nil, []string{count("POST", "/upload", "2xx")}},
+		{"a large one is", "POST /upload", strings.Repeat("x", 64<<10+1), nil, []string{countPaced("POST", "/upload", "2xx")}},
 		{"nor is one that is going to be read", "GET /reader", "", nil, []string{`http_response_size_bytes_count{method="GET",route="/reader"} 0`}},
 	} {
 		for place, wrap := range map[string]func(filo.Middleware) filo.Handler{
@@ -113,7 +118,7 @@ func TestMiddlewareGoexit(t *testing.T) {
 	})
 	ask(t, s, "GET /", "")
 	wantLines(t, "a handler that ends its goroutine fails, and doesn't panic", settled(t, registry),
-		`http_request_duration_seconds_count{method="GET",route="_UNMATCHED",status="5xx"} 1`,
+		`http_request_duration_seconds_count{method="GET",paced="",route="_UNMATCHED",status="5xx"} 1`,
 		`http_request_errors_total{method="GET",route="_UNMATCHED"} 1.0`, `http_request_panics_total{method="GET",route="_UNMATCHED"} 0.0`)
 }
 
@@ -129,7 +134,7 @@ func TestMiddlewareTimeout(t *testing.T) {
 		t.Errorf("%d", answer.Status)
 	}
 	wantLines(t, "an answer of the time-out's is counted as such", settled(t, registry),
-		`http_request_duration_seconds_count{method="GET",route="_UNMATCHED",status="5xx"} 1`)
+		`http_request_duration_seconds_count{method="GET",paced="",route="_UNMATCHED",status="5xx"} 1`)
 }
 
 func TestMiddlewareInFlight(t *testing.T) {
@@ -200,8 +205,8 @@ func TestMiddlewareMaxRoutes(t *testing.T) {
 		t.Error("sizes that were left out")
 	}
 	for _, line := range []string{
-		fmt.Sprintf(`http_request_duration_seconds_count{method="GET",route="_OTHER",status="2xx"} %d`, more),
-		`http_request_duration_seconds_count{method="GET",route="/0/` + "\uFFFD" + `",status="2xx"} 2`,
+		fmt.Sprintf(`http_request_duration_seconds_count{method="GET",paced="",route="_OTHER",status="2xx"} %d`, more),
+		`http_request_duration_seconds_count{method="GET",paced="",route="/0/` + "\uFFFD" + `",status="2xx"} 2`,
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("no line %s", line)
@@ -219,7 +224,7 @@ func TestMiddlewareRouteText(t *testing.T) {
 	})
 	s.Do(t, "GET /")
 	wantLines(t, "quotes, line breaks and backslashes are escaped", settled(t, registry),
-		`http_request_duration_seconds_count{method="GET",route="/a\"} 1\nb\\",status="2xx"} 1`)
+		`http_request_duration_seconds_count{method="GET",paced="",route="/a\"} 1\nb\\",status="2xx"} 1`)
 }
 
 func TestMiddlewareConcurrent(t *testing.T) {
@@ -248,7 +253,7 @@ func TestMiddlewareConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	text := settled(t, registry)
-	if want := fmt.Sprintf(`http_request_duration_seconds_count{method="GET",route="/users/{id}",status="2xx"} %d`, clients*each); !strings.Contains(text, want) {
+	if want := fmt.Sprintf(`http_request_duration_seconds_count{method="GET",paced="",route="/users/{id}",status="2xx"} %d`, clients*each); !strings.Contains(text, want) {
 		t.Errorf("no line %s in\n%s", want, text)
 	}
 }
@@ -287,7 +292,7 @@ func TestLoopDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLines(t, "all requests", settled(t, registry),
-		fmt.Sprintf(`http_request_duration_seconds_count{method="GET",route="/users/{id}",status="2xx"} %d`, clients*each),
+		fmt.Sprintf(`http_request_duration_seconds_count{method="GET",paced="",route="/users/{id}",status="2xx"} %d`, clients*each),
 		fmt.Sprintf(`filo_requests_total{status="2xx"} %d.0`, clients*each), fmt.Sprintf("filo_connections_accepted_total %d.0", clients))
 }
 
@@ -306,8 +311,8 @@ func TestMiddlewareOptions(t *testing.T) {
 	s.Do(t, "GET /missing")
 	text := settled(t, registry)
 	wantLines(t, "options", text,
-		`shop_http_request_duration_seconds_count{method="BREW",route="/any",status="2xx"} 1`,
-		`shop_http_request_duration_seconds_count{method="_OTHER",route="/any",status="2xx"} 1`,
+		`shop_http_request_duration_seconds_count{method="BREW",paced="",route="/any",status="2xx"} 1`,
+		`shop_http_request_duration_seconds_count{method="_OTHER",paced="",route="/any",status="2xx"} 1`,
 		"shop_http_requests_in_flight 0.0")
 	if strings.Contains(text, "missing") {
 		t.Errorf("a request that is to be left out is in\n%s", text)

@@ -15,6 +15,9 @@ import (
 // statusLabels are the labels of the classes of status. The first is that of requests without an answer.
 var statusLabels = [...]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
+// pacedLabels say of a duration whether a slow client may have been what took long. For Prometheus a label that is empty isn't there.
+var pacedLabels = [...]string{"", "client"}
+
 // metrics are those of a Middleware. To find the series of a request takes a look into two maps and no lock: looking it up
 // by its labels, as client_golang's vectors do, would take longer than all the rest.
 type metrics struct {
@@ -48,7 +51,7 @@ func newMetrics(o *Options) *metrics {
 	m.methodLabels = append(m.methodLabels, other)
 
 	durations := client.HistogramOpts{
-		Name: "http_request_duration_seconds", Help: "How long handlers took, by method, route and class of status.",
+		Name: "http_request_duration_seconds", Help: "How long handlers took, by method, route and class of status. paced=\"client\" are those that a slow client may have held up.",
 		Buckets: o.Buckets,
 	}
 	if o.NativeHistograms {
@@ -56,7 +59,7 @@ func newMetrics(o *Options) *metrics {
 		durations.NativeHistogramMaxBucketNumber = 160
 		durations.NativeHistogramMinResetDuration = time.Hour
 	}
-	m.duration = client.NewHistogramVec(durations, []string{"method", "route", "status"})
+	m.duration = client.NewHistogramVec(durations, []string{"method", "route", "status", "paced"})
 	labels := []string{"method", "route"}
 	m.panics = client.NewCounterVec(client.CounterOpts{
 		Name: "http_request_panics_total", Help: "Requests whose handler has panicked, by method and route.",
@@ -151,7 +154,7 @@ type series struct {
 	method, route             string
 	requestSize, responseSize client.Observer
 	panics, errors            client.Counter
-	byStatus                  [len(statusLabels)]atomic.Pointer[durations]
+	durations                 [len(pacedLabels)][len(statusLabels)]atomic.Pointer[durations]
 }
 
 // series returns those of a method. Two goroutines may make them at once: what is behind them is the same.
@@ -172,17 +175,17 @@ func (r *routeMetrics) series(m *metrics, method int) *series {
 	return r.byMethod[method].Load()
 }
 
-// duration returns the histogram of a class of status.
-func (s *series) duration(m *metrics, class int) *durations {
-	if d := s.byStatus[class].Load(); d != nil {
+// duration returns the histogram of a class of status, and of an index of pacedLabels.
+func (s *series) duration(m *metrics, class, paced int) *durations {
+	if d := s.durations[paced][class].Load(); d != nil {
 		return d
 	}
 	d := &durations{
-		observer: m.duration.WithLabelValues(s.method, s.route, statusLabels[class]),
+		observer: m.duration.WithLabelValues(s.method, s.route, statusLabels[class], pacedLabels[paced]),
 		bounds:   m.bounds, last: make([]atomic.Int64, len(m.bounds)+1),
 	}
-	if s.byStatus[class].CompareAndSwap(nil, d) {
+	if s.durations[paced][class].CompareAndSwap(nil, d) {
 		return d
 	}
-	return s.byStatus[class].Load()
+	return s.durations[paced][class].Load()
 }

@@ -1,36 +1,42 @@
-// Command app is the smallest program that has all that the files of this folder expect of one: probes and a drain, metrics on an address
-// of their own, a socket from systemd, and Redis for what its instances share. Beside the metrics there is /debug, by which the level of the log
-// is changed, too.
+// Command app is the smallest program that has all that the files of this folder expect of one, and so the recipe for a program of your own:
+// probes and a drain, restarts in place, certificates that are reloaded, limits that fit into its memory, metrics and /debug on an address of
+// their own, sockets from systemd, and Redis for what its instances share.
 //
-//	ADDR           address of the clients, ":8080" if empty; not used with a socket of systemd's
-//	METRICS_ADDR   address of the metrics, "127.0.0.1:9090" if empty
-//	METRICS_TOKEN  what metrics and /debug ask for, as "Authorization: Bearer TOKEN"; without it only processes on the same machine see them
+//	ADDR           address of the clients, ":8080" if empty
+//	TLS_CERT       file of the certificate, with its intermediates, as PEM; without it there is no TLS
+//	TLS_KEY        file of its key
+//	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:9090" if empty
+//	METRICS_TOKEN  what they ask for, as "Authorization: Bearer TOKEN"; without it only processes on the same machine see them
 //	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
+//	GOMEMLIMIT     memory that the limits are made for, 1 GiB if empty
+//
+// SIGTERM drains and ends, SIGUSR2 starts the program's file anew in its place, and SIGHUP reloads the certificate.
 package main
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"log"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/activation"
-	"github.com/coreos/go-systemd/v22/daemon"
 	client "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/certs"
 	"github.com/filohttp/filo/contrib/prometheus"
 	redisfilo "github.com/filohttp/filo/contrib/redis"
-	"github.com/filohttp/filo/debug"
+	"github.com/filohttp/filo/contrib/restart"
+	pages "github.com/filohttp/filo/debug"
 	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/middleware/ratelimit"
@@ -42,23 +48,35 @@ const (
 	drainTime = 10 * time.Second
 	// gracePeriod is how long requests may take after that. Both together must be less than systemd and Kubernetes wait.
 	gracePeriod = 20 * time.Second
+	// idleGrace is how long clients keep their connections for one more request.
+	idleGrace = 5 * time.Second
 )
 
 // logLevel is changed by /debug/loglevel.
 var logLevel slog.LevelVar
 
-func main() {
+func main() { program(drainTime) }
+
+// program serves until SIGTERM, and ends the process if it fails. A second Ctrl-C ends it at once. A second SIGTERM doesn't: systemd sends one to
+// what is left of a service, such as a program that was replaced, and has requests still.
+func program(drain time.Duration) {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &logLevel})))
 	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Getenv, drainTime); err != nil {
-		log.Fatal(err)
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
+	if err := run(ctx, os.Getenv, drain); err != nil {
+		slog.Error("the program has failed", "error", err) // log.Fatal would make an INFO of it
+		os.Exit(1)
 	}
 }
 
 // run serves until ctx ends, then drains, and shuts down.
-func run(ctx context.Context, env func(string) string, drain time.Duration) error {
+func run(ctx context.Context, env func(string) string, drain time.Duration) (err error) {
+	restarter, err := restart.New()
+	if err != nil {
+		return err
+	}
 	probes := health.New()
 	registry := client.NewRegistry()
 	handler, end, err := newHandler(env("REDIS_URL"), probes, registry)
@@ -66,55 +84,89 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) erro
 		return err
 	}
 	defer end()
-	server := &filo.Server{Handler: handler, GracePeriod: gracePeriod}
+	server := &filo.Server{Handler: handler, GracePeriod: gracePeriod, IdleGrace: idleGrace}
+	setLimits(server, debug.SetMemoryLimit(-1))
 	registry.MustRegister(prometheus.Collector(server), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	probes.Attach(server)
-
-	metrics, token := router.New(), env("METRICS_TOKEN")
-	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token})).Always()
-	metrics.Mount("/debug", debug.Handler(debug.Options{Token: token, LogLevel: &logLevel}))
-	inside := &filo.Server{Handler: metrics.Serve, ForOperator: token == ""}
-	insideListener, err := inside.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
+	serve, err := reloads(server, env("TLS_CERT"), env("TLS_KEY"), registry)
 	if err != nil {
 		return err
 	}
-	listener, err := listen(server, cmp.Or(env("ADDR"), ":8080"))
+
+	metrics, token := router.New(), env("METRICS_TOKEN")
+	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token})).Always()
+	metrics.Mount("/debug", pages.Handler(pages.Options{Token: token, LogLevel: &logLevel, Server: server}))
+	inside := &filo.Server{Handler: metrics.Serve, ForOperator: token == ""}
+	insideListener, err := restarter.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
+	if err != nil {
+		return err
+	}
+	listener, err := restarter.Listen(cmp.Or(env("ADDR"), ":8080"))
 	if err != nil {
 		return errors.Join(err, insideListener.Close())
 	}
-	insideEnded := make(chan error, 1)
-	insideContext, endInside := context.WithCancel(context.Background())
-	go func() { insideEnded <- inside.RunListener(insideContext, insideListener) }()
-
-	serving, cancel := probes.DrainContext(ctx, drain)
-	defer cancel()
-	tell(daemon.SdNotifyReady)
-	context.AfterFunc(ctx, func() { tell(daemon.SdNotifyStopping) })
-	err = server.RunListener(serving, listener)
-	endInside() // which Prometheus can ask until the last request is answered
-	return errors.Join(err, <-insideEnded)
+	return restarter.Run(ctx, func(ctx context.Context) error {
+		serving, cancel := probes.DrainContext(ctx, drain)
+		defer cancel()
+		insideContext, endInside := context.WithCancel(context.WithoutCancel(ctx))
+		context.AfterFunc(ctx, func() {
+			if context.Cause(ctx) == restart.ErrReplaced {
+				endInside() // the new program has that address as well, and two would answer Prometheus in turn
+			}
+		})
+		insideEnded := make(chan error, 1)
+		go func() {
+			defer cancel() // it would have failed
+			insideEnded <- inside.RunListener(insideContext, insideListener)
+		}()
+		err := serve(serving, listener)
+		endInside() // which Prometheus can ask until the last request is answered
+		return errors.Join(err, <-insideEnded)
+	})
 }
 
-// listen returns the socket that systemd has opened, if there is one.
-func listen(server *filo.Server, addr string) (net.Listener, error) {
-	inherited, err := activation.Listeners()
+// setLimits bounds what clients can make the server hold to five eighths of the memory; the rest is for the handlers and the collector.
+func setLimits(server *filo.Server, memory int64) {
+	if memory == math.MaxInt64 { // GOMEMLIMIT isn't set
+		memory = 1 << 30
+	}
+	server.MaxConns = int(memory / 4 / connMemory)
+	server.Concurrency = int(memory / 8 / requestMemory)
+	server.Queue = server.Concurrency
+	server.MaxBufferedBodies = memory / 8
+	server.MaxBufferedAnswers = memory / 8
+}
+
+const (
+	connMemory    = 16 << 10 // of an idle connection by TLS, rounded up
+	requestMemory = 40 << 10 // of a handler that waits for its client
+)
+
+// reloads returns how to serve the clients: by TLS if there is a certificate, which SIGHUP reloads.
+func reloads(server *filo.Server, cert, key string, registry *client.Registry) (serve func(context.Context, net.Listener) error, err error) {
+	if cert == "" && key == "" {
+		came := make(chan os.Signal, 1)
+		signal.Notify(came, syscall.SIGHUP)
+		go func() {
+			for range came { // it would end the program otherwise
+				slog.Info("SIGHUP: there is no certificate to reload")
+			}
+		}()
+		return server.RunListener, nil
+	}
+	if cert == "" || key == "" {
+		return nil, errors.New("TLS_CERT and TLS_KEY: one needs the other")
+	}
+	store, err := certs.New(certs.Options{Pairs: []certs.Pair{{Cert: cert, Key: key}}})
 	if err != nil {
 		return nil, err
 	}
-	switch len(inherited) {
-	case 0:
-		return server.Listen(addr)
-	case 1:
-		return inherited[0], nil
-	}
-	return nil, errors.New("systemd has passed more than one socket")
-}
-
-// tell tells systemd the state of this program, if systemd wants to know.
-func tell(state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		slog.Warn("systemd can't be told", "state", state, "error", err)
-	}
+	store.ReloadOn(context.Background(), syscall.SIGHUP) // until the end of the program, which SIGHUP would end otherwise
+	registry.MustRegister(prometheus.Certificates(store))
+	server.TLSConfig = store.TLSConfig()
+	return func(ctx context.Context, listener net.Listener) error {
+		return server.RunListenerTLS(ctx, listener, "", "")
+	}, nil
 }
 
 // newHandler returns the application, and what to call when the server has ended.
@@ -134,9 +186,10 @@ func newHandler(redisURL string, probes *health.Health, registry *client.Registr
 		connection := redis.NewClient(options)
 		shared := redisfilo.New(connection)
 		probes.Add("redis", shared.Check, health.Check{Optional: true})
+		registry.MustRegister(prometheus.Figures(shared))
 		limits.Store = shared.RateLimits("requests", redisfilo.Open)
 		end = connection.Close
 	}
-	r.GET("/", func(c *filo.Ctx) error { return c.Text(200, "it works\n") }, ratelimit.New(600, time.Minute, limits))
+	r.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "it works\n") }, ratelimit.New(600, time.Minute, limits))
 	return r.Serve, end, nil
 }

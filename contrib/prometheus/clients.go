@@ -1,0 +1,17 @@
+package prometheus
+
+import (
+	client "github.com/prometheus/client_golang/prometheus"
+)
+
+// clientConns is the figure of filo.Server.Clients that tells of a client that takes many connections. No series has an address: there are too
+// many of them.
+var clientConns = describe("filo_client_connections_max", "Open connections of the client that has most.")
+
+func (k *collector) collectClients(ch chan<- client.Metric) {
+	most := 0
+	if clients := k.server.Clients(); len(clients) > 0 {
+		most = clients[0].Conns
+	}
+	ch <- client.MustNewConstMetric(clientConns, client.GaugeValue, float64(most))
+}

@@ -1,0 +1,47 @@
+package prometheus
+
+import (
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo"
+)
+
+// The requests that are being handled: see filo.Server.Running.
+var (
+	running = describe("filo_requests_running",
+		"Requests that are being handled and take longer than a moment, by route and by what they do: handler, reading, answering, queued.",
+		"route", "state")
+	runningOldest = describe("filo_requests_running_oldest_seconds", "For how long the oldest of filo_requests_running has been handled.",
+		"route", "state")
+)
+
+var runningDescs = [...]*client.Desc{running, runningOldest}
+
+// runningKey is what the series of running requests are told apart by.
+type runningKey struct {
+	route string
+	state filo.RunningState
+}
+
+// collectRunning sends a series for each state of each route that has a running request. Collector limits the number of routes as it does that
+// of classes.
+func (k *collector) collectRunning(ch chan<- client.Metric) {
+	count, oldest := make(map[runningKey]int), make(map[runningKey]time.Duration)
+	requests := k.server.Running()
+	k.mu.Lock()
+	for _, each := range requests {
+		key := runningKey{serverClass, each.State}
+		if each.Route != "" {
+			key.route = k.label(1, each.Route)
+		}
+		count[key]++
+		oldest[key] = max(oldest[key], each.Age)
+	}
+	k.mu.Unlock()
+	for key, n := range count {
+		ch <- client.MustNewConstMetric(running, client.GaugeValue, float64(n), key.route, key.state.String())
+		ch <- client.MustNewConstMetric(runningOldest, client.GaugeValue, oldest[key].Seconds(), key.route, key.state.String())
+	}
+}

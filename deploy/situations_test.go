@@ -1,0 +1,901 @@
+package deploy
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/certs"
+	"github.com/filohttp/filo/contrib/prometheus"
+	redisfilo "github.com/filohttp/filo/contrib/redis"
+	"github.com/filohttp/filo/health"
+	"github.com/filohttp/filo/middleware/ratelimit"
+	"github.com/filohttp/filo/router"
+)
+
+// How many scrapes the parts of a timeline have: ten minutes of ordinary load, fifteen of the situation, and twenty in which it is over.
+const (
+	calmBefore = 40
+	situation  = 60
+	calmAfter  = 80
+)
+
+// patience is how long anything may take that a test waits for.
+const patience = time.Minute
+
+// observed is a server with the metrics of app, beside routes that bring it into situations.
+type observed struct {
+	t       *testing.T
+	server  *filo.Server
+	probes  *health.Health
+	address string
+	inside  string // the address of the metrics
+	held    chan struct{}
+	client  *http.Client
+}
+
+// observe starts a server. further are collectors besides those that every program has.
+func observe(t *testing.T, server *filo.Server, further ...client.Collector) *observed {
+	t.Helper()
+	return observeRoutes(t, server, func(*router.Router) {}, further...)
+}
+
+// observeRoutes starts one with further routes.
+func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router), further ...client.Collector) *observed {
+	t.Helper()
+	o := &observed{t: t, server: server, probes: health.New(), held: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	registry := client.NewRegistry()
+	registry.MustRegister(prometheus.Collector(server), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(further...)
+	r := router.New()
+	r.GET("/readyz", o.probes.Ready)
+	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}))
+	r.GET("/", func(c *filo.Ctx) error { return c.Text(200, "quick") })
+	r.GET("/hold", o.hold)
+	r.GET("/stream", func(c *filo.Ctx) error {
+		if _, err := c.Stream().WriteString("begun\n"); err != nil {
+			return err
+		}
+		if err := c.Stream().Flush(); err != nil {
+			return err
+		}
+		return o.hold(c)
+	})
+	r.POST("/upload", func(c *filo.Ctx) error {
+		if _, err := c.Body(); err != nil {
+			return err
+		}
+		return c.NoContent()
+	})
+	r.GET("/fail", func(c *filo.Ctx) error { return errors.New("the database is down") })
+	r.GET("/busy", func(c *filo.Ctx) error { return c.Text(503, "no error") })
+	r.GET("/panic", func(c *filo.Ctx) error { panic("a bug") })
+	routes(r)
+	server.Handler, server.Logger = r.Serve, slog.New(slog.DiscardHandler)
+	o.address = serveAt(t, server, nil)
+	metrics := router.New()
+	metrics.GET("/metrics", prometheus.Handler(registry))
+	o.inside = serveAt(t, &filo.Server{Handler: metrics.Serve, ForOperator: true, Logger: slog.New(slog.DiscardHandler)}, nil)
+	return o
+}
+
+// serveAt serves the listener, or one of the machine's.
+func serveAt(t *testing.T, server *filo.Server, listener net.Listener) string {
+	t.Helper()
+	if listener == nil {
+		var err error
+		if listener, err = server.Listen("127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Close()
+		<-ended
+	})
+	return listener.Addr().String()
+}
+
+func (o *observed) hold(c *filo.Ctx) error {
+	select {
+	case <-o.held:
+	case <-c.Context().Done():
+	}
+	if c.Committed() {
+		return nil
+	}
+	return c.NoContent()
+}
+
+// release lets go what is held, and what is asked for later is held again.
+func (o *observed) release() {
+	for {
+		select {
+		case o.held <- struct{}{}:
+		default:
+			if o.running() == 0 {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// running returns how many handlers run.
+func (o *observed) running() float64 {
+	match := regexp.MustCompile(`(?m)^http_requests_in_flight (\S+)$`).FindStringSubmatch(o.text())
+	var n float64
+	fmt.Sscan(match[1], &n)
+	return n
+}
+
+func (o *observed) text() string {
+	o.t.Helper()
+	response, err := http.Get("http://" + o.inside + "/metrics")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 {
+		o.t.Fatal(response.Status, err)
+	}
+	return string(text)
+}
+
+// scrape returns what the server says, of which the test first waits for all that it needs.
+func (o *observed) scrape(ready ...string) *scrape {
+	o.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		text := o.text()
+		if !slices.ContainsFunc(ready, func(pattern string) bool { return !regexp.MustCompile("(?m)^" + pattern + "$").MatchString(text) }) {
+			return parseScrape(o.t, text, time.Now())
+		}
+		if time.Now().After(end) {
+			o.t.Fatalf("the metrics never have %q:\n%s", ready, text)
+		}
+	}
+}
+
+// do asks for a path and returns the status, 0 if there is no answer.
+func (o *observed) do(path string) int {
+	response, err := o.client.Get("http://" + o.address + path)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+// ask asks n times for a path, one after the other, and expects a status.
+func (o *observed) ask(n int, path string, status int) {
+	o.t.Helper()
+	for range n {
+		if got := o.do(path); got != status {
+			o.t.Fatalf("%s: %d, want %d", path, got, status)
+		}
+	}
+}
+
+// together asks n times for a path at once, and returns a function that waits for the answers.
+func (o *observed) together(n int, path string) (wait func()) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { o.do(path) })
+	}
+	return all.Wait
+}
+
+// idle is a scrape in which no handler runs.
+func (o *observed) idle() *scrape {
+	o.t.Helper()
+	return o.scrape(`http_requests_in_flight 0`)
+}
+
+// calm is what happens between two scrapes under ordinary load.
+func (o *observed) calm() (from, to *scrape) {
+	o.t.Helper()
+	from = o.idle()
+	o.ask(100, "/", 200)
+	return from, o.idle()
+}
+
+// during makes a timeline: ordinary load, steps of what happens in f, which returns the scrapes around it, and ordinary load again.
+func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
+	o.t.Helper()
+	l := newTimeline()
+	o.ask(1, "/", 200) // so that the series are there
+	from, to := o.calm()
+	l.scraped(from, to, calmBefore)
+	from, to = f()
+	l.scraped(from, to, steps)
+	from, to = o.calm()
+	l.scraped(from, to, calmAfter)
+	return l
+}
+
+// load is during for a load that is over when it is scraped.
+func (o *observed) load(steps int, f func()) *timeline {
+	o.t.Helper()
+	return o.during(steps, func() (from, to *scrape) {
+		from = o.idle()
+		f()
+		return from, o.idle()
+	})
+}
+
+// raw sends bytes, and returns the connection.
+func (o *observed) raw(text string) net.Conn {
+	o.t.Helper()
+	conn, err := net.Dial("tcp", o.address)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		o.t.Fatal(err)
+	}
+	return conn
+}
+
+// rawEnd sends bytes, and waits until the server has closed the connection.
+func (o *observed) rawEnd(text string) {
+	o.t.Helper()
+	conn := o.raw(text)
+	io.Copy(io.Discard, conn)
+	conn.Close()
+}
+
+// slowly is how long something lasts that must be slow to the alerts: more than the second in FiloSlow.
+const slowly = 1100 * time.Millisecond
+
+// situations are what happens to servers, and which alerts fire. In all others none of these does.
+var situations = map[string]struct {
+	happens func(t *testing.T) *timeline
+	alerts  []string
+}{
+	"ordinary load": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.load(situation, func() { o.ask(100, "/", 200) })
+	}, nil},
+
+	"a single request is refused":     {overloaded(1, 1), nil},
+	"a burst of refusals":             {overloaded(1, 30), nil},
+	"more load than there are places": {overloaded(situation, 30), []string{"FiloOverloaded"}},
+	"the queue never empties":         {queued(situation), []string{"FiloQueueStands"}},
+	"the queue fills now and then": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Concurrency: 2, Queue: 10})
+		l := newTimeline()
+		o.ask(1, "/", 200)
+		from, to := o.calm()
+		l.scraped(from, to, calmBefore)
+		standing := o.standing()
+		for range situation / 2 {
+			l.scraped(to, standing, 1)
+			l.scraped(from, to, 1)
+		}
+		l.scraped(from, to, calmAfter)
+		return l
+	}, nil},
+
+	"a single failure":   {asking(1, "/fail", 1), nil},
+	"few failures":       {asking(situation, "/fail", 0), nil},
+	"handlers fail":      {asking(situation, "/fail", 5), []string{"FiloErrors"}},
+	"503 without errors": {asking(situation, "/busy", 5), []string{"FiloErrors"}},
+	"handlers panic":     {asking(situation, "/panic", 5), []string{"FiloErrors", "FiloPanics"}},
+	"a single panic":     {asking(1, "/panic", 1), []string{"FiloPanics"}},
+	"it isn't ready, and hardly anybody asks": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		o.probes.Add("database", func(context.Context) error { return errors.New("down") }, health.Check{})
+		return o.load(situation, func() {
+			o.ask(2, "/", 200)
+			o.ask(10, "/readyz", 503)
+		})
+	}, nil},
+
+	"handlers are slow": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.load(situation, func() {
+			o.ask(50, "/", 200)
+			wait := o.together(5, "/hold")
+			time.Sleep(slowly)
+			o.release()
+			wait()
+		})
+	}, []string{"FiloSlow"}},
+	"long streams": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.load(situation, func() {
+			o.ask(50, "/", 200)
+			wait := o.together(20, "/stream")
+			o.scrape(`http_requests_in_flight 20`)
+			time.Sleep(slowly)
+			o.release()
+			wait()
+		})
+	}, nil},
+	"slow uploads": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.load(situation, func() {
+			o.ask(50, "/", 200)
+			const size = 100 << 10
+			var uploads []net.Conn
+			for range 10 {
+				uploads = append(uploads, o.raw(fmt.Sprintf("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", size)),
+					o.raw("POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"))
+			}
+			o.scrape(`http_requests_in_flight 20`)
+			time.Sleep(slowly)
+			for i, upload := range uploads {
+				io.WriteString(upload, []string{strings.Repeat("x", size-1), "0\r\n\r\n"}[i%2])
+			}
+			for _, upload := range uploads {
+				if _, err := http.ReadResponse(bufio.NewReader(upload), nil); err != nil {
+					t.Fatal(err)
+				}
+				upload.Close()
+			}
+		})
+	}, nil},
+
+	"a single bad PROXY header": {proxied(1, 1), nil},
+	"strangers' PROXY headers":  {proxied(situation, 5), []string{"FiloRefusals"}},
+	"an address with too many connections": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{MaxConnsPerIP: 5})
+		return o.load(situation, func() {
+			var held []net.Conn
+			for range 4 { // the fifth is that of the test's own client
+				conn := o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				conn.Read(make([]byte, 1))
+				held = append(held, conn)
+			}
+			for range 20 {
+				o.rawEnd("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			}
+			for _, conn := range held {
+				conn.Close()
+			}
+			o.scrape(`filo_connections\{state="idle"\} 1`)
+			o.ask(50, "/", 200)
+		})
+	}, nil},
+	"nearly all connections are taken": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{MaxConns: 20})
+		return o.during(situation, func() (from, to *scrape) {
+			from = o.idle()
+			var held []net.Conn
+			for range 18 {
+				conn := o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				conn.Read(make([]byte, 1))
+				held = append(held, conn)
+			}
+			to = o.scrape(`filo_connections\{state="idle"\} 19`)
+			for _, conn := range held {
+				conn.Close()
+			}
+			o.scrape(`filo_connections\{state="idle"\} 1`)
+			return from, to
+		})
+	}, []string{"FiloConnectionsNearLimit"}},
+
+	"accepting fails once":  {acceptFailing(1, 1), nil},
+	"accepting often fails": {acceptFailing(situation, 3), []string{"FiloAcceptFails"}},
+
+	"a drain of a few seconds": {draining(1), nil},
+	"a drain that is killed":   {draining(drainScrapes), []string{"FiloDrainTooLong"}},
+
+	"a restart": {vanishing(func(l *timeline, from, to *scrape) {
+		l.failed(2)
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+	}), nil},
+	"two restarts": {vanishing(func(l *timeline, from, to *scrape) {
+		for range 2 {
+			l.failed(2)
+			l.restarted()
+			l.scraped(from, to, 20)
+		}
+		l.scraped(from, to, calmAfter)
+	}), nil},
+	"the process is gone": {vanishing(func(l *timeline, from, to *scrape) {
+		l.failed(situation)
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+	}), []string{"FiloDown"}},
+	"all targets have vanished": {vanishing(func(l *timeline, from, to *scrape) {
+		l.gone(situation)
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+	}), []string{"FiloDown"}},
+	"one of two instances is taken away": {vanishing(func(l *timeline, from, to *scrape) {
+		l.gone(situation + calmAfter)
+		l.other()
+	}), nil},
+	"it crashes soon after each start": {vanishing(func(l *timeline, from, to *scrape) {
+		for range situation / 4 {
+			l.failed(3)
+			l.restarted()
+			l.scraped(from, started(to, l.steps), 1)
+		}
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+	}), []string{"FiloDown", "FiloRestarts"}},
+	"it crashes every few minutes": {vanishing(func(l *timeline, from, to *scrape) {
+		for range situation / 12 {
+			l.restarted()
+			l.scraped(from, started(to, l.steps), 12)
+		}
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+	}), []string{"FiloRestarts"}},
+
+	"a certificate for months":             {certified(60*24*time.Hour, false), nil},
+	"a certificate for ten days":           {certified(10*24*time.Hour, false), []string{"FiloCertificateExpires"}},
+	"a certificate for a day":              {certified(24*time.Hour, false), []string{"FiloCertificateAboutToExpire", "FiloCertificateExpires"}},
+	"a new certificate that can't be used": {certified(60*24*time.Hour, true), []string{"FiloCertificateRefused"}},
+
+	"goroutines leak": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.during(situation, func() (from, to *scrape) {
+			from = o.idle()
+			var leaked sync.WaitGroup
+			end := make(chan struct{})
+			for range 1500 {
+				leaked.Go(func() { <-end })
+			}
+			to = o.idle()
+			close(end)
+			leaked.Wait()
+			return from, to
+		})
+	}, []string{"FiloGoroutines"}},
+	"many handlers wait": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Concurrency: 2000})
+		return o.during(situation, func() (from, to *scrape) {
+			from = o.idle()
+			var all []net.Conn
+			for range 1500 {
+				all = append(all, o.raw("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n"))
+			}
+			to = o.scrape(`http_requests_in_flight 1500`)
+			for _, conn := range all {
+				conn.Close()
+			}
+			o.idle()
+			return from, to
+		})
+	}, nil},
+	"many idle connections": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Driver: filo.DriverBlocking})
+		return o.during(situation, func() (from, to *scrape) {
+			from = o.idle()
+			var all []net.Conn
+			for range 1500 {
+				all = append(all, o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+			}
+			to = o.scrape(`filo_connections\{state="idle"\} 1501`)
+			for _, conn := range all {
+				conn.Close()
+			}
+			o.scrape(`filo_connections\{state="idle"\} 1`)
+			return from, to
+		})
+	}, nil},
+	"Redis is gone": {storing(func(t *testing.T, r *exec.Cmd, admin *redis.Client) {
+		r.Process.Kill()
+		r.Wait()
+	}), []string{"FiloRedisDown", "FiloRedisErrors"}},
+	"Redis is full": {storing(func(t *testing.T, r *exec.Cmd, admin *redis.Client) {
+		if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}), []string{"FiloRedisDown", "FiloRedisErrors"}},
+	"Redis works": {storing(func(*testing.T, *exec.Cmd, *redis.Client) {}), nil},
+
+	"the memory is nearly used up":   {remembering(128, 0, 0, "go_memstats_heap_alloc_bytes{}", 0.95), []string{"FiloMemory"}},
+	"half of the memory is used":     {remembering(128, 0, 0, "go_memstats_heap_alloc_bytes{}", 0.5), nil},
+	"garbage fills the memory":       {remembering(128, 128, 0, "process_resident_memory_bytes{}", 0.95), nil}, // as it may
+	"memory beside Go's is too much": {remembering(0, 0, 128, "process_resident_memory_bytes{}", 1.3), []string{"FiloMemory"}},
+}
+
+// overloaded refuses n requests in each step, beside 52 that are answered.
+func overloaded(steps, n int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Concurrency: 2})
+		return o.load(steps, func() {
+			o.ask(50, "/", 200)
+			wait := o.together(2, "/hold")
+			o.scrape(`http_requests_in_flight 2`)
+			for range n { // of a route that takes a place; a quick one is answered all the same
+				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			}
+			o.release()
+			wait()
+		})
+	}
+}
+
+// standing is a scrape while three requests wait in the queue.
+func (o *observed) standing() *scrape {
+	o.t.Helper()
+	wait := o.together(5, "/hold")
+	standing := o.scrape(`filo_requests_queued 3`)
+	o.release()
+	wait()
+	o.idle()
+	return standing
+}
+
+func queued(steps int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Concurrency: 2, Queue: 10})
+		return o.during(steps, func() (from, to *scrape) { return o.idle(), o.standing() })
+	}
+}
+
+// asking asks in each step for a path, beside 100 requests that are answered.
+func asking(steps int, path string, n int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.load(steps, func() {
+			o.ask(100, "/", 200)
+			for range n {
+				o.do(path)
+			}
+		})
+	}
+}
+
+// proxied sends n connections without a header of the PROXY protocol in each step. The test's own client sends one.
+func proxied(steps, n int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		server := &filo.Server{}
+		server.ProxyProtocol.TrustedPeers = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		o := observe(t, server)
+		o.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err == nil {
+				_, err = io.WriteString(conn, "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
+			}
+			return conn, err
+		}}}
+		return o.load(steps, func() {
+			o.ask(50, "/", 200)
+			for range n {
+				o.rawEnd("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			}
+		})
+	}
+}
+
+// failingListener fails as often as it is told to, as if there were no descriptors.
+type failingListener struct {
+	net.Listener
+	failures, failed chan struct{}
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.failures:
+		l.failed <- struct{}{}
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	default:
+		return l.Listener.Accept()
+	}
+}
+
+// acceptFailing fails to accept n times in each step.
+func acceptFailing(steps, n int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		server := &filo.Server{}
+		o := observe(t, server)
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener := &failingListener{inner, make(chan struct{}, n), make(chan struct{}, n)}
+		serveAt(t, server, listener)
+		return o.load(steps, func() {
+			o.ask(50, "/", 200)
+			for range n {
+				listener.failures <- struct{}{}
+			}
+			conn, err := net.Dial("tcp", inner.Addr().String()) // the accept that waits takes it
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+			for range n {
+				<-listener.failed
+			}
+			o.scrape(fmt.Sprintf(`filo_accept_failures_total %d`, n))
+		})
+	}
+}
+
+// draining shuts a server down that has a handler which doesn't end. It is scraped so many times meanwhile, then its process is gone, and a
+// new one comes.
+func draining(scrapes int) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{GracePeriod: time.Duration(graceSeconds(t)) * time.Second})
+		l := newTimeline()
+		o.ask(1, "/", 200)
+		from, to := o.calm()
+		l.scraped(from, to, calmBefore)
+		wait := o.together(1, "/hold")
+		before := o.scrape(`http_requests_in_flight 1`)
+		ended := make(chan error, 1)
+		go func() { ended <- o.server.Shutdown(context.Background()) }()
+		l.scraped(before, o.scrape(`filo_draining 1`, `filo_drain_start_time_seconds \S+`), scrapes)
+		o.release()
+		wait()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		l.failed(2)
+		l.restarted()
+		l.scraped(from, to, calmAfter)
+		return l
+	}
+}
+
+// drainScrapes is how often a drain is scraped at least before systemd kills it.
+const drainScrapes = 2
+
+// The shipped files leave FiloDrainTooLong the time to fire: a drain is old enough while it is scraped for the last time.
+func TestDrainAlertCanFire(t *testing.T) {
+	var killed int32
+	fmt.Sscan(string(regexp.MustCompile(`TimeoutStopSec=(\d+)`).FindSubmatch(read(t, "systemd/app.service"))[1]), &killed)
+	manifest := manifestGrace(t)
+	for name, seconds := range map[string]int32{"systemd": killed, "Kubernetes": manifest} {
+		// The server's drain begins when the program has waited for balancers. A scrape comes at any time in its interval.
+		lasts := seconds - drainSeconds(t)
+		if scrapes := lasts / scrapeSeconds; scrapes < drainScrapes {
+			t.Errorf("%s kills a program %d s after its drain has begun: %d scrapes", name, lasts, scrapes)
+		}
+		if threshold := 0.6 * float64(graceSeconds(t)); threshold > float64(lasts-scrapeSeconds) {
+			t.Errorf("%s: a drain of %v s may end without a scrape before its %d s", name, threshold, lasts)
+		}
+	}
+	if !strings.Contains(string(read(t, "prometheus/alerts.yml")), "> 0.6 * max_over_time(filo_grace_period_seconds") {
+		t.Error("FiloDrainTooLong has another threshold")
+	}
+	if text := string(read(t, "prometheus/prometheus.yml")); !strings.Contains(text, fmt.Sprintf("scrape_interval: %ds\n  evaluation_interval: %ds\n", scrapeSeconds, scrapeSeconds)) {
+		t.Error("prometheus.yml has other intervals")
+	}
+}
+
+// vanishing is ordinary load, and then what f makes of the timeline.
+func vanishing(f func(l *timeline, from, to *scrape)) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		l := newTimeline()
+		o.ask(1, "/", 200)
+		from, to := o.calm()
+		l.scraped(from, to, calmBefore)
+		f(l, from, to)
+		return l
+	}
+}
+
+// started returns a scrape of a process that has started later.
+func started(s *scrape, seconds int) *scrape {
+	later := *s
+	later.values = make(map[string]float64)
+	for series, value := range s.values {
+		if series == "process_start_time_seconds{}" {
+			value += float64(seconds)
+		}
+		later.values[series] = value
+	}
+	return &later
+}
+
+// certified serves a certificate that is valid for a while. With spoiled its file is replaced by one that can't be used.
+func certified(valid time.Duration, spoiled bool) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		pair := issue(t, valid)
+		store, err := certs.New(certs.Options{Pairs: []certs.Pair{pair}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := observe(t, &filo.Server{}, prometheus.Certificates(store))
+		fresh := issue(t, valid)
+		l := newTimeline()
+		from, to := o.calm()
+		if spoiled {
+			l.scraped(from, to, calmBefore)
+			if err := os.Rename(fresh.Cert, pair.Cert); err != nil { // without its key
+				t.Fatal(err)
+			}
+			if store.Reload() == nil {
+				t.Fatal("the certificate was taken")
+			}
+			from, to = o.calm()
+		}
+		l.scraped(from, to, calmBefore+situation)
+		return l
+	}
+}
+
+// issue writes a certificate and its key.
+func issue(t *testing.T, valid time.Duration) certs.Pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(valid)}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	pair := certs.Pair{Cert: filepath.Join(dir, "example.pem"), Key: filepath.Join(dir, "example.key")}
+	for name, block := range map[string]*pem.Block{pair.Cert: {Type: "CERTIFICATE", Bytes: cert}, pair.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pair
+}
+
+// storing limits requests by a redis-server, to which something happens.
+func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		dir, err := os.MkdirTemp("", "redis") // the path of a socket must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		socket := filepath.Join(dir, "s")
+		start := func() *exec.Cmd {
+			command := exec.Command(tool(t, "redis-server"), "--port", "0", "--unixsocket", socket, "--save", "")
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				command.Process.Kill()
+				command.Wait()
+			})
+			return command
+		}
+		command := start()
+		logging.Disable() // what go-redis says about a Redis that is gone
+		admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
+		t.Cleanup(func() { admin.Close() })
+		for end := time.Now().Add(patience); admin.Ping(t.Context()).Err() != nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("redis-server doesn't answer")
+			}
+		}
+		shared := redisfilo.New(admin, redisfilo.Options{Logger: slog.New(slog.DiscardHandler)})
+		limit := ratelimit.New(1000, time.Minute, ratelimit.Options{Store: shared.RateLimits("requests", redisfilo.Open)})
+		o := observeRoutes(t, &filo.Server{}, func(r *router.Router) {
+			r.GET("/limited", func(c *filo.Ctx) error { return c.NoContent() }, limit)
+		}, prometheus.Figures(shared))
+		ask := func() (from, to *scrape) {
+			from = o.idle()
+			o.ask(20, "/limited", 204)
+			shared.Check(t.Context())
+			return from, o.idle()
+		}
+		l := newTimeline()
+		ask()
+		from, to := ask()
+		l.scraped(from, to, calmBefore)
+		happens(t, command, admin)
+		ask()
+		from, to = ask()
+		l.scraped(from, to, situation)
+		return l
+	}
+}
+
+// remembering is a process with so many MiB that it needs, of garbage and of memory that isn't Go's. Its GOMEMLIMIT is such that a series is the
+// part of it.
+func remembering(live, garbage, outside int, series string, part float64) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		debug.FreeOSMemory()
+		needed := touched(make([]byte, live<<20))
+		touched(make([]byte, garbage<<20))
+		runtime.GC()
+		if outside > 0 {
+			memory, err := syscall.Mmap(-1, 0, outside<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+			if err != nil {
+				t.Fatal(err)
+			}
+			touched(memory)
+			defer syscall.Munmap(memory)
+		}
+		defer runtime.KeepAlive(needed)
+		o := observe(t, &filo.Server{})
+		return o.during(situation, func() (from, to *scrape) {
+			from = o.idle()
+			before := debug.SetMemoryLimit(int64(from.values[series] / part))
+			defer debug.SetMemoryLimit(before)
+			return from, o.idle()
+		})
+	}
+}
+
+// touched writes to each page of memory, and so makes it resident.
+func touched(memory []byte) []byte {
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	return memory
+}
+
+// Each alert fires in its situation, as a real server reports that, and in no other one; nor before it begins, nor after it is over.
+func TestSituations(t *testing.T) {
+	tool(t, "promtool")
+	fires := make(map[string]int)
+	for name, s := range situations {
+		for _, alert := range s.alerts {
+			fires[alert]++
+		}
+		t.Run(name, func(t *testing.T) {
+			l := s.happens(t)
+			conditions := []promtoolCondition{firing(60, l.steps-1, s.alerts...)}
+			switch {
+			case strings.HasPrefix(name, "a certificate"): // which stays as it is
+			case strings.HasPrefix(name, "Redis"), strings.HasPrefix(name, "a new certificate"): // which don't end
+				conditions = append(conditions, firing(10, calmBefore-1))
+			default:
+				conditions = append(conditions, firing(10, calmBefore-1), firing(1, l.steps-1))
+			}
+			l.test(name, conditions...).check(t)
+		})
+	}
+	for _, alert := range alertNames(t) {
+		if others := len(situations) - fires[alert]; fires[alert] == 0 || others < 5 {
+			t.Errorf("%s fires in %d situations, and stays silent in %d", alert, fires[alert], others)
+		}
+	}
+}
+
+// alertNames are those of alerts.yml.
+func alertNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, match := range regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(read(t, "prometheus/alerts.yml"), -1) {
+		names = append(names, string(match[1]))
+	}
+	return names
+}

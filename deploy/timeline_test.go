@@ -1,0 +1,238 @@
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// scrape is what a server has said to a scrape: values by series, as in `filo_connections{state="idle"}`.
+type scrape struct {
+	at       time.Time
+	values   map[string]float64
+	counters map[string]bool // the series that only rise
+}
+
+var exposedLine = regexp.MustCompile(`(?m)^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$`)
+
+// parseScrape reads Prometheus's text, of which it keeps the metrics that the alerts name.
+func parseScrape(t *testing.T, text string, at time.Time) *scrape {
+	t.Helper()
+	s := &scrape{at, make(map[string]float64), make(map[string]bool)}
+	named := alertedMetrics(t)
+	for _, match := range exposedLine.FindAllStringSubmatch(text, -1) {
+		name, labels := match[1], match[2]
+		if !slices.Contains(named, name) {
+			continue
+		}
+		value, err := strconv.ParseFloat(match[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var known []string
+		for _, label := range regexp.MustCompile(`[a-z_]+="(?:[^"\\]|\\.)*"`).FindAllString(labels, -1) {
+			if !strings.HasSuffix(label, `=""`) { // Prometheus drops an empty one
+				known = append(known, label)
+			}
+		}
+		series := name + "{" + strings.Join(known, ",") + "}"
+		s.values[series] = value
+		s.counters[series] = regexp.MustCompile(`_(total|bucket|count)$`).MatchString(name)
+	}
+	return s
+}
+
+// alertedMetrics returns the names of metrics in the alerts.
+func alertedMetrics(t *testing.T) (names []string) {
+	t.Helper()
+	names = regexp.MustCompile(`\b(?:filo|http|process|go)_[a-z0-9_]+`).FindAllString(string(read(t, "prometheus/alerts.yml")), -1)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scrapeSeconds is the time between two scrapes in a timeline.
+const scrapeSeconds = 15
+
+// timeline has what Prometheus sees of servers of the job, one value for each scrape.
+type timeline struct {
+	steps  int
+	series map[string][]string // by the name with all labels
+	last   map[string]float64  // of counters
+	times  map[float64]float64 // points in real time, and where they lie in the timeline
+	start  time.Time           // of the first scrape
+}
+
+func newTimeline() *timeline {
+	return &timeline{series: make(map[string][]string), last: make(map[string]float64), times: make(map[float64]float64)}
+}
+
+func labeled(series, instance string) string {
+	name, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+	if labels != "" {
+		labels = "," + labels
+	}
+	return name + `{job="app",instance="` + instance + `"` + labels + "}"
+}
+
+// put notes a value for the timeline's current step.
+func (l *timeline) put(series, value string) {
+	values := l.series[series]
+	for len(values) < l.steps {
+		values = append(values, "_")
+	}
+	l.series[series] = append(values, value)
+}
+
+// scraped adds steps, each as the server was at to. Counters rise in each step by what they have risen from from to to.
+func (l *timeline) scraped(from, to *scrape, steps int) {
+	if l.start.IsZero() {
+		l.start = from.at
+	}
+	begun := float64(l.steps * scrapeSeconds)
+	for range steps {
+		for series, value := range to.values {
+			name := labeled(series, "a")
+			switch {
+			case to.counters[series]:
+				l.last[name] += value - from.values[series]
+				value = l.last[name]
+			case strings.HasPrefix(series, "filo_requests_running_oldest_seconds"):
+				value += float64(l.steps*scrapeSeconds) - begun // the request is the same
+			case strings.Contains(series, "_start_time_seconds") || strings.Contains(series, "_not_after_seconds"):
+				value = l.point(value, to.at)
+			}
+			l.put(name, strconv.FormatFloat(value, 'f', -1, 64))
+		}
+		l.put(labeled("up", "a"), "1")
+		l.next()
+	}
+}
+
+// point returns where a point in real time, in seconds since 1970, lies in the timeline, whose zero is 1970 to promtool. All of a situation
+// is at the time of its first scrape.
+func (l *timeline) point(seconds float64, now time.Time) float64 {
+	at, known := l.times[seconds]
+	if !known {
+		at = float64(l.steps*scrapeSeconds) + seconds - float64(now.UnixMilli())/1000
+		l.times[seconds] = at
+	}
+	return at
+}
+
+// next ends a step: series without a value in it have ended.
+func (l *timeline) next() {
+	l.steps++
+	for series, values := range l.series {
+		if len(values) < l.steps {
+			mark := "_"
+			if last := values[len(values)-1]; last != "_" && last != "stale" {
+				mark = "stale"
+			}
+			l.series[series] = append(values, mark)
+		}
+	}
+}
+
+// failed adds steps in which the server can't be scraped.
+func (l *timeline) failed(steps int) {
+	for range steps {
+		l.put(labeled("up", "a"), "0")
+		l.next()
+	}
+}
+
+// gone adds steps in which nothing is to be scraped.
+func (l *timeline) gone(steps int) {
+	for range steps {
+		l.next()
+	}
+}
+
+// restarted makes the next steps those of a new process.
+func (l *timeline) restarted() {
+	clear(l.last)
+	clear(l.times)
+}
+
+// other adds a second instance that can be scraped in all steps.
+func (l *timeline) other() {
+	l.series[labeled("up", "b")] = slices.Repeat([]string{"1"}, l.steps)
+}
+
+// promtoolTest is a file for promtool test rules.
+type promtoolTest struct {
+	RuleFiles          []string       `json:"rule_files"`
+	EvaluationInterval string         `json:"evaluation_interval"`
+	Tests              []promtoolCase `json:"tests"`
+}
+
+type promtoolCase struct {
+	Name        string              `json:"name"`
+	Interval    string              `json:"interval"`
+	InputSeries []promtoolSeries    `json:"input_series"`
+	Expressions []promtoolCondition `json:"promql_expr_test"`
+}
+
+type promtoolSeries struct {
+	Series string `json:"series"`
+	Values string `json:"values"`
+}
+
+type promtoolCondition struct {
+	Expr     string           `json:"expr"`
+	EvalTime string           `json:"eval_time"`
+	Samples  []promtoolSample `json:"exp_samples"`
+}
+
+type promtoolSample struct {
+	Labels string  `json:"labels"`
+	Value  float64 `json:"value"`
+}
+
+// firing is the condition that the alerts, and no others, have fired in the minutes before a step.
+func firing(minutes, step int, alerts ...string) promtoolCondition {
+	samples := []promtoolSample{}
+	for _, alert := range slices.Compact(slices.Sorted(slices.Values(alerts))) {
+		samples = append(samples, promtoolSample{fmt.Sprintf("{alertname=%q}", alert), 1})
+	}
+	return promtoolCondition{
+		Expr:     fmt.Sprintf(`group by (alertname) (max_over_time(ALERTS{alertstate="firing"}[%dm]))`, minutes),
+		EvalTime: fmt.Sprintf("%ds", step*scrapeSeconds), Samples: samples,
+	}
+}
+
+// test has the timeline as a case of promtool's.
+func (l *timeline) test(name string, conditions ...promtoolCondition) promtoolCase {
+	c := promtoolCase{Name: name, Interval: fmt.Sprintf("%ds", scrapeSeconds), Expressions: conditions}
+	for _, series := range slices.Sorted(maps.Keys(l.series)) {
+		c.InputSeries = append(c.InputSeries, promtoolSeries{series, strings.Join(l.series[series], " ")})
+	}
+	return c
+}
+
+// check runs a case.
+func (c promtoolCase) check(t *testing.T) {
+	t.Helper()
+	rules, err := filepath.Abs("prometheus/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(promtoolTest{[]string{rules}, fmt.Sprintf("%ds", scrapeSeconds), []promtoolCase{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "test.yml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, dir, "test", "rules", "test.yml")
+}
