@@ -168,8 +168,7 @@ func (s *http2Stream) makeRoom(ctx *Ctx) ending {
 			return endingStreamed
 		}
 	}
-	s.server.counts.overloads.Add(1)
-	s.server.counts.refusals.unsentAnswers.Add(1)
+	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !s.state.Over() {

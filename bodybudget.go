@@ -108,18 +108,24 @@ func (x *exchange) holding() int64 {
 
 // refuseBody counts the refusal of the current request's body. What comes of it by HTTP/2 is thrown away from now on.
 func (x *exchange) refuseBody() error {
-	if s, ok := x.wire.(*http2Stream); ok {
-		s.h.mu.Lock()
-		defer s.h.mu.Unlock()
-		if s.overrun {
-			return errBodiesFull // it is counted
-		}
-		s.overrun = true
-		s.body.Drop()
-		s.h.chargeLocked(s, 0)
+	if s, ok := x.wire.(*http2Stream); ok && !s.overrunBody() {
+		return errBodiesFull // it is counted
 	}
-	x.server.counts.countFullBodies()
+	x.server.refusedRequest(refusedBufferedBodies, x.wire.remote())
 	return errBodiesFull
+}
+
+// overrunBody makes the stream throw its body away. It reports false if it does already.
+func (s *http2Stream) overrunBody() bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if s.overrun {
+		return false
+	}
+	s.overrun = true
+	s.body.Drop()
+	s.h.chargeLocked(s, 0)
+	return true
 }
 
 // giveRoom gives back n bytes that takeRoom has counted for the current request, unless they were given to others.
@@ -376,7 +382,9 @@ func (s *http2Stream) cutBody(room *bodyRoom) bool {
 // overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
 func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 	h.mu.AssertHeld()
-	h.conn.server.counts.countFullBodies()
+	h.conn.server.counts.overloads.Add(1)
+	h.conn.server.counts.refusals[refusedBufferedBodies].Add(1)
+	go h.conn.server.tellRefused(refusedBufferedBodies, h.conn.remote) // not here: the connection and the logger may be the user's
 	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
 		s.body.Drop()

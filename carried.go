@@ -30,13 +30,13 @@ var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middl
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     heldPlace
+	place     heldPlace     // a part's is guarded by the nested's lock, and is none while the part uses that of the request around it
 	cut       chan struct{} // closed when cutBody has ended the Read; nil unless it was called; guarded by the silentBodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts  // of a part, which counts nowhere
 	isHead    bool          // the method is HEAD
 	isPart    bool          // of a request that the filo.Server counts already: a middleware of net/http stands between
-	joined    bool          // a shutdown waits for the request
+	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
 	streams   bool          // a body of unknown length is being sent
 	nests     bool          // it comes by a connection of filo's own: see nested
 	switches  bool          // a 101 is to be sent when the connection is taken over
@@ -44,8 +44,13 @@ type carried struct {
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
 type nested interface {
-	// Within reports whether the request is a part of one that the server handles already.
-	Within(s *Server) bool
+	// Join makes the request a part of one that the server handles already, and reports false if there is none. If the middleware gives up,
+	// the part goes on by itself: detach is called, unless Leave was called before. It is given the Ctx of that request, nil if that has ended.
+	Join(s *Server, detach func(*Ctx)) bool
+	Leave()
+	// Around calls f with the Ctx of that request. It is nil if the middleware has given up, or another part has that Ctx for itself. No two of
+	// detach, Leave and f run at once.
+	Around(f func(*Ctx) error) error
 	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
 	// TakeOver tells the middleware that the connection is taken over, and calls take for that. A head that was written before is then the
@@ -54,7 +59,7 @@ type nested interface {
 }
 
 // carriedScratch pools buffers for carried requests, which have no worker.
-var carriedScratch = sync.Pool{New: func() any { return new(scratch) }}
+var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(runningRecord)} }}
 
 // carry runs h on a request that came to another server: see inside.Carry.
 func (s *Server) carry(t hooks.Transport, h Handler) error {
@@ -63,6 +68,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	c := &carried{transport: t, place: heldPlace{pool: s.pool}}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
 	refused := c.join()
+	s.running.add(w.running)
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
@@ -91,7 +97,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 // join makes the request one that the server counts, and that a shutdown waits for. It returns the reason why the server takes none.
 func (c *carried) join() (refused *HTTPError) {
 	s := c.server
-	if n, ok := c.transport.(nested); ok && n.Within(s) {
+	if n, ok := c.transport.(nested); ok && n.Join(s, c.detach) {
 		c.isPart = true
 		return nil
 	}
@@ -106,11 +112,51 @@ func (c *carried) join() (refused *HTTPError) {
 	return refused
 }
 
+// detach lets a part go on when the middleware around it has given up: a shutdown waits for it, and it takes over the place of the request
+// around it, whether or not one is free.
+func (c *carried) detach(outer *Ctx) {
+	c.joined = true
+	c.server.conns.keepCarried()
+	if outer != nil && c.place.kind == heldNone {
+		c.place.takeOver(outer.exchange.placeKind())
+	}
+}
+
+// placeKind returns which place the handler has: none if it leads a loop, or is in a place that is kept for quick ones.
+func (x *exchange) placeKind() (kind heldKind) {
+	c, ok := x.wire.(*carried)
+	switch w := x.worker.worker; {
+	case ok && c.isPart:
+		c.transport.(nested).Around(func(outer *Ctx) error {
+			if kind = c.place.kind; kind == heldNone && outer != nil {
+				kind = outer.exchange.placeKind()
+			}
+			return nil
+		})
+	case ok && c.place.kind != heldKept:
+		kind = c.place.kind
+	case ok, w == nil, w.Leads(), w.kept, w.place == placeClosing && !w.always:
+	case w.always:
+		kind = heldAlways
+	default:
+		kind = heldOrdinary
+	}
+	return kind
+}
+
 // leave undoes join: the handler has returned, or has taken the connection over. A parked connection is the server's own by then.
 func (c *carried) leave() {
+	c.leaveAround()
 	if c.joined {
 		c.joined = false
 		c.server.conns.removeCarried()
+	}
+}
+
+// leaveAround ends what a part shares with the request around it.
+func (c *carried) leaveAround() {
+	if c.isPart {
+		c.transport.(nested).Leave()
 	}
 }
 
@@ -126,6 +172,8 @@ func (c *carried) abandon(ctx *Ctx) {
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.leave()
+	defer c.leaveAround()
+	defer c.server.running.remove(c.worker.running)
 	c.release(ctx)
 }
 
@@ -178,6 +226,7 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 	case err != nil:
 		return err
 	}
+	c.recordRunning(own, RunningHandler)
 	w.timer.Begin(own, false)
 	err := h(ctx)
 	w.endOuter()
@@ -217,7 +266,7 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 func (c *carried) render(ctx *Ctx) {
 	r := &ctx.Response
 	length, size := r.wholeLength(ctx)
-	if size <= copiedBody {
+	if size <= copiedBody && !c.isPart {
 		c.place.leave() // a client that has its answer and sends again at once must find the place free
 	}
 	c.writeHead(ctx, length, false)
@@ -395,10 +444,25 @@ func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return ni
 
 // giveWay implements wire. There is no loop to give away, but a handler that may take long needs a place.
 func (c *carried) giveWay(class *class.Class) error {
-	switch ctx := c.worker.ctx; {
+	ctx := c.worker.ctx
+	switch {
 	case !class.IsQuick() && ctx.timedOut():
 		return ErrHandlerTimeout
-	case c.isPart, c.place.occupy(), ctx.always && (c.place.kind == heldAlways || c.place.join()):
+	case !c.isPart:
+		return c.takePlace(ctx)
+	}
+	return c.transport.(nested).Around(func(outer *Ctx) error {
+		if outer == nil {
+			return c.takePlace(ctx)
+		}
+		outer.always = outer.always || ctx.always
+		return outer.exchange.wire.giveWay(class)
+	})
+}
+
+// takePlace takes a place for a handler that may take long. The error is errBusy.
+func (c *carried) takePlace(ctx *Ctx) error {
+	if c.place.occupy() || ctx.always && (c.place.kind == heldAlways || c.place.join()) {
 		return nil
 	}
 	return errBusy
@@ -409,11 +473,29 @@ func (c *carried) queueUp() error {
 	if c.worker.ctx.stream.sent {
 		return errBusy
 	}
+	around, occupy := false, c.place.occupy
+	if c.isPart {
+		n := c.transport.(nested)
+		if err := n.Around(func(outer *Ctx) error {
+			if around = outer != nil; around {
+				return outer.exchange.wire.queueUp()
+			}
+			return nil
+		}); around {
+			return err
+		}
+		occupy = func() (ok bool) {
+			n.Around(func(*Ctx) error { ok = c.place.occupy(); return nil })
+			return ok
+		}
+	}
 	if err := c.server.pool.queue.enter(); err != nil {
 		return err
 	}
-	c.place.leave()
-	err := c.awaitPlace(c.place.occupy)
+	if !c.isPart {
+		c.place.leave()
+	}
+	err := c.awaitPlace(occupy)
 	c.lost = c.lost || err == ErrClientGone
 	return err
 }

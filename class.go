@@ -91,7 +91,11 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 			w.runInline(class)
 		}
 	}
-	w.timer.Start(w.leads())
+	inline := w.leads()
+	if !inline {
+		c.exchange.recordRunning(class, RunningHandler)
+	}
+	w.timer.Start(inline)
 	return nil
 }
 
@@ -245,6 +249,7 @@ func (c *conn) awaitPlace() error {
 // errQueueTimeout. occupy takes the place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	defer x.server.pool.queue.waiting.Add(-1)
+	x.recordRunning(x.worker.timer.Class(), RunningQueued)
 	ctx, until := x.worker.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
@@ -285,8 +290,12 @@ func (w *scratch) leave(class *class.Class) error {
 	if w.worker == nil {
 		return nil
 	}
+	led := w.leads()
 	if !w.worker.Leave(class) {
 		return errBusy
+	}
+	if led {
+		w.recordLeft(class)
 	}
 	return nil
 }
@@ -297,9 +306,13 @@ func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 // call runs the handler, in the server's class until it enters another one.
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.worker
+	inline := w.leads()
+	if !inline {
+		x.recordRunning(&s.classes.handler, RunningHandler)
+	}
 	// If the monitor knows the class, the monitor itself counts retakes against it.
 	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler
-	w.timer.Begin(&s.classes.handler, w.leads())
+	w.timer.Begin(&s.classes.handler, inline)
 	err := x.directed(&ctx.Request)
 	if err == nil {
 		err = s.Handler(ctx)

@@ -144,7 +144,7 @@ type conn struct {
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	member      bool            // it is in the connSet, which guards the field
 	index       int32           // in the connSet, which guards the field
-	requests    int32           // number of requests that have begun, as far as that goes
+	requests    atomic.Int32    // number of requests that have begun, as far as that goes; the owner counts, and Clients reads it
 	buffered    int32           // in the system's buffer at the last look of a wait to write, or one of the values below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
 	context     context.Context // from Server.ConnContext; nil until it is needed
@@ -278,7 +278,7 @@ func (c *conn) next() step {
 	case c.reading == readingRest || c.in.Len() == 0:
 		return stepRead
 	}
-	if c.requests == 0 && c.server.config.http2.unencrypted && c.tlsState == nil {
+	if c.requests.Load() == 0 && c.server.config.http2.unencrypted && c.tlsState == nil {
 		switch done, fault := http2.ReadPreface(c.in.Unread()); {
 		case done:
 			return stepHTTP2
@@ -325,7 +325,9 @@ func (c *conn) begin() http1.Fault {
 }
 
 // countRequest counts a request that begins.
-func (c *conn) countRequest() { c.requests = min(c.requests, math.MaxInt32-1) + 1 }
+func (c *conn) countRequest() {
+	c.requests.Store(min(c.requests.Load(), math.MaxInt32-1) + 1)
+}
 
 // maxAwaitedBody is the largest body that the loop driver receives completely before the handler runs.
 const maxAwaitedBody = 16 << 10
@@ -440,12 +442,12 @@ func (c *conn) inputEnded(err error) {
 			c.linger = false
 		}
 	}
-	c.unserved = !started && c.requests == 0 && c.worker.kept()
+	c.unserved = !started && c.requests.Load() == 0 && c.worker.kept()
 	switch timeouts := &c.server.counts.timeouts; {
 	case !late || c.unserved || c.server.life.draining.Load(): // a shutdown waits briefly
 	case c.reading == readingRest:
 		timeouts.body.Add(1)
-	case !started && c.requests == 0:
+	case !started && c.requests.Load() == 0:
 		timeouts.silent.Add(1)
 	case !started:
 		timeouts.idle.Add(1)

@@ -26,7 +26,7 @@ func (c *conn) inputState() waitState {
 			c.headSince = c.server.clock.now()
 		}
 		return stateHead
-	case c.requests == 0:
+	case c.requests.Load() == 0:
 		return stateNew
 	}
 	return stateIdle

@@ -161,6 +161,13 @@ func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 
 // remove takes a connection out of the set, if it is a member.
 func (s *connSet) remove(c *conn) {
+	if s.removeMember(c) {
+		c.server.clients.addEnded(c.server.clock.now(), limitIP(c.remote().Addr()), c.requests.Load())
+	}
+}
+
+// removeMember is remove without the history of the clients. It reports whether the connection was a member.
+func (s *connSet) removeMember(c *conn) bool {
 	var address netip.Addr
 	if s.perAddress > 0 {
 		address = limitAddress(c.netConn.RemoteAddr())
@@ -168,7 +175,7 @@ func (s *connSet) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.member {
-		return
+		return false
 	}
 	c.member = false
 	s.conns.remove(c)
@@ -180,6 +187,7 @@ func (s *connSet) remove(c *conn) {
 		}
 	}
 	s.maybeEmptyLocked()
+	return true
 }
 
 // maybeEmptyLocked tells those who wait if nothing is left.
@@ -227,7 +235,14 @@ func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
 	return s.nextCountsLocked(), nil
 }
 
-// removeCarried undoes addCarried.
+// keepCarried is addCarried for what goes on when the request that it belongs to ends, whatever the server does.
+func (s *connSet) keepCarried() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carried++
+}
+
+// removeCarried undoes addCarried or keepCarried.
 func (s *connSet) removeCarried() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,6 +288,11 @@ func limitAddress(addr net.Addr) netip.Addr {
 	if !ok {
 		return netip.Addr{}
 	}
+	return limitIP(ip)
+}
+
+// limitIP is limitAddress for an IP address.
+func limitIP(ip netip.Addr) netip.Addr {
 	if ip = ip.Unmap(); ip.Is4() {
 		return ip
 	}

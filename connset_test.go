@@ -62,6 +62,7 @@ func TestLimitAddress(t *testing.T) {
 
 // The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
 func TestConnSetCounts(t *testing.T) {
+	server := new(Server)
 	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(coarseClock)}
 	var conns []*conn
 	per := make(map[netip.Addr]int)
@@ -78,7 +79,7 @@ func TestConnSetCounts(t *testing.T) {
 			conns = append(conns[:i], conns[i+1:]...)
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
-			c := &conn{netConn: &lifeConn{remote: addr}}
+			c := newConn(server, &lifeConn{remote: addr})
 			c.setState(stateHandler)
 			var want *HTTPError
 			if len(conns) == 12 {
@@ -101,7 +102,7 @@ func TestConnSetCounts(t *testing.T) {
 		}
 	}
 	for _, c := range conns {
-		set.remove(c)
+		set.removeMember(c)
 	}
 	if len(set.addresses) > 0 {
 		t.Errorf("addresses without a connection are kept: %v", set.addresses)
@@ -145,7 +146,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 				if !first {
 					return
 				}
-				s.conns.remove(conns[0]) // which would come last
+				s.conns.removeMember(conns[0]) // which would come last
 				s.conns.add(&conn{exchange: exchange{server: s}})
 				c.setWait(stateHead, s.clock.exact().Add(2*time.Second)) // whose turn has been
 			}}
@@ -193,7 +194,7 @@ func BenchmarkSweep(b *testing.B) {
 					}
 					start := time.Now()
 					s.conns.add(other)
-					s.conns.remove(other)
+					s.conns.removeMember(other)
 					longest.Store(max(longest.Load(), int64(time.Since(start))))
 				}
 			})
@@ -279,7 +280,7 @@ func lifeShuffle(set *connSet) {
 	set.walk(func(c *conn) { conns = append(conns, c) })
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
 	for _, c := range conns {
-		set.remove(c)
+		set.removeMember(c)
 		set.add(c)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/sock"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // exchange is one request and its answer, in any protocol: the server, the worker, the wire to the client, and the progress of the
@@ -291,7 +292,7 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	ctx.stream.reset()
 	ctx.Response.Header.dropContent(status)
 	ctx.Response.Trailer.dropContent(status)
-	if x.server.counts.countBusy(err) {
+	if x.refusedBusy(err) {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
 	} else if errors.Is(err, errBodiesFull) {
@@ -321,7 +322,7 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	if errors.As(err, &httpError) && (httpError.Status < 400 || httpError.Status > 599) {
 		err = fmt.Errorf("filo: an HTTPError must have a status of 400 to 599, and is answered with %d: %w", status, err)
 	}
-	x.server.logger().Error("handler failed", "error", loggedError(err), "status", status, "head sent", ctx.stream.sent,
+	x.server.logger().Error("handler failed", "error", syntax.LoggedError(err), "status", status, "head sent", ctx.stream.sent,
 		"method", ctx.loggedMethod(), "path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
@@ -342,7 +343,7 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 	if errors.As(err, &panicError) || !errors.Is(err, ErrHijacked) && !x.server.LogAllErrors {
 		return
 	}
-	x.server.logger().Error("handler failed after it had taken the connection over", "error", loggedError(err), "method", ctx.loggedMethod(),
+	x.server.logger().Error("handler failed after it had taken the connection over", "error", syntax.LoggedError(err), "method", ctx.loggedMethod(),
 		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 

@@ -144,7 +144,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close, c.pipelined = true, true // the client may be sending already
 	case request.framing.Close, ctx.Response.wantsClose():
 		f.Close = true
-	case c.server.config.maxRequests > 0 && int(c.requests) >= c.server.config.maxRequests:
+	case c.server.config.maxRequests > 0 && int(c.requests.Load()) >= c.server.config.maxRequests:
 		f.Close = true
 	case c.server.life.endsConns() && (c.in.Len() == 0 || c.server.life.endsRest(c.server.clock.exact)):
 		f.Close = true // requests that are there are answered first, but a client that pipelines without an end mustn't hold up a shutdown

@@ -201,9 +201,15 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 				logPanic(d.h.conn.server.logger(), "panic in a connection of ServeConn", value, debug.Stack())
 			}
 		}()
-		next := scratches.Get().(*scratch)
+		next, running, returned := scratches.Get().(*scratch), &d.h.conn.server.running, false
+		running.add(next.running)
+		defer func() {
+			if running.remove(next.running); returned {
+				scratches.Put(next) // not after a panic: the buffers may be in any state
+			}
+		}()
 		d.serve(next)
-		scratches.Put(next) // not after a panic: the buffers may be in any state
+		returned = true
 	}()
 }
 

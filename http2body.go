@@ -248,6 +248,8 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 	}
 	s.filling = http2Filling{buffer: p, gathers: gathers}
 	s.into = &s.filling
+	running := s.worker.running
+	running.is(RunningReading)
 	if gathers {
 		inTime = s.awaitLocked(&s.readable, deadline)
 	} else {
@@ -255,6 +257,7 @@ func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Tim
 	}
 	n = s.filling.n
 	s.into, s.filling = nil, http2Filling{}
+	running.is(s.worker.ctx.runningState())
 	return n, inTime
 }
 

@@ -71,7 +71,7 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 // fail ends the connection, because of what the client has sent.
 func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
 	if fault.Code() == http2.EnhanceYourCalm {
-		h.conn.server.counts.refusals.http2Calm.Add(1)
+		h.conn.server.refused(refusedHTTP2Calm, h.conn.remote())
 	}
 	if h.conn.server.LogAllErrors {
 		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
@@ -148,7 +148,7 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 			return http2Next
 		}
 		if fault == http2.FaultRefused {
-			h.conn.server.counts.refusals.http2Streams.Add(1)
+			h.conn.server.refused(refusedHTTP2Streams, h.conn.remote())
 		}
 		return h.reset(w, id, fault)
 	case s != nil:
@@ -171,7 +171,7 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		return h.fail(w, fault)
 	}
 	h.conn.countRequest()
-	if most := config.maxRequests; most > 0 && int(h.conn.requests) >= most {
+	if most := config.maxRequests; most > 0 && int(h.conn.requests.Load()) >= most {
 		h.closeAsked.Store(true)
 	}
 	if !h.active {

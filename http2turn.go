@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
@@ -89,8 +90,10 @@ func (h *http2Conn) giveAwayLocked(s *http2Stream) {
 // giveAway is giveAwayLocked without the lock.
 func (h *http2Conn) giveAway(s *http2Stream) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.giveAwayLocked(s)
+	h.mu.Unlock()
+	w := s.worker
+	w.running.begin(h.conn.server.clock.now(), w.timer.Class(), h.conn, RunningHandler)
 }
 
 // takeAway takes the connection from a worker that runs a handler inline, with what that worker has of it, and returns the worker. Then the
@@ -106,7 +109,12 @@ func (h *http2Conn) takeAway() *scratch {
 		return nil
 	}
 	h.giveAwayLocked(s)
-	return s.worker
+	w, running := s.worker, (*class.Class)(nil)
+	if w.worker != nil {
+		running = w.worker.Running()
+	}
+	w.running.begin(h.conn.server.clock.exact(), running, h.conn, RunningHandler)
+	return w
 }
 
 // wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
@@ -136,7 +144,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 		state = stateLeaving
 	case streams > 0:
 		state = stateStreams
-	case h.conn.requests == 0 && !h.prefaced:
+	case h.conn.requests.Load() == 0 && !h.prefaced:
 		state = stateNew
 	default:
 		state = stateIdle
@@ -249,7 +257,7 @@ func (h *http2Conn) closeSoon() {
 func (h *http2Conn) leaves() bool {
 	s := h.conn.server
 	switch {
-	case h.conn.requests > 0:
+	case h.conn.requests.Load() > 0:
 		return h.closeAsked.Load() || s.life.endsConns()
 	case !s.life.draining.Load():
 		return false

@@ -60,6 +60,7 @@ func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err err
 	h.listLocked(s)
 	tunnel := &http2Tunnel{s: s, h: h}
 	s.taken, s.hijacked = tunnel, true
+	s.worker.running.end()
 	h.flushLocked(nil)
 	return tunnel, nil, nil
 }

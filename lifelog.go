@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -11,10 +12,10 @@ import (
 	"time"
 )
 
-// This file has the records that the server logs about its own life: "serving" for each listener, "draining" and "stopped". A server that
-// serves no listener, but single connections or the requests of another server, logs none of them.
+// This file has the records that the server logs about its own life: "serving" for each listener, "draining" and "stopped", and "failed" with
+// the error of Run. A server that serves no listener, but single connections or the requests of another server, logs none of them.
 
-// logServing logs that a listener is about to be served, with what an operator wants to compare with what he has configured.
+// logServing logs that a listener is served, with what an operator wants to compare with what he has configured.
 func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	l := s.limits()
 	protocols := []string{"http/1.1"}
@@ -65,8 +66,21 @@ func (s *Server) logStopped() {
 		return
 	}
 	answered := s.answered()
-	s.logger().Info("stopped", "address", end.address, "took", time.Since(end.since).Round(time.Millisecond).String(), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
-		"requests_while_draining", answered-end.answeredBefore, "requests", answered)
+	known := []any{"address", end.address, "took", time.Since(end.since).Round(time.Millisecond).String(), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
+		"requests_while_draining", answered - end.answeredBefore, "requests", answered}
+	if end.requestsCut != "" {
+		known = append(known, "requests_cut", end.requestsCut)
+	}
+	s.logger().Info("stopped", known...)
+}
+
+// failed logs the error, if there is one, with which Run and its variants return, and returns it. The program that gets it may lose it, or its
+// level: behind slog.SetDefault the records of log.Fatal are at level Info.
+func (s *Server) failed(address string, err error) error {
+	if err != nil {
+		s.logger().Error("failed", "address", address, "error", err)
+	}
+	return err
 }
 
 // answered returns how many requests were answered, with the refused connections that got an answer.
@@ -95,6 +109,7 @@ type serverEnd struct {
 	since              time.Time // when the drain began
 	answeredBefore     uint64    // how many requests had been answered by then
 	connsCut, tasksCut int
+	requestsCut        string
 }
 
 // takeEnd returns what is to be said of the server's end. ok is true once, and only if a listener was served.
@@ -103,14 +118,15 @@ func (l *lifecycle) takeEnd() (end serverEnd, ok bool) {
 	defer l.mu.Unlock()
 	ok = l.listened
 	l.listened = false
-	return serverEnd{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut}, ok
+	return serverEnd{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut, l.requestsCut}, ok
 }
 
-// cut takes note of the connections and tasks that Close is about to cut off. A second Close may find the same ones once more.
-func (l *lifecycle) cut(conns, tasks int) {
+// cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same ones once more.
+func (l *lifecycle) cut(conns, tasks int, requests string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.connsCut, l.tasksCut = max(l.connsCut, conns), max(l.tasksCut, tasks)
+	l.requestsCut = cmp.Or(l.requestsCut, requests)
 }
 
 // modulePath is filo's path in a program's build information.

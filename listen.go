@@ -126,7 +126,7 @@ func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error
 		listener.Close()
 		return err
 	}
-	return s.serveListener(listener, config)
+	return s.serveListener(listener, config, ignoreServing)
 }
 
 // ListenAndServeUnix listens on a Unix socket and serves. It replaces a socket file that no process listens on, and removes its
@@ -186,11 +186,12 @@ func removeStaleSocket(path string) error {
 // ErrServerClosed after Shutdown or Close, or the error with which accepting failed permanently. Serve may be called for
 // several listeners at once.
 func (s *Server) Serve(listener net.Listener) error {
-	return s.serveListener(listener, nil)
+	return s.serveListener(listener, nil, ignoreServing)
 }
 
-// serveListener is Serve, over TLS if there is a configuration for it.
-func (s *Server) serveListener(listener net.Listener, config *tls.Config) error {
+// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and nothing that a start
+// may fail at is left.
+func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
 	once := &onceListener{Listener: listener}
 	defer once.Close()
 	if err := s.start(); err != nil {
@@ -199,10 +200,10 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	driver := s.config.driver
 	if (driver == DriverBlocking) != (s.Driver == DriverBlocking) && loopable(listener) {
 		s.logger().Info(driverVariable+" overrides the server's driver", "driver", driver.String(), "program", s.Driver.String(),
-			"address", listener.Addr())
+			"address", addressOf(listener))
 	}
 	if driver != DriverBlocking {
-		if served, err := s.serveLoops(listener, config); served {
+		if served, err := s.serveLoops(listener, config, begun); served {
 			return err
 		}
 		if driver == DriverLoop {
@@ -224,6 +225,7 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config) error 
 	}
 	defer s.life.untrack(&listener)
 	s.logServing(addressOf(listener), DriverBlocking, config)
+	begun(listener.Addr())
 	err := s.acceptLoop(listener, wrap)
 	if s.life.draining.Load() {
 		s.acceptLast(listener, wrap)
@@ -306,6 +308,8 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	}
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
+	s.running.add(w.running)
+	defer s.running.remove(w.running)
 	w.handedOver, w.linger = false, false
 	if !s.serveConn(w, netConn) || w.linger && s.lingerer.TakeOver(netConn, nil) {
 		return nil
@@ -314,4 +318,4 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 }
 
 // scratches are the buffers for ServeConn, which has no worker.
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any { return &scratch{running: new(runningRecord)} }}

@@ -68,7 +68,7 @@ func (l *lifeLog) String() string {
 }
 
 // lifeMessages are what every server logs of its life.
-var lifeMessages = []string{"serving", "draining", "stopped"}
+var lifeMessages = []string{"serving", "draining", "stopped", "failed"}
 
 // lines returns the lines with the text. What is only said because of the driver that is under test must be asked for, and so must
 // lifeMessages.

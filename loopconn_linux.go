@@ -196,8 +196,7 @@ func (lc *loopConn) holdBody() {
 	}
 	lc.outBody = nil
 	if counted > 0 && !lc.server.answers.take(counted) {
-		lc.server.counts.overloads.Add(1)
-		lc.server.counts.refusals.unsentAnswers.Add(1)
+		lc.server.refusedRequest(refusedUnsentAnswers, lc.remote())
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.worker.ctx.Response.refusalFields(errAnswersFull), false)
 		lc.reading = readingNothing
 		return

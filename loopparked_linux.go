@@ -151,7 +151,7 @@ func (lc *loopConn) endingTurn() {
 // end101 ends the request whose handler parked the connection, in the first turn after that. It also detaches the worker: the function's
 // calls on the connection must not find a leader there.
 func (lc *loopConn) end101(w *scratch) {
-	if lc.requests > 0 && !lc.parkedOnce {
+	if lc.requests.Load() > 0 && !lc.parkedOnce {
 		lc.parkedOnce = true
 		lc.detach()
 		lc.pending = nil

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/sock"
 )
 
 // serveLoops is Serve in loops. It reports false, and leaves the listener untouched, if loops can't accept from it.
-func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served bool, err error) {
+func (s *Server) serveLoops(listener net.Listener, config *tls.Config, begun func(net.Addr)) (served bool, err error) {
 	fds, user, ok := s.loopSockets(listener)
 	if !ok {
 		return false, nil
@@ -22,12 +23,12 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config) (served b
 		closeSockets(fds)
 		return true, err
 	}
-	return true, s.listenInLoops(g, listener.Addr(), user, fds, config)
+	return true, s.listenInLoops(g, listener.Addr(), user, fds, config, begun)
 }
 
 // listenInLoops accepts from the sockets until they are closed: one socket for each loop, or a single one of the listener user. It closes
 // user, if that isn't nil, at the end.
-func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config) error {
+func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config, begun func(net.Addr)) error {
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
 		Failures: &s.counts.acceptFailures,
@@ -44,8 +45,10 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		return ErrServerClosed
 	}
 	defer s.life.untrack(&listener) // after Serve, which may accept connections until it returns
-	s.logServing(addressOf(listener), DriverLoop, config)
-	err = ll.Serve()
+	err = ll.Serve(func() {
+		s.logServing(addressOf(listener), DriverLoop, config)
+		begun(address)
+	})
 	if s.life.draining.Load() {
 		return ErrServerClosed
 	}
@@ -97,6 +100,16 @@ func (p *loopWorkers) HandOverKept(w *loop.Worker) bool {
 }
 
 func (p *loopWorkers) Retake() { p.pool.retake(&p.leadership) }
+
+// Losing implements loop.Owner: from now on the request that w handles is one that takes long.
+func (w *workerChan) Losing(socket *loop.Socket, class *class.Class) {
+	if socket == nil {
+		return
+	}
+	if lc, ok := socket.Served().(*loopConn); ok {
+		w.running.begin(w.pool.clock.exact(), class, &lc.conn, RunningHandler)
+	}
+}
 
 func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 

@@ -23,7 +23,7 @@ const turnRequests = 128
 func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
-		worker.scratch = &scratch{worker: worker}
+		worker.scratch = &scratch{worker: worker, running: &worker.running}
 		// A leader may have to leave its loop before it has run a handler: another worker's handler has left it something to send.
 		worker.scratch.timer.Switch(&lc.server.classes.handler)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Wake is the reason for a call of a ParkedConn's function.
@@ -434,7 +435,7 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	}
 	p.ending = err == nil || errors.Is(err, io.EOF) || p.asked.Load()
 	if !p.ending && s.LogAllErrors {
-		s.logger().Warn("a parked connection ends", "error", loggedError(err), "remote", fmt.Sprint(p.RemoteAddr()))
+		s.logger().Warn("a parked connection ends", "error", syntax.LoggedError(err), "remote", fmt.Sprint(p.RemoteAddr()))
 	}
 	return false
 }

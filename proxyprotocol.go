@@ -126,7 +126,7 @@ func transport(netConn net.Conn) net.Conn {
 // refuseProxied logs that a connection is closed because of the PROXY protocol.
 func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 	s.counts.refused.Add(1)
-	s.counts.refusals.proxyProtocol.Add(1)
+	s.refused(refusedProxyProtocol, remote)
 	s.proxyLog.write(s.logger(), remote, reason)
 }
 

@@ -253,6 +253,8 @@ type Server struct {
 	proxyLog   proxyLog
 	answers    answerBudget
 	warned     warnings
+	running    runningSet
+	clients    clientHistory
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }
@@ -372,6 +374,7 @@ func (s *Server) newPool() *workerPool {
 		MaxIdleWorkerDuration: s.config.idleWorker,
 		Logger:                s.logger(),
 		clock:                 &s.clock,
+		running:               &s.running,
 	}
 	wp.queue.most, wp.queue.maxWait = int64(max(s.Queue, 0)), positive(s.QueueTimeout, DefaultQueueTimeout)
 	return wp
@@ -464,7 +467,7 @@ func (s *Server) stopClocks() {
 // serveWorker serves a connection on a worker's goroutine. It reports whether the pool must close the connection.
 func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
 	if w.scratch == nil {
-		w.scratch = &scratch{worker: w}
+		w.scratch = &scratch{worker: w, running: &w.running}
 	}
 	w.scratch.handedOver, w.scratch.linger = false, false
 	defer func() { w.handedOver, w.linger = w.scratch.handedOver, w.scratch.linger }()

@@ -46,6 +46,7 @@ type lifecycle struct {
 	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
 	connsCut       int                    // how many connections Close has found; guarded by mu
 	tasksCut       int                    // the same of tasks; guarded by mu
+	requestsCut    string                 // which requests ran then: see describeRunning; guarded by mu
 	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
 	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown     []func()               // guarded by mu
@@ -179,7 +180,7 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the contexts of the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	s.life.cut(s.conns.open(), s.tasks.count()) // before the contexts' end may end requests and tasks, and with them a Shutdown
+	s.life.cut(s.conns.open(), s.tasks.count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
 	s.life.cancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
@@ -371,6 +372,8 @@ type UnfinishedError struct {
 	Conns int
 	// Tasks counts the tasks of Ctx.Go that had not ended.
 	Tasks int
+	// Running are the requests that were being handled, the oldest first: see Server.Running.
+	Running []RunningRequest
 }
 
 // Error describes in one line what was cut off.
@@ -391,7 +394,11 @@ func (e *UnfinishedError) Error() string {
 	if cut == nil {
 		cut = append(cut, "handlers without a connection")
 	}
-	return fmt.Sprintf("filo: not finished within the grace period of %v: %s", e.GracePeriod, strings.Join(cut, ", "))
+	text := fmt.Sprintf("filo: not finished within the grace period of %v: %s", e.GracePeriod, strings.Join(cut, ", "))
+	if len(e.Running) > 0 {
+		text += "; running: " + describeRunning(e.Running)
+	}
+	return text
 }
 
 // Unwrap returns context.DeadlineExceeded.
@@ -410,21 +417,45 @@ func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 // Health.DrainContext of package health turns the readiness probe red before the shutdown begins.
 //
 // Run returns an error at once if it can't listen on the address, and ErrServerClosed if the server was shut down before. If
-// accepting fails permanently, Run shuts the server down in the same way and returns that error. A server may run on several
-// addresses, with one call for each; the first call to end ends them all.
+// accepting fails permanently, Run shuts the server down in the same way and returns that error. Each error that Run returns is also logged, at
+// level Error. A server may run on several addresses, with one call for each; the first call to end ends them all.
 func (s *Server) Run(ctx context.Context, addr string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
-		return err
+		return s.failed(addr, err)
 	}
 	return s.run(ctx, listener, nil)
 }
+
+// OnServing returns a context for Run and its variants. They call f with the address of their listener when they have begun to serve it:
+// all that a start may fail at has succeeded, such as reading a certificate. Functions that the given context has already are called first. f
+// may be called by several goroutines at once, and should return soon. Package contrib/restart finds out by this when a program is ready.
+func OnServing(ctx context.Context, f func(net.Addr)) context.Context {
+	earlier := onServing(ctx)
+	return context.WithValue(ctx, servingKey{}, func(address net.Addr) {
+		earlier(address)
+		f(address)
+	})
+}
+
+// servingKey is the key of the function of OnServing in a context.
+type servingKey struct{}
+
+// onServing returns the function of OnServing in a context.
+func onServing(ctx context.Context) func(net.Addr) {
+	if f, ok := ctx.Value(servingKey{}).(func(net.Addr)); ok {
+		return f
+	}
+	return ignoreServing
+}
+
+func ignoreServing(net.Addr) {}
 
 // RunTLS is Run over TLS: see ListenAndServeTLS.
 func (s *Server) RunTLS(ctx context.Context, addr, certFile, keyFile string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
-		return err
+		return s.failed(addr, err)
 	}
 	return s.RunListenerTLS(ctx, listener, certFile, keyFile)
 }
@@ -433,7 +464,7 @@ func (s *Server) RunTLS(ctx context.Context, addr, certFile, keyFile string) err
 func (s *Server) RunUnix(ctx context.Context, path string, mode fs.FileMode) error {
 	listener, err := ListenUnix(path, mode)
 	if err != nil {
-		return err
+		return s.failed(path, err)
 	}
 	return s.run(ctx, listener, nil)
 }
@@ -448,7 +479,7 @@ func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, cert
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
 		listener.Close()
-		return err
+		return s.failed(addressOf(listener), err)
 	}
 	return s.run(ctx, listener, config)
 }
@@ -457,18 +488,18 @@ func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, cert
 func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	if s.life.draining.Load() {
 		listener.Close()
-		return ErrServerClosed
+		return s.failed(addressOf(listener), ErrServerClosed)
 	}
 	ended := make(chan error, 1)
 	notDone := context.AfterFunc(ctx, func() { ended <- s.finish() })
-	served := s.serveListener(listener, config)
+	served := s.serveListener(listener, config, onServing(ctx))
 	if notDone() {
 		ended <- s.finish()
 	}
 	if errors.Is(served, ErrServerClosed) {
 		served = nil
 	}
-	return errors.Join(served, <-ended)
+	return s.failed(addressOf(listener), errors.Join(served, <-ended))
 }
 
 // finish shuts the server down, and closes it if the shutdown takes longer than the grace period.
@@ -482,7 +513,7 @@ func (s *Server) finish() error {
 	if s.shutdown(ctx) == nil {
 		return nil
 	}
-	stats := s.Stats() // before Close ends the contexts, which may end requests and tasks
+	stats, running := s.Stats(), s.Running() // before Close ends the contexts, which may end requests and tasks
 	s.Close()
-	return &UnfinishedError{GracePeriod: grace, Conns: stats.ConnsOpen, Tasks: stats.TasksRunning}
+	return &UnfinishedError{GracePeriod: grace, Conns: stats.ConnsOpen, Tasks: stats.TasksRunning, Running: running}
 }

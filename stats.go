@@ -3,6 +3,7 @@ package filo
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -157,6 +158,7 @@ func (s *Server) changed(c *conn, state ConnState) {
 
 // connHijacked makes the server forget a connection that a handler has taken over.
 func (s *Server) connHijacked(c *conn) {
+	c.worker.running.end()
 	s.conns.remove(c)
 	s.conns.awaitWakeUp() // the wake-up must not hit the new owner
 	if worker := c.worker.worker; worker != nil {
@@ -297,57 +299,72 @@ type Refusals struct {
 	HTTP2Streams, HTTP2Calm uint64
 }
 
-// refusalCounts has the counters of Refusals.
-type refusalCounts struct {
-	maxConns, maxConnsPerIP              atomic.Uint64
-	concurrency, queueFull, queueTimeout atomic.Uint64
-	bufferedBodies, unsentAnswers, tasks atomic.Uint64
-	proxyProtocol                        atomic.Uint64
-	http2Streams, http2Calm              atomic.Uint64
+// refusalReason is a counter of Refusals.
+type refusalReason uint8
+
+const (
+	refusedMaxConns refusalReason = iota
+	refusedMaxConnsPerIP
+	refusedConcurrency
+	refusedQueueFull
+	refusedQueueTimeout
+	refusedBufferedBodies
+	refusedUnsentAnswers
+	refusedTasks
+	refusedProxyProtocol
+	refusedHTTP2Streams
+	refusedHTTP2Calm
+	refusalReasons
+)
+
+// String returns the reason's name in logs, which is that of the policy in the series filo_refusals_total.
+func (r refusalReason) String() string {
+	return [refusalReasons]string{
+		"max_conns", "max_conns_per_ip", "concurrency", "queue_full", "queue_timeout", "buffered_bodies", "unsent_answers", "tasks",
+		"proxy_protocol", "http2_streams", "http2_calm",
+	}[r]
 }
+
+// refusalCounts has the counters of Refusals.
+type refusalCounts [refusalReasons]atomic.Uint64
 
 func (c *refusalCounts) load() Refusals {
 	return Refusals{
-		MaxConns: c.maxConns.Load(), MaxConnsPerIP: c.maxConnsPerIP.Load(),
-		Concurrency: c.concurrency.Load(), QueueFull: c.queueFull.Load(), QueueTimeout: c.queueTimeout.Load(),
-		BufferedBodies: c.bufferedBodies.Load(), UnsentAnswers: c.unsentAnswers.Load(), Tasks: c.tasks.Load(),
-		ProxyProtocol: c.proxyProtocol.Load(), HTTP2Streams: c.http2Streams.Load(), HTTP2Calm: c.http2Calm.Load(),
+		MaxConns: c[refusedMaxConns].Load(), MaxConnsPerIP: c[refusedMaxConnsPerIP].Load(),
+		Concurrency: c[refusedConcurrency].Load(), QueueFull: c[refusedQueueFull].Load(), QueueTimeout: c[refusedQueueTimeout].Load(),
+		BufferedBodies: c[refusedBufferedBodies].Load(), UnsentAnswers: c[refusedUnsentAnswers].Load(), Tasks: c[refusedTasks].Load(),
+		ProxyProtocol: c[refusedProxyProtocol].Load(), HTTP2Streams: c[refusedHTTP2Streams].Load(), HTTP2Calm: c[refusedHTTP2Calm].Load(),
 	}
 }
 
-// countConn counts a refused connection. A connection that came when the server was about to end is refused by no policy.
-func (c *refusalCounts) countConn(reason *HTTPError) {
+// refusedConn counts a refused connection. A connection that came when the server was about to end is refused by no policy.
+func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 	switch reason {
 	case errTooManyConns:
-		c.maxConns.Add(1)
+		s.refused(refusedMaxConns, client)
 	case errConnsPerIP:
-		c.maxConnsPerIP.Add(1)
+		s.refused(refusedMaxConnsPerIP, client)
 	case errNoPlace:
-		c.concurrency.Add(1)
+		s.refused(refusedConcurrency, client)
 	}
 }
 
-// countFullBodies counts a request whose body had no room.
-func (c *serverCounts) countFullBodies() {
-	c.overloads.Add(1)
-	c.refusals.bufferedBodies.Add(1)
-}
-
-// countBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
+// refusedBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
 // errors that wrap ErrBusy are those of middleware.
-func (c *serverCounts) countBusy(err error) bool {
+func (x *exchange) refusedBusy(err error) bool {
+	var reason refusalReason
 	switch {
 	case !errors.Is(err, ErrBusy):
 		return false
 	case errors.Is(err, errBusy):
-		c.refusals.concurrency.Add(1)
+		reason = refusedConcurrency
 	case errors.Is(err, errQueueFull):
-		c.refusals.queueFull.Add(1)
+		reason = refusedQueueFull
 	case errors.Is(err, errQueueTimeout):
-		c.refusals.queueTimeout.Add(1)
+		reason = refusedQueueTimeout
 	default:
 		return false
 	}
-	c.overloads.Add(1)
+	x.server.refusedRequest(reason, x.wire.remote())
 	return true
 }

@@ -75,7 +75,7 @@ func (s *Server) startTask(values context.Context, task func(context.Context)) e
 		return nil
 	}
 	t.end()
-	s.counts.refusals.tasks.Add(1)
+	s.counts.refusals[refusedTasks].Add(1)
 	overload := *errTooManyTasks
 	overload.Err = err
 	return &overload

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
@@ -48,6 +49,10 @@ type workerChan struct {
 	// answered counts the answers to the connections that the worker serves as a leader: its seat's element of connSet.answered. It belongs
 	// to the worker's goroutine.
 	answered *answerCounts
+	// running says which request the worker handles, if that may take long.
+	running runningRecord
+
+	_ apart.Lines
 }
 
 func newWorker(pool *workerPool) *workerChan {
@@ -199,6 +204,7 @@ func (l *leadership) do(w *workerChan) (again bool) {
 	for l != nil {
 		w.place, w.answered = placeLeading, l.answered
 		l.lead(w)
+		w.running.end() // if the seat was taken from w when the request had ended
 		if w.forgotten {
 			wp.remember(w)
 		}
@@ -253,6 +259,8 @@ type scratch struct {
 	linger bool
 	worker *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
 	http2  *http2Scratch // nil until the worker serves a connection of HTTP/2
+	// running is the worker's, or that of whatever else handles requests with these buffers; nil for none.
+	running *runningRecord
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers

@@ -168,6 +168,16 @@ func (p *heldPlace) occupy() bool {
 	return true
 }
 
+// takeOver takes a place of that kind, ordinary or in the reserve, whether or not one is free: somebody is about to leave one for it.
+func (p *heldPlace) takeOver(kind heldKind) {
+	switch p.kind = kind; kind {
+	case heldOrdinary:
+		p.pool.places.taken.Add(1)
+	case heldAlways:
+		p.pool.places.always.Add(1)
+	}
+}
+
 // leave gives the place back.
 func (p *heldPlace) leave() {
 	places := &p.pool.places

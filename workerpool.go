@@ -36,8 +36,9 @@ type workerPool struct {
 	// Logger receives panics; nil selects slog.Default.
 	Logger *slog.Logger
 
-	clock *coarseClock
-	queue placeQueue
+	clock   *coarseClock
+	running *runningSet // has the workers' records; nil for none; immutable
+	queue   placeQueue
 
 	// What a hand-over of a loop writes stands together, in one or two cache lines: from places.taken to closing.
 	_          apart.Lines
@@ -258,6 +259,8 @@ func (w *workerChan) dismiss() {
 // run is a worker's goroutine.
 func (wp *workerPool) run(w *workerChan) {
 	defer wp.end(w)
+	wp.running.add(&w.running)
+	defer wp.running.remove(&w.running)
 	for {
 		if j := <-w.ch; j == nil || !j.do(w) {
 			return // the sender of nil has already counted the worker as retired
@@ -273,6 +276,7 @@ func (j *connJob) do(w *workerChan) (again bool) {
 		w.place = placeClosing
 	}
 	closeConn := wp.serve(w, c)
+	w.running.end() // after a panic
 	if w.forgotten {
 		wp.remember(w)
 	}

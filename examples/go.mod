@@ -9,7 +9,6 @@ require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/coder/websocket v1.8.15
 	github.com/danielgtaylor/huma/v2 v2.37.2
-	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/failsafe v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
@@ -31,6 +30,7 @@ require (
 )
 
 require (
+	github.com/failsafe-go/failsafe-go v0.9.8 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/basgys/goxml2json v1.1.1-0.20231018121955-e66ee54ceaad // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

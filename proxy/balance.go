@@ -154,7 +154,7 @@ func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Respon
 		err = clientsOr(r, err)
 		if isUpstreams(r.Context(), err) && u.note(true, &p.options) {
 			p.options.Logger.Warn("proxy: an upstream is left alone for a while", "upstream", u.url.Redacted(),
-				"time", p.options.FailTime, "error", err)
+				"for", p.options.FailTime.String(), "error", syntax.LoggedError(err))
 		}
 		return nil, err
 	}

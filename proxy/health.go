@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // HealthCheck configures the checks of upstreams. A check is a GET; a healthy upstream answers with a status from 200 to 399. An
@@ -63,7 +65,7 @@ func (p *Proxy) check(u *upstream) {
 	}
 	if u.sick.Swap(sick) != sick {
 		if sick {
-			p.options.Logger.Warn("proxy: an upstream isn't healthy", "upstream", u.url.Redacted(), "error", err)
+			p.options.Logger.Warn("proxy: an upstream isn't healthy", "upstream", u.url.Redacted(), "error", syntax.LoggedError(err))
 		} else {
 			p.options.Logger.Info("proxy: an upstream is healthy again", "upstream", u.url.Redacted())
 		}

@@ -145,8 +145,8 @@ func TestMetrics(t *testing.T) {
 	get(t, base+"/orders/10")
 	_, body := get(t, base+"/metrics", "Accept", "application/openmetrics-text; version=1.0.0")
 	for _, want := range []string{
-		`http_request_duration_seconds_count{method="GET",route="/users/{id:int}",status="2xx"} 50`,
-		`http_request_duration_seconds_count{method="GET",route="_UNMATCHED",status="4xx"} 50`,
+		`http_request_duration_seconds_count{method="GET",paced="",route="/users/{id:int}",status="2xx"} 50`,
+		`http_request_duration_seconds_count{method="GET",paced="",route="_UNMATCHED",status="4xx"} 50`,
 		`http_request_errors_total{method="GET",route="/orders/{id:int}"} 1`,
 		`filo_connections`,
 	} {

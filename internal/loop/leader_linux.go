@@ -43,6 +43,9 @@ func (w *Worker) Overtaken() bool { return w.seat != nil && w.seat.word.Load() !
 // retaken makes w an ordinary worker, after the loss of its seat to another worker.
 func (w *Worker) retaken() {
 	w.seat = nil
+	w.losing.Lock()
+	//lint:ignore SA2001 the lock itself is the wait
+	w.losing.Unlock()
 	w.owner.LoseLead()
 }
 
@@ -123,10 +126,17 @@ func (t Turn) GiveAway() bool {
 // but an ErrorHandler, ConnState or Logger may block too. When too many of those block, their seats wait for them.
 func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	g := s.loop.group
-	if !s.workers.MayRetake(len(g.seats)) && !g.draining.Load() || !s.word.CompareAndSwap(word, (word>>32+1)<<32) {
+	if !s.workers.MayRetake(len(g.seats)) && !g.draining.Load() {
 		return nil
 	}
-	return s.leader.Load()
+	leader = s.leader.Load()
+	leader.losing.Lock()
+	defer leader.losing.Unlock()
+	if !s.word.CompareAndSwap(word, (word>>32+1)<<32) {
+		return nil
+	}
+	leader.owner.Losing(leader.socket, leader.running.Load())
+	return leader
 }
 
 // Leave gives w's seat, if it has one, to another worker, before w runs something of the class that may take long. It reports false

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -103,8 +104,9 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	return ll, nil
 }
 
-// Serve lets the loops accept until the listener is closed, and returns the reason.
-func (ll *Listener) Serve() error {
+// Serve lets the loops accept until the listener is closed, and returns the reason. It calls begun when all of them accept, and fails if one
+// can't.
+func (ll *Listener) Serve(begun func()) error {
 	if ll.user != nil {
 		ll.watched = make(chan struct{})
 		if !ll.group.hold() {
@@ -114,8 +116,12 @@ func (ll *Listener) Serve() error {
 		defer ll.endWatch()
 	}
 	for _, e := range ll.entries {
-		e.listen()
+		if err := e.watch(); err != nil { // the system limits the epoll sets that lead to one socket
+			ll.Close()
+			return fmt.Errorf("a loop can't accept from its listener: %w", err)
+		}
 	}
+	begun()
 	<-ll.done
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -183,13 +189,7 @@ func (e *listenerEntry) close() {
 	}
 }
 
-// listen makes the loop watch its socket, unless that is closed.
-func (e *listenerEntry) listen() {
-	if err := e.watch(); err != nil { // the system limits the epoll sets that lead to one socket
-		e.logger().Error("a loop can't accept from its listener", "error", err)
-	}
-}
-
+// watch makes the loop watch its socket, unless that is closed.
 func (e *listenerEntry) watch() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,7 +212,11 @@ func (e *listenerEntry) pause() {
 	e.watched = false
 	e.loop.epoll.remove(e.fd)
 	e.delay = sock.NextAcceptDelay(e.delay)
-	time.AfterFunc(e.delay, e.listen)
+	time.AfterFunc(e.delay, func() {
+		if err := e.watch(); err != nil {
+			e.logger().Error("a loop can't accept from its listener", "error", err)
+		}
+	})
 }
 
 const (

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/class"
 )
 
 // fakeWorkers are a seat's workers without a pool: Lead and Retake send a new one to leaders.
@@ -35,11 +37,12 @@ func newFakeWorker() *Worker {
 	return w
 }
 
-func (o *fakeOwner) MayRun() bool  { return !o.kept }
-func (o *fakeOwner) LoseLead()     { o.lost = true }
-func (o *fakeOwner) HasKept() bool { return o.kept }
-func (o *fakeOwner) EndKept()      { o.kept = false }
-func (o *fakeOwner) Vacate()       {}
+func (o *fakeOwner) MayRun() bool                 { return !o.kept }
+func (o *fakeOwner) Losing(*Socket, *class.Class) {}
+func (o *fakeOwner) LoseLead()                    { o.lost = true }
+func (o *fakeOwner) HasKept() bool                { return o.kept }
+func (o *fakeOwner) EndKept()                     { o.kept = false }
+func (o *fakeOwner) Vacate()                      {}
 func (o *fakeOwner) ExchangeForKept() bool {
 	o.kept = true
 	return true

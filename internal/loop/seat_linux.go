@@ -195,7 +195,8 @@ func (s *Seat) rest() {
 // turn serves a connection, or accepts from a listener. Meanwhile the seat may be taken away from w.
 func (s *Seat) turn(w *Worker, socket *Socket, listener *listenerEntry) {
 	word := s.word.Load() + 1
-	s.word.Store(word)
+	w.socket = socket
+	s.word.Store(word) // from here on the seat, and with it the socket, may be taken away
 	w.word = word
 	returned := false
 	defer s.turnFailed(w, socket, &returned)

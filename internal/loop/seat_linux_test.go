@@ -4,10 +4,12 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -117,8 +119,9 @@ func TestLeadersRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan error, 1)
-	go func() { served <- ll.Serve() }()
+	served, begun := make(chan error, 1), make(chan struct{})
+	go func() { served <- ll.Serve(func() { close(begun) }) }()
+	<-begun
 
 	var group, callers sync.WaitGroup
 	for i := range clients {
@@ -175,6 +178,33 @@ func TestLeadersRest(t *testing.T) {
 	// A late shutdown of the listener mustn't ring: the bells' numbers may be other files' by now.
 	if l.pending.Store(false); ll.SetDeadline(time.Time{}) != nil || l.pending.Load() {
 		t.Error("a loop that has ended was rung")
+	}
+}
+
+// Serve fails if a loop can't accept from its socket, instead of leaving that socket's clients waiting.
+func TestServeFails(t *testing.T) {
+	var all sync.WaitGroup
+	g, err := NewGroup([]Workers{&seatWorkers{all: &all}}, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	defer endTestGroup(t, g, &all)
+	file, err := os.Open("seat_linux_test.go") // epoll doesn't take files
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd, err := sock.Duplicate(int(file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ll, err := g.NewListener(Listening{Address: new(net.TCPAddr), Sockets: []int{fd}, Options: new(sock.Options), Logger: slog.Default})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ll.Serve(func() { t.Error("it has begun") }); !errors.Is(err, syscall.EPERM) {
+		t.Errorf("Serve returned %v", err)
 	}
 }
 

@@ -82,6 +82,9 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
+// Served returns what Open was told.
+func (s *Socket) Served() Conn { return s.served }
+
 // Open makes s the socket fd of the connection served, which the caller owns.
 func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
 	s.fd, s.Peer, s.served = int32(fd), peer, served
@@ -333,6 +336,12 @@ func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
 func (s *Socket) Buffered() (n int, ok bool) {
 	s.whileOpen(func(fd int) { n, ok = sock.BufferedIn(fd) })
 	return n, ok
+}
+
+// Transferred implements what sock.Transferred asks for. Anybody may call it at any time.
+func (s *Socket) Transferred() (received, sent uint64, ok bool) {
+	s.whileOpen(func(fd int) { received, sent, ok = sock.TransferredIn(fd) })
+	return received, sent, ok
 }
 
 // LimitUnsent implements what sock.LimitUnsent asks for.

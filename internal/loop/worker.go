@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // Workers is the pool, as a seat gets its leaders from it.
@@ -36,6 +37,9 @@ type Workers interface {
 type Owner interface {
 	// MayRun reports whether the worker, which leads no loop, may run a handler that may take long.
 	MayRun() bool
+	// Losing says that the worker's seat is being taken away in the turn of a connection, or of none: then the socket is nil. The class is that of
+	// the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker doesn't notice before it returns.
+	Losing(socket *Socket, class *class.Class)
 	// LoseLead makes the worker an ordinary one, after its seat was taken away.
 	LoseLead()
 	// HasKept reports whether the worker has one of the places kept for quick handlers. ExchangeForKept gives up the worker's place for a
@@ -60,6 +64,9 @@ type Worker struct {
 	running atomic.Pointer[class.Class]
 	// losable is the socket of the turn, if its connection can be taken away together with the seat.
 	losable atomic.Pointer[Socket]
+	// socket is the turn's, nil for a listener. Whoever takes the seat away reads it, under losing.
+	socket *Socket
+	losing race.Mutex // held while the seat is taken from the worker and Owner.Losing is called
 }
 
 // Turn identifies one turn of a leader: its seat has this word in no other turn.

@@ -2,6 +2,7 @@ package sock
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"io"
 	"net"
 	"os"
@@ -129,6 +130,39 @@ func BufferedIn(fd int) (n int, ok bool) {
 	var size int32
 	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&size)))
 	return int(size), errno == 0
+}
+
+// Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false if
+// the connection isn't one, or the system doesn't say. Any goroutine may call it.
+func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
+	if looped, ok := transport(netConn).(interface {
+		Transferred() (received, sent uint64, ok bool)
+	}); ok {
+		return looped.Transferred()
+	}
+	raw, err := rawConn(netConn)
+	if err != nil {
+		return 0, 0, false
+	}
+	err = raw.Control(func(fd uintptr) { received, sent, ok = TransferredIn(int(fd)) })
+	return received, sent, ok && err == nil
+}
+
+// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. It has 8 bytes and 24 words before these.
+type tcpInfo struct {
+	_                  [104]byte
+	_, _               [8]byte // rates
+	acknowledged, came [8]byte // bytes_acked and bytes_received; not uint64, whose alignment differs between architectures
+}
+
+// TransferredIn is Transferred for a descriptor.
+func TransferredIn(fd int) (received, sent uint64, ok bool) {
+	var info tcpInfo
+	size := uint32(unsafe.Sizeof(info))
+	_, _, errno := syscall.RawSyscall6(sysGetsockopt, uintptr(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO, uintptr(unsafe.Pointer(&info)),
+		uintptr(unsafe.Pointer(&size)), 0)
+	ok = errno == 0 && size == uint32(unsafe.Sizeof(info))
+	return binary.NativeEndian.Uint64(info.came[:]), binary.NativeEndian.Uint64(info.acknowledged[:]), ok
 }
 
 // LimitUnsent makes the system take no more of a TCP connection's output, once it has so many bytes that it can't send yet. So what is written

@@ -25,6 +25,9 @@ func HasInput(net.Conn) (has, known bool) { return false, false }
 // Buffered returns false: a system that isn't Linux says early that a socket has room.
 func Buffered(net.Conn) (n int, ok bool) { return 0, false }
 
+// Transferred returns false.
+func Transferred(net.Conn) (received, sent uint64, ok bool) { return 0, 0, false }
+
 // LimitUnsent does nothing.
 func LimitUnsent(net.Conn, int) {}
 

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 )
 
+const sysGetsockopt = syscall.SYS_GETSOCKOPT
+
 // Peek is Read, but leaves the bytes to be read again.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {

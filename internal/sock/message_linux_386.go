@@ -2,6 +2,9 @@ package sock
 
 import "syscall"
 
+// sysGetsockopt is the number of getsockopt, which package syscall has not: it calls socketcall. Linux has it since 4.3.
+const sysGetsockopt = 365
+
 // Peek is Read, but leaves the bytes to be read again.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {

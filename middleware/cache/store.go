@@ -10,6 +10,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/replay"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // Store keeps answers, and can be shared by several servers. It may forget what it likes. Many goroutines call its methods at once. A
@@ -138,7 +139,7 @@ func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
 // logFailure logs a Store's error, unless the Store does so itself.
 func logFailure(c *filo.Ctx, what string, err error) {
 	if err != nil && !errors.Is(err, filo.ErrBusy) {
-		c.Logger().Error("cache: "+what+" a response failed", "error", err)
+		c.Logger().Error("cache: "+what+" a response failed", "error", syntax.LoggedError(err))
 	}
 }
 

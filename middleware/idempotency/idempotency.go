@@ -199,7 +199,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
 		if err := m.settle(c, key, undone, done); err != nil {
 			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
-			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", err)
+			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", syntax.LoggedError(err))
 		}
 	}()
 	// Whoever repeats the request may accept other codings, and has the answer as well.

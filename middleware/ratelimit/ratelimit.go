@@ -167,7 +167,7 @@ func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
 			return false, err
 		}
 		if !errors.Is(err, filo.ErrBusy) {
-			c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", err)
+			c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", syntax.LoggedError(err))
 		}
 		return false, nil
 	}
@@ -214,7 +214,7 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 		return
 	}
 	if err := l.Store.Return(c, bytes.Clone(key), l.quota); err != nil && !errors.Is(err, filo.ErrBusy) {
-		c.Logger().Error("ratelimit: the Store failed, so a request that doesn't count was counted", "error", err)
+		c.Logger().Error("ratelimit: the Store failed, so a request that doesn't count was counted", "error", syntax.LoggedError(err))
 	}
 }
 

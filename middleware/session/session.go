@@ -29,6 +29,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/internal/unshared"
 )
 
@@ -361,7 +362,7 @@ func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 // logUnsaved logs an error of save that can't be the request's.
 func logUnsaved(c *filo.Ctx, err error) {
 	if err != nil {
-		c.Logger().Error("saving a session failed", "error", err)
+		c.Logger().Error("saving a session failed", "error", syntax.LoggedError(err))
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go/adaptivelimiter"
 	"github.com/valyala/fasthttp"
 
 	"github.com/filohttp/filo"
@@ -106,8 +105,7 @@ func contestants(r resource) []contestant {
 		s.Handler, s.Logger = h, quiet
 		return s.RunListener
 	}
-	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(4, 1_000, 10).WithRecentWindow(200*time.Millisecond, time.Second, 50).
-		WithBaselineWindow(100).WithQueueing(1, 2).Build()
+	limiter := failsafe.Recommended(4, 1_000, 10).Build()
 	return []contestant{
 		{"filo, Concurrency and Queue", filoWith(&filo.Server{Concurrency: places, Queue: 2 * places, QueueTimeout: maxWait}, nil)},
 		{"filo, AdaptiveLimit", filoWith(&filo.Server{}, failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: maxWait}))},

@@ -1,0 +1,298 @@
+package filo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/router"
+)
+
+// runningPrime is how often a handler must be called until it is known to be quick.
+const runningPrime = 100
+
+// runningCase is a way for requests to come.
+type runningCase struct {
+	name  string
+	serve func(t *testing.T, config *filo.Server) (s *filo.Server, url string, client *http.Client)
+}
+
+func runningCases() []runningCase {
+	socket := func(driver filo.Driver, http2 bool) func(*testing.T, *filo.Server) (*filo.Server, string, *http.Client) {
+		return func(t *testing.T, config *filo.Server) (*filo.Server, string, *http.Client) {
+			config.Driver, config.HTTP2.Unencrypted = driver, http2
+			s := lifeServe(t, config)
+			if http2 {
+				return config, "http://" + s.addr, newHTTP2Client(t, "", nil, nil).Client
+			}
+			transport := &http.Transport{}
+			t.Cleanup(transport.CloseIdleConnections)
+			return config, "http://" + s.addr, &http.Client{Transport: transport}
+		}
+	}
+	return []runningCase{
+		{"HTTP/1", socket(filo.DriverAuto, false)},
+		{"HTTP/1, blocking", socket(filo.DriverBlocking, false)},
+		{"HTTP/2", socket(filo.DriverAuto, true)},
+		{"HTTP/2, blocking", socket(filo.DriverBlocking, true)},
+		{"net/http", func(t *testing.T, config *filo.Server) (*filo.Server, string, *http.Client) {
+			outer := httptest.NewServer(adaptor.ToHTTPServer(config))
+			t.Cleanup(outer.Close)
+			return config, outer.URL, outer.Client()
+		}},
+	}
+}
+
+// awaitRunning waits until the server has these requests, "route state" each, and nothing else. It returns them.
+func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.RunningRequest) {
+	t.Helper()
+	slices.Sort(want)
+	var got []string
+	if !lifeTry(func() bool {
+		running, got = s.Running(), nil
+		for _, each := range running {
+			got = append(got, each.Route+" "+each.State.String())
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	}) {
+		t.Fatalf("running: %q, want %q", got, want)
+	}
+	return running
+}
+
+// Whatever brings a request, and wherever its handler runs: while the handler waits, Running has it with its route, its client and its state, and
+// afterwards it hasn't. That includes a handler that was quick so far, and runs where its request was read, until it is stuck on a lock.
+func TestRunning(t *testing.T) {
+	for _, test := range runningCases() {
+		t.Run(test.name, func(t *testing.T) {
+			var lock sync.Mutex
+			var begun atomic.Int32
+			release := make(chan struct{})
+			r := router.New()
+			r.GET("/lock/{secret}", func(c *filo.Ctx) error {
+				begun.Add(1)
+				lock.Lock()
+				defer lock.Unlock()
+				return c.Text(200, "quick")
+			})
+			r.GET("/offload", func(c *filo.Ctx) error { <-release; return c.NoContent() }).Offload()
+			r.GET("/stream", func(c *filo.Ctx) error {
+				io.WriteString(c.Stream(), "begun")
+				c.Stream().Flush()
+				<-release
+				return nil
+			})
+			r.POST("/upload", func(c *filo.Ctx) error {
+				_, err := io.Copy(io.Discard, c.BodyReader())
+				return errors.Join(err, c.NoContent())
+			})
+			outer := func(c *filo.Ctx) error {
+				if c.Path() == "/outer" {
+					<-release
+				}
+				return r.Serve(c)
+			}
+			s, url, client := test.serve(t, &filo.Server{Handler: outer, Logger: slog.New(slog.DiscardHandler)})
+			for range runningPrime {
+				if response, err := client.Get(url + "/lock/quick"); err != nil {
+					t.Fatal(err)
+				} else {
+					io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				}
+			}
+			awaitRunning(t, s)
+
+			var requests sync.WaitGroup
+			ask := func(method, path string, body io.Reader) {
+				requests.Go(func() {
+					request, _ := http.NewRequest(method, url+path, body)
+					response, err := client.Do(request)
+					if err != nil {
+						t.Errorf("%s: %v", path, err)
+						return
+					}
+					io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				})
+			}
+			lock.Lock()
+			reader, writer := io.Pipe()
+			free := sync.OnceFunc(func() {
+				lock.Unlock()
+				close(release)
+				writer.Close()
+			})
+			t.Cleanup(free)
+			was := begun.Load()
+			ask("GET", "/lock/token?key=secret", nil)
+			lifeAwait(t, "the handler", func() bool { return begun.Load() > was })
+			stuck := awaitRunning(t, s, "GET /lock/{secret} handler")[0]
+			if address := stuck.Client.Addr(); !address.IsLoopback() || stuck.Client.Port() == 0 {
+				t.Errorf("the client is %v", stuck.Client)
+			}
+			ask("GET", "/offload?b=2", nil)
+			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler")
+			ask("GET", "/stream", nil)
+			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering")
+			ask("POST", "/upload", reader)
+			if _, err := writer.Write(make([]byte, 64<<10)); err != nil { // the client sends the head with a buffer of this
+				t.Fatal(err)
+			}
+			reading := "POST /upload reading"
+			if test.name == "net/http" {
+				reading = "POST /upload handler" // the other server reads
+			}
+			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering", reading)
+			ask("GET", "/outer", nil)
+			running := awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering", reading, " handler")
+			if !slices.IsSortedFunc(running, func(a, b filo.RunningRequest) int { return int(b.Age - a.Age) }) || running[len(running)-1].Age < 0 {
+				t.Errorf("not the oldest first: %v", running)
+			}
+			free()
+			requests.Wait()
+			awaitRunning(t, s)
+		})
+	}
+}
+
+// A request that waits in Server.Queue is there, and so is what it does afterwards.
+func TestRunningQueued(t *testing.T) {
+	for _, driver := range []string{"HTTP/1", "HTTP/2", "net/http"} {
+		t.Run(driver, func(t *testing.T) {
+			release := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+			r := router.New()
+			r.GET("/first", func(c *filo.Ctx) error { <-release[0]; return c.NoContent() }).Offload()
+			r.GET("/second", func(c *filo.Ctx) error { <-release[1]; return c.NoContent() }).Offload()
+			for _, test := range runningCases() {
+				if test.name != driver {
+					continue
+				}
+				if driver == "HTTP/1" && filo.BlockingDriver() {
+					t.Skip("in the blocking driver a connection of HTTP/1.1 doesn't wait for a place")
+				}
+				s, url, client := test.serve(t, &filo.Server{Handler: r.Serve, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour})
+				var requests sync.WaitGroup
+				ask := func(path string) {
+					requests.Go(func() {
+						if response, err := client.Get(url + path); err != nil {
+							t.Error(err)
+						} else {
+							response.Body.Close()
+						}
+					})
+				}
+				ask("/first")
+				awaitRunning(t, s, "GET /first handler")
+				ask("/second")
+				if !lifeTry(func() bool {
+					return slices.ContainsFunc(s.Running(), func(r filo.RunningRequest) bool { return r.State == filo.RunningQueued })
+				}) {
+					t.Errorf("nothing is queued: %v", s.Running())
+				}
+				close(release[0])
+				awaitRunning(t, s, "GET /second handler")
+				close(release[1])
+				requests.Wait()
+				awaitRunning(t, s)
+			}
+		})
+	}
+}
+
+// A handler that has taken its connection over isn't the server's any more.
+func TestRunningHijacked(t *testing.T) {
+	release := make(chan struct{})
+	r := router.New()
+	r.GET("/", func(c *filo.Ctx) error {
+		conn, _, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		<-release
+		return nil
+	}).Offload()
+	s := lifeServe(t, &filo.Server{Handler: r.Serve})
+	c := s.dial(t)
+	c.get("/")
+	c.want(200, "", false)
+	awaitRunning(t, s.Server)
+	close(release)
+	c.wantEOF()
+}
+
+// A panic, and a handler that ends its goroutine, leave nothing behind.
+func TestRunningEnds(t *testing.T) {
+	for _, test := range runningCases() {
+		t.Run(test.name, func(t *testing.T) {
+			r := router.New()
+			r.GET("/panic", func(*filo.Ctx) error { panic("on purpose") }).Offload()
+			r.GET("/wrong", func(*filo.Ctx) error { return errors.New("on purpose") }).Offload()
+			s, url, client := test.serve(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler)})
+			for range 10 {
+				for _, path := range []string{"/panic", "/wrong", "/none"} {
+					response, err := client.Get(url + path)
+					if err == nil {
+						response.Body.Close()
+					} else if path != "/panic" || test.name != "net/http" { // whose server gets the panic
+						t.Fatal(err)
+					}
+				}
+			}
+			awaitRunning(t, s)
+		})
+	}
+}
+
+// A forced stop names the requests that it has cut, in its record and in Run's error.
+func TestStopNamesWhatItHasCut(t *testing.T) {
+	release, begun := make(chan struct{}), make(chan struct{}, 3)
+	r := router.New()
+	wait := func(*filo.Ctx) error { begun <- struct{}{}; <-release; return nil }
+	r.GET("/report/{id}", wait).Offload()
+	r.GET("/slow", wait).Offload()
+	var log bytes.Buffer
+	config := &filo.Server{Handler: r.Serve, GracePeriod: time.Millisecond, Logger: slog.New(slog.NewJSONHandler(&log, nil))}
+	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- config.RunListener(ctx, listener) }()
+	var requests sync.WaitGroup
+	for _, path := range []string{"/report/secret?token=secret", "/report/2", "/slow"} {
+		requests.Go(func() {
+			if response, err := http.Get("http://" + listener.Addr().String() + path); err == nil {
+				response.Body.Close()
+			}
+		})
+	}
+	for range 3 {
+		lifeRecv(t, begun, "a handler")
+	}
+	awaitRunning(t, config, "GET /report/{id} handler", "GET /report/{id} handler", "GET /slow handler")
+	stop()
+	err := lifeRecv(t, ended, "the end")
+	var unfinished *filo.UnfinishedError
+	if !errors.As(err, &unfinished) || len(unfinished.Running) != 3 || !strings.Contains(err.Error(), "GET /report/{id} 2 (") {
+		t.Errorf("Run returns %v", err)
+	}
+	if got := log.String(); !strings.Contains(got, `"requests_cut":"GET /`) || !strings.Contains(got, "GET /slow 1 (") || strings.Contains(got, "secret") {
+		t.Errorf("logged %s", got)
+	}
+	close(release)
+	requests.Wait()
+}
