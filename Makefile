@@ -14,6 +14,7 @@ FUZZTIME  ?= 1m
 SOAKTIME  ?= 10m
 STRESSTIME ?= 1m
 BASE      ?= main
+VET       ?= all
 BENCH     ?= .
 BENCHTIME ?= 1s
 
@@ -21,7 +22,7 @@ BENCHTIME ?= 1s
 LIGHT := . contrib/jwt contrib/websocket tools
 
 TESTRUN   := .bin/testrun
-TESTFLAGS := -vet=all -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
+TESTFLAGS := -vet=$(VET) -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
 
 # FETCHES is an awk program that says of a go.mod which modules of others it requires.
 define FETCHES
@@ -41,7 +42,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -58,14 +59,12 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
 	exit $$status
 
-# Modules whose code no user runs, or that show how to call others. The race detector would compile all that they require once more.
-UNRACED := arena/httparena arena/techempower bench examples/docs examples/model examples/recipes tools
-# Examples for which that takes long, while what they add to raced packages is little. hello counts allocations, too.
-UNRACED_EXAMPLES := cluster hello overload todo
+# Modules whose code no user runs, or that put others together. The race detector would compile all that they require once more.
+UNRACED := arena/httparena bench deploy examples examples/docs examples/model examples/recipes tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
-	@# Each part waits half of its time, so two run at once.
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
+	@# Each part waits half of its time, so two run at once. What lint looks at isn't vetted once more.
+	@$(MAKE) --no-print-directory VET=off --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
 
 foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, and for caches (with node)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -78,20 +77,18 @@ ants: ## run the tests that ants has for its users against pool/, COUNT times
 arm64: $(TESTRUN) ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
 	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
+# abuse and chaos are tools, whose own tests take long under the race detector, and share little.
 race: $(TESTRUN) ## test the root module under the race detector, COUNT times
-	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race ./...
+	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race $$(go list ./... | grep -vE '/internal/(abuse|chaos)(/|$$)')
 
 race-nested: $(TESTRUN) ## the same for the other modules that users run
-	@$(TESTRUN) -name nested $(filter-out . examples $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
-	@$(TESTRUN) -name nested examples -- $(TESTFLAGS) -vet=off -race \
-		$$(cd examples && go list ./... | grep -vE '/($(subst $() ,|,$(UNRACED_EXAMPLES)))(/|$$)')
+	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
 
 race-blocking: $(TESTRUN) ## test the root package with the blocking driver under the race detector, COUNT times
 	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
 
 .PHONY: unraced
 unraced: $(TESTRUN)
-	@$(TESTRUN) -name unraced examples -- $(TESTFLAGS) -vet=off $(UNRACED_EXAMPLES:%=./%/...)
 	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) -vet=off ./...
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m)
@@ -105,6 +102,9 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 soak: ## run mixed work against a server for SOAKTIME (default 10m), check every answer and look for leaks; flags in ARGS
 	@go build -o .bin/soak ./internal/soak
 	@exec .bin/soak -duration '$(SOAKTIME)' $(ARGS)
+
+chaos: ## run the soak with random pauses before statements, stops and clock steps, by 1 to 16 processors: about 10 minutes; flags in ARGS
+	@go run ./internal/chaos $(ARGS)
 
 stress: ## close connections from outside while they are served, parked, timed out and taken over, for STRESSTIME (default 1m)
 	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v .
