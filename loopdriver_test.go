@@ -139,9 +139,8 @@ func TestClasses(t *testing.T) {
 	}
 	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
 	lifeAwait(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
-	if n := ask("/inline", 10); n != 0 {
-		t.Errorf("%d handoffs of 10 inline calls", n)
-	}
+	// A worker that a busy machine has stopped in an inline call loses its loop.
+	lifeAwait(t, "inline calls to be run where they were read", func() bool { return ask("/inline", 10) == 0 })
 	lifeAwait(t, "the class to be quick", func() bool { ask("/", 50); return classOf(s.Server, "learned").Kind == "quick" })
 	// On a busy machine even a quick class may seem slow for a while.
 	lifeAwait(t, "quick calls to be run where they were read", func() bool { return ask("/", 1000) <= 500 })

@@ -110,7 +110,8 @@ func TestBlockingInline(t *testing.T) {
 	lifeLooped(t)
 	log := new(lifeLog)
 	r := router.New()
-	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(5 * time.Millisecond); return c.NoContent() }).Inline()
+	// So long that even a busy machine sees that the loop is lost in most calls.
+	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(30 * time.Millisecond); return c.NoContent() }).Inline()
 	s := lifeServe(t, &filo.Server{Handler: r.Serve, Logger: log.logger(), Loops: 1}, lifeListen(t, "tcp", "127.0.0.1:0"))
 	c := s.dial(t)
 	for deadline := time.Now().Add(time.Minute); len(log.lines("an Inline handler blocks")) == 0; {
@@ -120,7 +121,7 @@ func TestBlockingInline(t *testing.T) {
 		c.get("/blocks")
 		c.want(204, "", false)
 	}
-	for range 20 {
+	for range 20 { // the word isn't repeated
 		c.get("/blocks")
 		c.want(204, "", false)
 	}
