@@ -128,18 +128,20 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: staticcheck ## gofmt, go vet and staticcheck on every module, and the types of the root module for other systems
+lint: staticcheck ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, and the workflows
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
 	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
+	@# Without the programs that it calls if they are installed, so that it finds the same everywhere.
+	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=
 
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
 
-# The versions of staticcheck and govulncheck are pinned by tools/go.mod.
+# The versions of staticcheck, actionlint and govulncheck are pinned by tools/go.mod.
 staticcheck:
-	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck ./typecheck
+	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck
 
 vulncheck: ## look for published vulnerabilities that a module's code reaches, Go's own included (asks vuln.go.dev)
 	@cd tools && go build -o ../.bin/ golang.org/x/vuln/cmd/govulncheck
