@@ -4,6 +4,9 @@
 // docs/ERRORS.md comes out of a test, which makes every mistake in mistakescases_test.go and asks what filo says. When that, or a
 // sentence of filo's, has changed, go test -run ErrorsDocument -update . writes the document anew.
 //
+// AGENTS.md has passages of docs/GUIDE.md and CONTRIBUTING.md, which stand there between <!-- agents: title --> and <!-- end -->, and llms.txt
+// names every document. go test -run AgentsDocuments -update . writes them anew.
+//
 // A snippet is a block that begins with ```go. One with a package clause is compiled as it is. Any other is completed first:
 //
 //   - Declarations (func, type, var, const at the beginning of a line) are put into a file of their own, and the statements

@@ -27,7 +27,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-var update = flag.Bool("update", false, "write docs/ERRORS.md anew")
+var update = flag.Bool("update", false, "write docs/ERRORS.md, AGENTS.md and llms.txt anew")
 
 const (
 	errorsDocument = "docs/ERRORS.md"
