@@ -42,7 +42,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -97,6 +97,15 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 			echo "== $$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 200x -fuzztime '$(FUZZTIME)' "$$package"; \
 		done; \
+	done
+
+ossfuzz: ## build every fuzz target with libFuzzer, as OSS-Fuzz does, and run it a thousand times (needs clang and zip)
+	@rm -rf .bin/ossfuzz; mkdir -p .bin/ossfuzz/out .bin/ossfuzz/work
+	@OUT='$(CURDIR)/.bin/ossfuzz/out' WORK='$(CURDIR)/.bin/ossfuzz/work' CXX=clang++ CXXFLAGS=-fsanitize=address \
+		LIB_FUZZING_ENGINE=-fsanitize=fuzzer ossfuzz/build.sh
+	@cd .bin/ossfuzz/work && for seeds in ../out/*_seed_corpus.zip; do \
+		target="$${seeds%_seed_corpus.zip}"; echo "== $${target##*/}"; \
+		"$$target" -runs=1000 2>"$${target##*/}.log" || { tail -n 30 "$${target##*/}.log"; exit 1; }; \
 	done
 
 soak: ## run mixed work against a server for SOAKTIME (default 10m), check every answer and look for leaks; flags in ARGS

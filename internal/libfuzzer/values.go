@@ -1,0 +1,108 @@
+// Package libfuzzer lets libFuzzer call fuzz targets as they are, in whichever test package they stand: ossfuzz/build.sh compiles a package's
+// tests to an archive, with a file that names a target, and links it with libFuzzer's main function. The part that C calls has the build
+// tag libfuzzer.
+package libfuzzer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"reflect"
+)
+
+// decode makes arguments of these types out of libFuzzer's bytes. Numbers come first, eight bytes for each, so that a change of a text moves
+// none of them. Then comes each text, of which all but the last have two bytes for their length. What is missing is zero.
+func decode(data []byte, types []reflect.Type) []any {
+	take := func(n int) []byte {
+		n = min(n, len(data))
+		taken := data[:n:n]
+		data = data[n:]
+		return taken
+	}
+	values, texts := make([]any, len(types)), 0
+	for i, t := range types {
+		if isText(t) {
+			texts++
+			continue
+		}
+		var eight [8]byte
+		copy(eight[:], take(8))
+		values[i] = number(binary.LittleEndian.Uint64(eight[:]), t)
+	}
+	for i, t := range types {
+		if !isText(t) {
+			continue
+		}
+		text := data
+		if texts--; texts > 0 {
+			var two [2]byte
+			copy(two[:], take(2))
+			text = take(int(binary.LittleEndian.Uint16(two[:])))
+		}
+		values[i] = reflect.ValueOf(append([]byte{}, text...)).Convert(t).Interface()
+	}
+	return values
+}
+
+// encode returns bytes of which decode makes the values. A text but the last is cut at 65,535 bytes.
+func encode(values []any) (data []byte) {
+	var texts [][]byte
+	for _, value := range values {
+		v := reflect.ValueOf(value)
+		if isText(v.Type()) {
+			texts = append(texts, v.Convert(reflect.TypeFor[[]byte]()).Bytes())
+			continue
+		}
+		data = binary.LittleEndian.AppendUint64(data, bits(v))
+	}
+	for i, text := range texts {
+		if i < len(texts)-1 {
+			text = text[:min(len(text), math.MaxUint16)]
+			data = binary.LittleEndian.AppendUint16(data, uint16(len(text)))
+		}
+		data = append(data, text...)
+	}
+	return data
+}
+
+func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t.Kind() == reflect.Slice }
+
+// number makes a number, or a truth value, of a type that fuzz targets may have.
+func number(u uint64, t reflect.Type) any {
+	v := reflect.New(t).Elem()
+	switch {
+	case t.Kind() == reflect.Bool:
+		v.SetBool(u&1 == 1)
+	case v.CanInt():
+		v.SetInt(int64(u)) // which cuts
+	case v.CanUint():
+		v.SetUint(u)
+	case t.Kind() == reflect.Float32:
+		v.SetFloat(float64(math.Float32frombits(uint32(u))))
+	case t.Kind() == reflect.Float64:
+		v.SetFloat(math.Float64frombits(u))
+	default:
+		panic(fmt.Sprintf("libfuzzer: no value of type %v", t))
+	}
+	return v.Interface()
+}
+
+// bits is number's opposite.
+func bits(v reflect.Value) uint64 {
+	switch {
+	case v.Kind() == reflect.Bool:
+		if v.Bool() {
+			return 1
+		}
+		return 0
+	case v.CanInt():
+		return uint64(v.Int())
+	case v.CanUint():
+		return v.Uint()
+	case v.Kind() == reflect.Float32:
+		return uint64(math.Float32bits(float32(v.Float())))
+	case v.Kind() == reflect.Float64:
+		return math.Float64bits(v.Float())
+	}
+	panic(fmt.Sprintf("libfuzzer: no bits for type %v", v.Type()))
+}
