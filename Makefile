@@ -42,7 +42,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test api
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -161,6 +161,9 @@ release: build-release ## check, commit and tag VERSION (v0.1.0): the tags are p
 
 release-test: build-release ## make that release in a clone (default v0.1.0), and install and use every module of it from outside
 	@.bin/release -test '$(or $(VERSION),v0.1.0)'
+
+api: build-release ## say how the API differs from BASE's, and fail if the changelog doesn't name what breaks users
+	@.bin/release -api '$(BASE)'
 
 .PHONY: build-release
 build-release:

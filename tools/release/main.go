@@ -3,10 +3,10 @@
 //
 //	release VERSION        check the tree, set the versions, commit and tag
 //	release -test VERSION  do that in a clone, serve its tags as a module proxy, and use every module from outside
+//	release -api BASE      compare the API with that of BASE, and fail if the changelog doesn't name what breaks users
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,18 +20,22 @@ import (
 
 func main() {
 	test := flag.Bool("test", false, "prove the release in a clone instead of making it")
+	api := flag.Bool("api", false, "compare the API with that of a revision, instead of a version, and look for what breaks in the changelog")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: release [-test] VERSION, a version such as v0.1.0")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: release [-test] VERSION, a version such as v0.1.0\n       release -api BASE, a revision such as main")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if flag.NArg() != 1 {
+	if flag.NArg() != 1 || *test && *api {
 		flag.Usage()
 		os.Exit(2)
 	}
 	run := release
-	if *test {
+	switch {
+	case *test:
 		run = prove
+	case *api:
+		run = checkBreaks
 	}
 	if err := run(".", flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -62,7 +66,7 @@ func release(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkAPI(modules, last, version); err != nil {
+	if err := r.checkAPI(last, version); err != nil {
 		return err
 	}
 	if err := r.writeChangelog(version, time.Now()); err != nil {
@@ -90,7 +94,7 @@ func release(dir, version string) error {
 }
 
 // checkAPI prints what has changed for users since the last release, and fails if a version of this kind mustn't break as much.
-func (r *repository) checkAPI(modules []module, last, version string) error {
+func (r *repository) checkAPI(last, version string) error {
 	if last == "" {
 		fmt.Println("API: no release before this one")
 		return nil
@@ -100,22 +104,17 @@ func (r *repository) checkAPI(modules []module, last, version string) error {
 		return err
 	}
 	defer remove()
+	changes, err := r.apiChanges(old)
+	if err != nil {
+		return err
+	}
 	// A major version of 0 promises nothing between minor ones; from 1 on only a new major version, with another path, breaks.
 	mayBreak := semver.Major(version) == "v0" && semver.MajorMinor(version) != semver.MajorMinor(last)
 	var broken []string
-	for _, m := range modules {
-		if !m.published() || !old.has(m) {
-			continue
-		}
-		difference, err := apiDifference(r.join(m.dir), old.join(m.dir), m.path)
-		if err != nil {
-			return err
-		}
-		if difference.all != "" {
-			fmt.Printf("API of %s since %s:\n%s\n", m.path, last, difference.all)
-		}
-		if difference.incompatible != "" {
-			broken = append(broken, m.path)
+	for _, change := range changes {
+		fmt.Printf("API of %s since %s:\n%s\n", change.path, last, change.all)
+		if change.incompatible != "" {
+			broken = append(broken, change.path)
 		}
 	}
 	if len(broken) > 0 && !mayBreak {
@@ -124,21 +123,36 @@ func (r *repository) checkAPI(modules []module, last, version string) error {
 	return nil
 }
 
+const unreleasedHeading = "## [Unreleased]\n"
+
+// changelog returns CHANGELOG.md: up to the heading of what is unreleased, that without its heading, and the releases.
+func (r *repository) changelog() (before, unreleased, after string, err error) {
+	text, err := os.ReadFile(r.join("CHANGELOG.md"))
+	if err != nil {
+		return "", "", "", err
+	}
+	before, rest, found := strings.Cut(string(text), unreleasedHeading)
+	if !found {
+		return "", "", "", fmt.Errorf("CHANGELOG.md has no heading %q", strings.TrimSpace(unreleasedHeading))
+	}
+	unreleased = rest
+	if end := strings.Index(rest, "\n## ["); end >= 0 {
+		unreleased, after = rest[:end], rest[end:]
+	}
+	return before, unreleased, after, nil
+}
+
 // writeChangelog gives what is unreleased in CHANGELOG.md the version and its date.
 func (r *repository) writeChangelog(version string, now time.Time) error {
-	file := r.join("CHANGELOG.md")
-	text, err := os.ReadFile(file)
+	before, unreleased, after, err := r.changelog()
 	if err != nil {
 		return err
 	}
-	const heading = "## [Unreleased]\n"
-	before, rest, found := strings.Cut(string(text), heading)
-	unreleased, _, _ := strings.Cut(rest, "\n## [")
-	if !found || strings.TrimSpace(unreleased) == "" {
-		return errors.New(`CHANGELOG.md has nothing under "## [Unreleased]"`)
+	if strings.TrimSpace(unreleased) == "" {
+		return fmt.Errorf("CHANGELOG.md has nothing under %q", strings.TrimSpace(unreleasedHeading))
 	}
 	released := fmt.Sprintf("\n## [%s] - %s\n", version[1:], now.Format(time.DateOnly))
-	return os.WriteFile(file, []byte(before+heading+released+rest), 0o644)
+	return os.WriteFile(r.join("CHANGELOG.md"), []byte(before+unreleasedHeading+released+unreleased+after), 0o644)
 }
 
 // setVersions makes every module require the version of the repository's others.

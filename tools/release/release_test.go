@@ -153,3 +153,54 @@ func TestRelease(t *testing.T) {
 		}
 	})
 }
+
+// A change that breaks users is named in the changelog, in a section that says so.
+func TestBreaks(t *testing.T) {
+	toolDir = t.TempDir()
+	if err := run(".", nil, "go", "build", "-o", toolDir+string(filepath.Separator), "golang.org/x/exp/cmd/apidiff"); err != nil {
+		t.Fatal(err)
+	}
+	const changelog = "# Changelog\n\n## [Unreleased]\n\n"
+	for _, test := range []struct{ about, file, text, changelog, says string }{
+		{"something new", "a.go", "package a\n\nfunc A() {}\n\nfunc New() {}\n", "", ""},
+		{"a break that isn't named", "a.go", "package a\n\nfunc A(...int) {}\n", "### Changed\n\n- All: another.\n", "Security of what is unreleased: A"},
+		{"a break that is named elsewhere", "a.go", "package a\n\nfunc A(...int) {}\n", "### Fixed\n\n- `A` is faster.\n", "unreleased: A"},
+		{"a break that is named", "a.go", "package a\n\nfunc A(...int) {}\n", "### Added\n\n- B.\n\n### Changed\n\n- `A` has arguments.\n\n### Fixed\n", ""},
+		{"one in another module", "contrib/b/b.go", "package b\n", "", "unreleased: B"},
+	} {
+		r := newRepository(t)
+		git(t, r, "checkout", "--quiet", "-b", "change")
+		write(t, r, test.file, test.text)
+		write(t, r, "CHANGELOG.md", changelog+test.changelog)
+		commit(t, r)
+		// Another's change of main isn't this one's.
+		git(t, r, "checkout", "--quiet", "main")
+		write(t, r, "c.go", "package a\n\nfunc C() {}\n")
+		commit(t, r)
+		git(t, r, "checkout", "--quiet", "change")
+		err := checkBreaks(r.root, "main")
+		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.HasSuffix(err.Error(), test.says)) {
+			t.Errorf("%s: error %v, want %q", test.about, err, test.says)
+		}
+	}
+}
+
+func TestChangedName(t *testing.T) {
+	for line, want := range map[string]string{
+		"- A: changed from func() to func(...int)": "A",
+		"- T.M: removed":                                    "T.M",
+		"- (*T).M: removed":                                 "T.M",
+		"- ./middleware/session.(*U).P: removed":            "U.P",
+		"- ./middleware/session.New: removed":               "session.New",
+		"- package example.test/a/middleware/gone: removed": "middleware/gone",
+		"- module example.test/a/contrib/b: removed":        "contrib/b",
+		"- T: old is comparable, new is not":                "T",
+	} {
+		if got := changedName("example.test/a", line); got != want {
+			t.Errorf("%q is about %q, want %q", line, got, want)
+		}
+	}
+	if names("`Token` and x.New", "Tok") || !names("`Token` and x.New", "Token") || !names("`Token` and x.New", "New") {
+		t.Error("a part of a word is taken for a name, or a name isn't found")
+	}
+}

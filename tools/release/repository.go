@@ -84,12 +84,6 @@ func (r *repository) modules() ([]module, error) {
 	return modules, nil
 }
 
-// has reports whether the repository has the module.
-func (r *repository) has(m module) bool {
-	_, err := os.Stat(filepath.Join(r.join(m.dir), "go.mod"))
-	return err == nil
-}
-
 // worktree checks a revision out, in a place of its own.
 func (r *repository) worktree(revision string) (at *repository, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "filo-release-")
@@ -106,34 +100,6 @@ func (r *repository) worktree(revision string) (at *repository, remove func(), e
 		return nil, nil, err
 	}
 	return at, remove, nil
-}
-
-// difference is how a module's API has changed, as apidiff tells it.
-type difference struct{ all, incompatible string }
-
-// apiDifference compares the module in two directories.
-func apiDifference(now, old, modulePath string) (d difference, err error) {
-	dir, err := os.MkdirTemp("", "filo-api-")
-	if err != nil {
-		return d, err
-	}
-	defer os.RemoveAll(dir)
-	apidiff, err := tool("apidiff")
-	if err != nil {
-		return d, err
-	}
-	before, after := filepath.Join(dir, "before"), filepath.Join(dir, "after")
-	if err := run(old, nil, apidiff, "-m", "-w", before, modulePath); err != nil {
-		return d, err
-	}
-	if err := run(now, nil, apidiff, "-m", "-w", after, modulePath); err != nil {
-		return d, err
-	}
-	if d.all, err = output(dir, apidiff, "-m", before, after); err != nil {
-		return d, err
-	}
-	d.incompatible, err = output(dir, apidiff, "-m", "-incompatible", before, after)
-	return d, err
 }
 
 // toolDir is where the programs are that this module's go.mod pins; "" is this program's own directory.
