@@ -265,6 +265,7 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 // render sends a whole answer.
 func (c *carried) render(ctx *Ctx) {
 	r := &ctx.Response
+	c.worker.running.is(RunningAnswering)
 	length, size := r.wholeLength(ctx)
 	if size <= copiedBody && !c.isPart {
 		c.place.leave() // a client that has its answer and sends again at once must find the place free
@@ -414,7 +415,10 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	if room.bytes.Load() > 0 && c.transport.MayInterrupt() {
 		silence.begin(room, silentBody{c, c.server.clock.exact()})
 	}
+	running := c.worker.running
+	running.is(RunningReading)
 	defer func() { // Read may be code of the program's, which panics
+		running.is(c.worker.ctx.runningState())
 		silence.end(room)
 		if c.cut != nil {
 			<-c.cut // the deadline must not hit what the other server does after this request
