@@ -43,11 +43,13 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// How many scrapes the parts of a timeline have: ten minutes of ordinary load, fifteen of the situation, and twenty in which it is over.
+// How many scrapes the parts of a timeline have: six minutes of ordinary load, twelve of the situation, and twelve in which it is over. No more,
+// since promtool evaluates all alerts at each. Starts are remembered for longer.
 const (
-	calmBefore = 40
-	situation  = 60
-	calmAfter  = 80
+	calmBefore = 24
+	situation  = 48
+	calmAfter  = 48
+	afterStart = 68
 )
 
 // patience is how long anything may take that a test waits for.
@@ -419,7 +421,7 @@ var situations = map[string]struct {
 	"a restart": {vanishing(func(l *timeline, from, to *scrape) {
 		l.failed(2)
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), nil},
 	"two restarts": {vanishing(func(l *timeline, from, to *scrape) {
 		for range 2 {
@@ -427,20 +429,20 @@ var situations = map[string]struct {
 			l.restarted()
 			l.scraped(from, to, 20)
 		}
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), nil},
 	"the process is gone": {vanishing(func(l *timeline, from, to *scrape) {
 		l.failed(situation)
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), []string{"FiloDown"}},
 	"all targets have vanished": {vanishing(func(l *timeline, from, to *scrape) {
 		l.gone(situation)
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), []string{"FiloDown"}},
 	"one of two instances is taken away": {vanishing(func(l *timeline, from, to *scrape) {
-		l.gone(situation + calmAfter)
+		l.gone(situation + afterStart)
 		l.other()
 	}), nil},
 	"it crashes soon after each start": {vanishing(func(l *timeline, from, to *scrape) {
@@ -450,7 +452,7 @@ var situations = map[string]struct {
 			l.scraped(from, started(to, l.steps), 1)
 		}
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), []string{"FiloDown", "FiloRestarts"}},
 	"it crashes every few minutes": {vanishing(func(l *timeline, from, to *scrape) {
 		for range situation / 12 {
@@ -458,7 +460,7 @@ var situations = map[string]struct {
 			l.scraped(from, started(to, l.steps), 12)
 		}
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 	}), []string{"FiloRestarts"}},
 
 	"a certificate for months":             {certified(60*24*time.Hour, false), nil},
@@ -666,7 +668,7 @@ func draining(scrapes int) func(*testing.T) *timeline {
 		}
 		l.failed(2)
 		l.restarted()
-		l.scraped(from, to, calmAfter)
+		l.scraped(from, to, afterStart)
 		return l
 	}
 }
@@ -867,23 +869,30 @@ func touched(memory []byte) []byte {
 func TestSituations(t *testing.T) {
 	tool(t, "promtool")
 	fires := make(map[string]int)
+	together := new(judgement)
 	for name, s := range situations {
 		for _, alert := range s.alerts {
 			fires[alert]++
 		}
 		t.Run(name, func(t *testing.T) {
 			l := s.happens(t)
-			conditions := []promtoolCondition{firing(60, l.steps-1, s.alerts...)}
+			judge, job := together, name
+			if l.absent {
+				judge, job = new(judgement), alertedJob
+				defer judge.check(t, false)
+			}
+			conditions := []promtoolCondition{firing(job, 60, l.steps-1, s.alerts...)}
 			switch {
 			case strings.HasPrefix(name, "a certificate"): // which stays as it is
 			case strings.HasPrefix(name, "Redis"), strings.HasPrefix(name, "a new certificate"): // which don't end
-				conditions = append(conditions, firing(10, calmBefore-1))
+				conditions = append(conditions, firing(job, 10, calmBefore-1))
 			default:
-				conditions = append(conditions, firing(10, calmBefore-1), firing(1, l.steps-1))
+				conditions = append(conditions, firing(job, 10, calmBefore-1), firing(job, 1, l.steps-1))
 			}
-			l.test(name, conditions...).check(t)
+			judge.add(l, job, conditions...)
 		})
 	}
+	together.check(t, true)
 	for _, alert := range alertNames(t) {
 		if others := len(situations) - fires[alert]; fires[alert] == 0 || others < 5 {
 			t.Errorf("%s fires in %d situations, and stays silent in %d", alert, fires[alert], others)

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,13 +24,16 @@ type scrape struct {
 	counters map[string]bool // the series that only rise
 }
 
-var exposedLine = regexp.MustCompile(`(?m)^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$`)
+var (
+	exposedLine  = regexp.MustCompile(`(?m)^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$`)
+	exposedLabel = regexp.MustCompile(`[a-z_]+="(?:[^"\\]|\\.)*"`)
+)
 
 // parseScrape reads Prometheus's text, of which it keeps the metrics that the alerts name.
 func parseScrape(t *testing.T, text string, at time.Time) *scrape {
 	t.Helper()
 	s := &scrape{at, make(map[string]float64), make(map[string]bool)}
-	named := alertedMetrics(t)
+	named := alertedMetrics()
 	for _, match := range exposedLine.FindAllStringSubmatch(text, -1) {
 		name, labels := match[1], match[2]
 		if !slices.Contains(named, name) {
@@ -39,25 +44,31 @@ func parseScrape(t *testing.T, text string, at time.Time) *scrape {
 			t.Fatal(err)
 		}
 		var known []string
-		for _, label := range regexp.MustCompile(`[a-z_]+="(?:[^"\\]|\\.)*"`).FindAllString(labels, -1) {
+		for _, label := range exposedLabel.FindAllString(labels, -1) {
 			if !strings.HasSuffix(label, `=""`) { // Prometheus drops an empty one
 				known = append(known, label)
 			}
 		}
 		series := name + "{" + strings.Join(known, ",") + "}"
 		s.values[series] = value
-		s.counters[series] = regexp.MustCompile(`_(total|bucket|count)$`).MatchString(name)
+		s.counters[series] = strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") || strings.HasSuffix(name, "_count")
 	}
 	return s
 }
 
 // alertedMetrics returns the names of metrics in the alerts.
-func alertedMetrics(t *testing.T) (names []string) {
-	t.Helper()
-	names = regexp.MustCompile(`\b(?:filo|http|process|go)_[a-z0-9_]+`).FindAllString(string(read(t, "prometheus/alerts.yml")), -1)
+var alertedMetrics = sync.OnceValue(func() (names []string) {
+	text, err := os.ReadFile("prometheus/alerts.yml")
+	if err != nil {
+		panic(err)
+	}
+	names = regexp.MustCompile(`\b(?:filo|http|process|go)_[a-z0-9_]+`).FindAllString(string(text), -1)
 	slices.Sort(names)
 	return slices.Compact(names)
-}
+})
+
+// alertedJob is the job that alerts.yml has alerts for.
+const alertedJob = "app"
 
 // scrapeSeconds is the time between two scrapes in a timeline.
 const scrapeSeconds = 15
@@ -66,6 +77,7 @@ const scrapeSeconds = 15
 type timeline struct {
 	steps  int
 	series map[string][]string // by the name with all labels
+	absent bool                // there were steps in which the instance was no target
 	last   map[string]float64  // of counters
 	times  map[float64]float64 // points in real time, and where they lie in the timeline
 	start  time.Time           // of the first scrape
@@ -80,7 +92,7 @@ func labeled(series, instance string) string {
 	if labels != "" {
 		labels = "," + labels
 	}
-	return name + `{job="app",instance="` + instance + `"` + labels + "}"
+	return name + `{job="` + alertedJob + `",instance="` + instance + `"` + labels + "}"
 }
 
 // put notes a value for the timeline's current step.
@@ -152,6 +164,7 @@ func (l *timeline) failed(steps int) {
 
 // gone adds steps in which nothing is to be scraped.
 func (l *timeline) gone(steps int) {
+	l.absent = true
 	for range steps {
 		l.next()
 	}
@@ -198,41 +211,50 @@ type promtoolSample struct {
 	Value  float64 `json:"value"`
 }
 
-// firing is the condition that the alerts, and no others, have fired in the minutes before a step.
-func firing(minutes, step int, alerts ...string) promtoolCondition {
+// firing is the condition that the alerts of a job, and no others, have fired in the minutes before a step.
+func firing(job string, minutes, step int, alerts ...string) promtoolCondition {
 	samples := []promtoolSample{}
 	for _, alert := range slices.Compact(slices.Sorted(slices.Values(alerts))) {
 		samples = append(samples, promtoolSample{fmt.Sprintf("{alertname=%q}", alert), 1})
 	}
 	return promtoolCondition{
-		Expr:     fmt.Sprintf(`group by (alertname) (max_over_time(ALERTS{alertstate="firing"}[%dm]))`, minutes),
+		Expr:     fmt.Sprintf(`group by (alertname) (max_over_time(ALERTS{alertstate="firing",job=%q}[%dm]))`, job, minutes),
 		EvalTime: fmt.Sprintf("%ds", step*scrapeSeconds), Samples: samples,
 	}
 }
 
-// test has the timeline as a case of promtool's.
-func (l *timeline) test(name string, conditions ...promtoolCondition) promtoolCase {
-	c := promtoolCase{Name: name, Interval: fmt.Sprintf("%ds", scrapeSeconds), Expressions: conditions}
-	for _, series := range slices.Sorted(maps.Keys(l.series)) {
-		c.InputSeries = append(c.InputSeries, promtoolSeries{series, strings.Join(l.series[series], " ")})
-	}
-	return c
+// judgement is what promtool is to judge of several situations at once: that takes a third of the time of one after the other. Each is a job of
+// its own, and what an alert says of a job depends on no other job. The exception is that there is nothing to scrape; timelines in which a
+// target is gone have a run of their own.
+type judgement struct {
+	promtoolCase
 }
 
-// check runs a case.
-func (c promtoolCase) check(t *testing.T) {
-	t.Helper()
-	rules, err := filepath.Abs("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
+// add adds a timeline with the conditions on the alerts of its job.
+func (j *judgement) add(l *timeline, job string, conditions ...promtoolCondition) {
+	for _, series := range slices.Sorted(maps.Keys(l.series)) {
+		j.InputSeries = append(j.InputSeries, promtoolSeries{strings.Replace(series, `job="`+alertedJob+`"`, fmt.Sprintf("job=%q", job), 1), strings.Join(l.series[series], " ")})
 	}
-	text, err := yaml.Marshal(promtoolTest{[]string{rules}, fmt.Sprintf("%ds", scrapeSeconds), []promtoolCase{c}})
+	j.Expressions = append(j.Expressions, conditions...)
+}
+
+// check lets promtool judge by alerts.yml, of whose job the alerts are, or, with all, of each job.
+func (j *judgement) check(t *testing.T, all bool) {
+	t.Helper()
+	rules := read(t, "prometheus/alerts.yml")
+	if all {
+		rules = bytes.ReplaceAll(rules, []byte(`job="`+alertedJob+`"`), []byte(`job!=""`))
+	}
+	j.Interval = fmt.Sprintf("%ds", scrapeSeconds)
+	text, err := yaml.Marshal(promtoolTest{[]string{"alerts.yml"}, j.Interval, []promtoolCase{j.promtoolCase}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "test.yml"), text, 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{"alerts.yml": rules, "test.yml": text} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	promtool(t, dir, "test", "rules", "test.yml")
 }
