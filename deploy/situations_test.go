@@ -99,6 +99,15 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 		}
 		return c.NoContent()
 	})
+	download := make([]byte, 16<<20) // more than sockets hold
+	r.GET("/download", func(c *filo.Ctx) error {
+		c.Response.SetBodyNoCopy(download)
+		return nil
+	})
+	r.GET("/park", func(c *filo.Ctx) error {
+		_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return nil })
+		return err
+	})
 	r.GET("/fail", func(c *filo.Ctx) error { return errors.New("the database is down") })
 	r.GET("/busy", func(c *filo.Ctx) error { return c.Text(503, "no error") })
 	r.GET("/panic", func(c *filo.Ctx) error { panic("a bug") })
@@ -149,7 +158,7 @@ func (o *observed) release() {
 			if o.running() == 0 {
 				return
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
 }
@@ -179,7 +188,7 @@ func (o *observed) text() string {
 // scrape returns what the server says, of which the test first waits for all that it needs.
 func (o *observed) scrape(ready ...string) *scrape {
 	o.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		text := o.text()
 		if !slices.ContainsFunc(ready, func(pattern string) bool { return !regexp.MustCompile("(?m)^" + pattern + "$").MatchString(text) }) {
 			return parseScrape(o.t, text, time.Now())
@@ -261,7 +270,14 @@ func (o *observed) load(steps int, f func()) *timeline {
 // raw sends bytes, and returns the connection.
 func (o *observed) raw(text string) net.Conn {
 	o.t.Helper()
-	conn, err := net.Dial("tcp", o.address)
+	return o.rawFrom("127.0.0.1", text)
+}
+
+// rawFrom is raw for a client of that address.
+func (o *observed) rawFrom(address, text string) net.Conn {
+	o.t.Helper()
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 0))}
+	conn, err := dialer.Dial("tcp", o.address)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -412,6 +428,69 @@ var situations = map[string]struct {
 		})
 	}, []string{"FiloConnectionsNearLimit"}},
 
+	"one client has most connections": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{MaxConns: 100})
+		return o.crowded(map[string]int{"127.0.0.2": 60, "127.0.0.3": 6, "127.0.0.4": 6}, nil)
+	}, []string{"FiloClientHogs"}},
+	"a proxy has the connections of all": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{MaxConns: 100})
+		return o.crowded(map[string]int{"127.0.0.2": 80, "127.0.0.3": 2, "127.0.0.4": 2}, nil) // with two probers
+	}, nil},
+	"one client takes most places": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{Concurrency: 20})
+		return o.crowded(map[string]int{"127.0.0.2": 20, "127.0.0.3": 6, "127.0.0.4": 6}, func() {
+			o.ask(50, "/", 200)
+			wait := o.together(20, "/hold")
+			o.scrape(`http_requests_in_flight 20`)
+			for range 30 {
+				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			}
+			o.release()
+			wait()
+			o.client.CloseIdleConnections()
+		})
+	}, []string{"FiloClientHogs", "FiloOverloaded"}},
+
+	"handlers wait for a lock": {held(situation, 20, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n", "handler"), []string{"FiloStuck"}},
+	"a long report":            {held(situation, 1, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n", "handler"), nil},
+	"a handler never ends":     {held(2*situation, 1, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n", "handler"), []string{"FiloStuck"}},
+	"streams of hours":         {held(2*situation, 20, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n", "answering"), nil},
+	"uploads of hours":         {held(2*situation, 20, "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx", "reading"), nil},
+	"downloads of hours":       {held(2*situation, 20, "GET /download HTTP/1.1\r\nHost: a\r\n\r\n", "answering"), nil},
+	"parked connections": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.during(2*situation, func() (from, to *scrape) {
+			from = o.idle()
+			var all []net.Conn
+			for range 20 {
+				all = append(all, o.raw("GET /park HTTP/1.1\r\nHost: a\r\n\r\n"))
+			}
+			to = o.scrape(`filo_connections\{state="parked"\} 20`)
+			for _, conn := range all {
+				conn.Close()
+			}
+			o.scrape(`filo_connections\{state="parked"\} 0`)
+			return from, to
+		})
+	}, nil},
+	"polls of two minutes": {func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		l := newTimeline()
+		o.ask(1, "/", 200)
+		from, to := o.calm()
+		l.scraped(from, to, calmBefore)
+		wait := o.together(20, "/hold")
+		polling := o.scrape(`filo_requests_running\{route="GET /hold",state="handler"\} 20`)
+		o.release()
+		wait()
+		for range situation / 8 { // after which others come
+			l.scraped(from, polling, 8)
+		}
+		from, to = o.calm()
+		l.scraped(from, to, calmAfter)
+		return l
+	}, nil},
+
 	"accepting fails once":  {acceptFailing(1, 1), nil},
 	"accepting often fails": {acceptFailing(situation, 3), []string{"FiloAcceptFails"}},
 
@@ -498,7 +577,7 @@ var situations = map[string]struct {
 			o.idle()
 			return from, to
 		})
-	}, nil},
+	}, []string{"FiloStuck"}},
 	"many idle connections": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{Driver: filo.DriverBlocking})
 		return o.during(situation, func() (from, to *scrape) {
@@ -643,6 +722,51 @@ func acceptFailing(steps, n int) func(*testing.T) *timeline {
 				<-listener.failed
 			}
 			o.scrape(fmt.Sprintf(`filo_accept_failures_total %d`, n))
+		})
+	}
+}
+
+// crowded has clients with so many connections each, and what happens besides.
+func (o *observed) crowded(clients map[string]int, happens func()) *timeline {
+	o.t.Helper()
+	return o.during(situation, func() (from, to *scrape) {
+		from = o.idle()
+		var all []net.Conn
+		for address, n := range clients {
+			for range n {
+				conn := o.rawFrom(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				conn.Read(make([]byte, 1))
+				all = append(all, conn)
+			}
+		}
+		if happens != nil {
+			happens()
+		}
+		to = o.idle()
+		for _, conn := range all {
+			conn.Close()
+		}
+		o.scrape(`filo_client_connections_max [01]`)
+		return from, to
+	})
+}
+
+// held has n requests that are in a state for all the steps.
+func held(steps, n int, request, state string) func(*testing.T) *timeline {
+	return func(t *testing.T) *timeline {
+		o := observe(t, &filo.Server{})
+		return o.during(steps, func() (from, to *scrape) {
+			from = o.idle()
+			var all []net.Conn
+			for range n {
+				all = append(all, o.raw(request))
+			}
+			to = o.scrape(fmt.Sprintf(`filo_requests_running\{route="[A-Z]+ /[a-z]+",state=%q\} %d`, state, n))
+			for _, conn := range all {
+				conn.Close()
+			}
+			o.release() // what goes on for some seconds when its client has gone
+			return from, to
 		})
 	}
 }
