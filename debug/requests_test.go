@@ -33,7 +33,8 @@ func TestRequests(t *testing.T) {
 	<-begun
 	got := pages.Do(t, "GET /debug/requests")
 	if !strings.Contains(got.Body, "GET /&lt;b&gt;/{id}") || !strings.Contains(got.Body, "oldest ") || strings.Contains(got.Body, "secret") ||
-		strings.Contains(got.Body, "/<b>/") || got.Header.Get("Content-Security-Policy") == "" {
+		strings.Contains(got.Body, "/<b>/") ||
+		!strings.Contains(got.Body, `href="pprof/goroutine?debug=1"`) || got.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("the page is %s", got.Body)
 	}
 	got = pages.Do(t, "GET /debug/requests?format=json")
