@@ -2,7 +2,7 @@ package redisfilo
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -30,7 +30,7 @@ func (f *follower) Err() error {
 	return errNotConnected
 }
 
-var errNotConnected = &filo.HTTPError{Status: 503, Detail: "there are no messages at the moment", Err: fmt.Errorf("%w: %w", ErrDown, filo.ErrBusy)}
+var errNotConnected = &filo.HTTPError{Status: 503, Detail: "there are no messages at the moment", Err: &outage{errors.New("a broker isn't connected")}}
 
 // The pauses between attempts to reach Redis.
 const (

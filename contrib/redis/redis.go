@@ -172,9 +172,19 @@ func unavailable(why failure, err error) error {
 	}
 	return &filo.HTTPError{
 		Status: 503, Detail: "a service that this request needs is unavailable",
-		Err: fmt.Errorf("%w: %w: %w", ErrDown, filo.ErrBusy, err),
+		Err: &outage{err},
 	}
 }
+
+// outage is ErrDown with what Redis, or the way to it, has said. It is a filo.ErrBusy to the server's log, and doesn't have its text: whoever
+// reads of Redis would look for an overload.
+type outage struct{ cause error }
+
+// Error implements error.
+func (o *outage) Error() string { return fmt.Sprintf("%v: %v", ErrDown, o.cause) }
+
+// Unwrap returns what the error is at the same time.
+func (o *outage) Unwrap() []error { return []error{ErrDown, filo.ErrBusy, o.cause} }
 
 // isDown reports whether an error is one of a Redis that can't be used.
 func isDown(err error) bool { return errors.Is(err, ErrDown) }

@@ -196,7 +196,7 @@ func TestFullRedis(t *testing.T) {
 	if n := figure(r, "filo_redis_errors_total", "store", "sessions", "kind", "full"); n != 10 {
 		t.Errorf("%v calls have failed", n)
 	}
-	if err := r.Check(t.Context()); !errors.Is(err, redisfilo.ErrDown) || !strings.Contains(err.Error(), "OOM") {
+	if err := r.Check(t.Context()); !errors.Is(err, redisfilo.ErrDown) || !strings.Contains(err.Error(), "OOM") || strings.Contains(err.Error(), filo.ErrBusy.Error()) {
 		t.Errorf("the check says %v", err)
 	}
 	if log.count("refuses to write") != 1 || log.count("again") != 0 || log.count("doesn't answer") != 0 {
