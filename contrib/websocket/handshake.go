@@ -28,9 +28,10 @@ const (
 )
 
 var (
-	versionField = filo.NewField(fieldVersion, version)
-	upgradeField = filo.NewField("Upgrade", protocol)
-	allowField   = filo.NewField("Allow", "GET")
+	versionField    = filo.NewField(fieldVersion, version)
+	upgradeField    = filo.NewField("Upgrade", protocol)
+	connectionField = filo.NewField("Connection", "Upgrade") // who sends Upgrade must (RFC 9110, section 7.8)
+	allowField      = filo.NewField("Allow", "GET")
 )
 
 var (
@@ -87,20 +88,25 @@ func checkRequest(c *filo.Ctx) error {
 		response.SetField(&allowField)
 		return errMethod
 	case c.Request.Proto() == "HTTP/1.0", !hasToken(request, "Upgrade", protocol), !hasToken(request, "Connection", "upgrade"):
-		response.SetField(&upgradeField)
-		response.SetField(&versionField)
+		refuseUpgrade(response)
 		return errNoUpgrade
 	}
 	value, once := only(request, fieldVersion)
 	switch {
 	case !once || string(value) != version:
-		response.SetField(&upgradeField)
-		response.SetField(&versionField) // section 4.4
+		refuseUpgrade(response)
 		return errVersion
 	case c.Request.ContentLength() != 0:
 		return errBody // or else its bytes would be taken for frames
 	}
 	return nil
+}
+
+// refuseUpgrade sets the fields of a 426: what the client must ask for, and in which version (section 4.4).
+func refuseUpgrade(response *filo.Header) {
+	response.SetField(&upgradeField)
+	response.SetField(&connectionField)
+	response.SetField(&versionField)
 }
 
 // withdraw takes the fields of the answer back.
