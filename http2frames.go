@@ -434,9 +434,11 @@ func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
 		}
 		return http2Next
 	}
-	w.http2.out = http2.AppendSettingsAck(w.http2.out)
 	h.mu.Lock()
 	fault := h.applyLocked(f.Payload)
+	if fault == http2.NoFault {
+		w.http2.out = http2.AppendSettingsAck(w.http2.out)
+	}
 	if least, last, changed := h.peer.TakeTableSize(); changed {
 		// The blocks that were rendered before belong before the acknowledgement, and the update into the first block behind it.
 		h.pushLocked(w)

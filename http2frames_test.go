@@ -274,3 +274,17 @@ func TestHTTP2SameRequests(t *testing.T) {
 		}
 	})
 }
+
+// SETTINGS are acknowledged once they have been taken over (RFC 9113, section 6.5.3). Those that end the connection aren't.
+func TestHTTP2WrongSettings(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		for wrong, code := range map[http2.Setting]http2.ErrCode{
+			{ID: http2.SettingMaxFrameSize, Val: 1 << 24}:      http2.ErrCodeProtocol,
+			{ID: http2.SettingInitialWindowSize, Val: 1 << 31}: http2.ErrCodeFlowControl,
+		} {
+			// The client takes an acknowledgement for which it has sent nothing for an error, and of these SETTINGS it keeps no account.
+			dial().add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize}, wrong) }).send().wantEnd(code)
+		}
+	})
+}
