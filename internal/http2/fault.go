@@ -104,7 +104,7 @@ var faults = [faultCount]struct {
 	FaultLength:              {FrameSizeError, "the length of a frame isn't one that its type has"},                // 4.2
 	FaultNoStream:            {ProtocolError, "a frame of a stream is on stream 0"},                                // 6.1 to 6.4, 6.10
 	FaultStreamGiven:         {ProtocolError, "a frame of the connection is on a stream"},                          // 6.5, 6.7, 6.8
-	FaultPadding:             {ProtocolError, "the padding is as long as the frame, or longer"},                    // 6.1, 6.2
+	FaultPadding:             {ProtocolError, "the padding is longer than the frame has room for"},                 // 6.1, 6.2
 	FaultInBlock:             {ProtocolError, "only CONTINUATION may follow HEADERS without END_HEADERS"},          // 6.2, 6.10
 	FaultContinuation:        {ProtocolError, "CONTINUATION without a field block that goes on"},                   // 6.10
 	FaultPush:                {ProtocolError, "a client can't push"},                                               // 8.4

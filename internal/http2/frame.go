@@ -276,14 +276,12 @@ func (r *Reader) parse(f *Frame) Fault {
 
 // parseHeaders takes the padding and the priority of RFC 7540 off HEADERS. Of that priority nothing is used (RFC 9113, section 5.3.2).
 func (r *Reader) parseHeaders(f *Frame) Fault {
+	padding := 0
 	if f.Flags.Has(FlagPadded) {
-		switch {
-		case len(f.Payload) == 0:
+		if len(f.Payload) == 0 {
 			return FaultLength
-		case int(f.Payload[0]) >= len(f.Payload):
-			return FaultPadding
 		}
-		f.Payload = f.Payload[1 : len(f.Payload)-int(f.Payload[0])]
+		padding, f.Payload = int(f.Payload[0]), f.Payload[1:]
 	}
 	fault := NoFault
 	if f.Flags.Has(FlagPriority) {
@@ -293,6 +291,10 @@ func (r *Reader) parseHeaders(f *Frame) Fault {
 		fault = dependency(f)
 		f.Payload = f.Payload[priorityLen:]
 	}
+	if padding > len(f.Payload) {
+		return FaultPadding
+	}
+	f.Payload = f.Payload[:len(f.Payload)-padding]
 	if !f.Flags.Has(FlagEndHeaders) {
 		r.block = f.Stream
 	}

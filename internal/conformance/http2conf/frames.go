@@ -154,12 +154,12 @@ var headersCases = slices.Concat(
 		{"of HEADERS, as long as the payload", frames{headers(1, whole|padded, string(rune(len(getBlock)+1))+getBlock)}},
 		{"of HEADERS, longer by one", frames{headers(1, whole|padded, "\x03\x00\x00")}},
 		{"of HEADERS, 255", frames{headers(1, whole|padded, "\xff"+getBlock)}},
+		{"of HEADERS, which leaves no room for the priority", frames{headers(1, whole|padded|prioritize, "\x02\x00\x00\x00\x00\x00\x00")}},
 	}),
 	each(fails(frameSizeError, "HEADERS", "9113 4.2", tooShort+" A frame size error in a frame carrying a field block MUST be treated as a connection error."), []sent{
 		{"PADDED, and no length of it", frames{headers(1, whole|padded, "")}},
 		{"PRIORITY, and no byte of it", frames{headers(1, whole|prioritize, "")}},
 		{"PRIORITY, and 4 bytes of it", frames{headers(1, whole|prioritize, uint32Of(0))}},
-		{"padding that leaves no room for the priority", frames{headers(1, whole|padded|prioritize, "\x02\x00\x00\x00\x00\x00\x00")}},
 	}),
 	each(comes("HEADERS", "9113 6.2", "Priority signals in HEADERS frames are deprecated; filo ignores them.", hello(1)), []sent{
 		{"with a priority", frames{headers(1, whole|prioritize, uint32Of(0)+"\x0f"+getBlock)}},

@@ -198,7 +198,7 @@ var deviations = []deviation{
 		"closed streams don't count/one that was answered early, and reset by the server", "half-closed (local)/",
 	}},
 	{"it resets the stream, by another code, where it is over, or where the connection has to end", `RST_STREAM PROTOCOL_ERROR`, Any, []string{
-		"HEADERS/padding that leaves no room for the priority", "closed by a later stream/PRIORITY that depends on itself",
+		"padding/of HEADERS, which leaves no room for the priority", "closed by a later stream/PRIORITY that depends on itself",
 		"closed by the client's RST_STREAM/PRIORITY that depends on itself", "idle/PRIORITY that depends on itself",
 		"idle/WINDOW_UPDATE of 0", "padding/of HEADERS, 255", "padding/of HEADERS, as long as the payload",
 		"padding/of HEADERS, longer by one", "too many streams/a field block is decoded all the same", "too many streams/one",
