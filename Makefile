@@ -66,7 +66,7 @@ check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, an
 	@# Each part waits half of its time, so two run at once. What lint looks at isn't vetted once more.
 	@$(MAKE) --no-print-directory VET=off --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
 
-foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, and for caches (with node)
+foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, for caches (with node), and of RFCs by Cowboy (with Erlang)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
 	@# Go's own and h2spec once more with the blocking driver, which the suite x/net always has.
 	@go run ./internal/foreign -count $(COUNT) -suite net/http,h2spec -driver blocking $(ARGS)

@@ -12,13 +12,10 @@ import (
 	"time"
 )
 
-const (
-	cacheTests       = "https://github.com/http-tests/cache-tests"
-	cacheTestsCommit = "b55b8bda3dbb8c927c04e85bd8d496a8caa3e4ba"
-	// cacheTestsTime is how long all of the tests may take, fetchTime how long it may take to get them.
-	cacheTestsTime = 3 * time.Minute
-	fetchTime      = time.Minute
-)
+var cacheTests = source{"https://github.com/http-tests/cache-tests", "b55b8bda3dbb8c927c04e85bd8d496a8caa3e4ba"}
+
+// cacheTestsTime is how long all of the tests may take.
+const cacheTestsTime = 3 * time.Minute
 
 // runCacheTests runs the tests for HTTP caches, which are written for Node, against middleware/cache in front of the suite's own server. A
 // test that only tells how a cache behaves has no verdict, nor has one that depends on a test that fails.
@@ -27,7 +24,7 @@ func (r *report) runCacheTests(o *options, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: there is no node here", errSkipped)
 	}
-	suite, err := fetchCacheTests()
+	suite, err := cacheTests.fetch()
 	if err != nil {
 		return err
 	}
@@ -43,50 +40,6 @@ func (r *report) runCacheTests(o *options, dir string) error {
 	}
 	r.planReached(o)
 	return nil
-}
-
-// fetchCacheTests returns the directory of the suite, which is fetched once and kept in the user's cache. Nobody's tests need the network of
-// another company: where that isn't there, the suite is skipped, also by CI.
-func fetchCacheTests() (string, error) {
-	kept, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	kept = filepath.Join(kept, "filo-foreign")
-	suite := filepath.Join(kept, "cache-tests-"+cacheTestsCommit)
-	if _, err := os.Stat(suite); err == nil {
-		return suite, nil
-	}
-	if err := os.MkdirAll(kept, 0o755); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp(kept, "fetching")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
-	defer cancel()
-	for _, args := range [][]string{
-		{"init", "-q"},
-		{"fetch", "-q", "--depth", "1", cacheTests, cacheTestsCommit},
-		{"-c", "advice.detachedHead=false", "checkout", "-q", cacheTestsCommit},
-	} {
-		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir, cmd.WaitDelay = dir, time.Second
-		// A hook of git's, which may have called this, has variables that lead to its own repository.
-		own := filepath.Join(dir, ".git")
-		cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_DIR="+own, "GIT_WORK_TREE="+dir, "GIT_INDEX_FILE="+filepath.Join(own, "index"))
-		if output, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%w: git %s: %w\n%s", errSkipped, args[0], err, output)
-		}
-	}
-	if err := os.Rename(dir, suite); err != nil {
-		if _, there := os.Stat(suite); there != nil { // another process was as quick
-			return "", err
-		}
-	}
-	return suite, nil
 }
 
 // cacheTestsRun runs the tests once.

@@ -5,7 +5,8 @@
 //
 // For HTTP/2 there are h2spec, which tests a server by its address, and the tests that x/net has for its server, which speak with it in
 // frames: in a bubble of synctest by ServeConn, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, by package adaptor
-// and through package proxy. cache-tests tests middleware/cache: it needs node, and the network once.
+// and through package proxy. cache-tests tests middleware/cache: it needs node, and the network once. So do, with Erlang, the tests
+// that the web server Cowboy has of the RFCs of HTTP/1.1, of HTTP/2 and of WebSockets over it.
 //
 // Each test has a process and a time of its own. exceptions.md lists the tests that fail, and why: one that fails and isn't there, and
 // one that is there and passes, is reported, and the command fails.

@@ -5,18 +5,24 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends with
-// its standard input, which stop closes.
-func startServer(o *options, name, program string, arguments []string, ports ...any) (stop func() error, err error) {
+// buildServer builds a package of a module of the repository's.
+func buildServer(o *options, module, pkg, program string) error {
 	args := []string{"build", "-o", program}
 	if o.race {
 		args = append(args, "-race")
 	}
-	if err := gotool.Command(o.repository, append(args, "./internal/foreign/"+name)...).Run(); err != nil {
+	return gotool.Command(filepath.Join(o.repository, module), append(args, pkg)...).Run()
+}
+
+// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends with
+// its standard input, which stop closes.
+func startServer(o *options, name, program string, arguments []string, ports ...any) (stop func() error, err error) {
+	if err := buildServer(o, ".", "./internal/foreign/"+name, program); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(program, arguments...)

@@ -130,6 +130,7 @@ var suites = []suite{
 		run: (*report).runConformance,
 	},
 	{name: "cache-tests", run: (*report).runCacheTests},
+	{name: "cowboy", run: (*report).runCowboy},
 }
 
 // loopbackPatches make a server of connect-go's listen on a socket instead of pipes in memory.
