@@ -42,7 +42,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps staticcheck release release-test api
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps release release-test api
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -63,8 +63,9 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 UNRACED := arena/httparena bench deploy examples examples/docs examples/model examples/recipes tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
-	@# Each part waits half of its time, so two run at once. What lint looks at isn't vetted once more.
-	@$(MAKE) --no-print-directory VET=off --jobs=2 --keep-going race race-nested foreign lint test race-blocking arm64 unraced ants
+	@# Each part waits half of its time, so two run at once. What lint looks at isn't vetted once more. It begins, since it compiles what
+	@# others test: two that compile the same at the same time do it twice.
+	@$(MAKE) --no-print-directory VET=off --jobs=2 --keep-going lint race foreign unraced race-nested test arm64 race-blocking ants
 
 foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, for caches (with node), and of RFCs by Cowboy (with Erlang)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -137,7 +138,9 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: staticcheck ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, and the workflows
+lint: ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, and the workflows
+	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck.
+	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
@@ -147,10 +150,6 @@ lint: staticcheck ## gofmt, go vet and staticcheck on every module, the types of
 
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
-
-# The versions of staticcheck, actionlint and govulncheck are pinned by tools/go.mod.
-staticcheck:
-	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck
 
 vulncheck: ## look for published vulnerabilities that a module's code reaches, Go's own included (asks vuln.go.dev)
 	@cd tools && go build -o ../.bin/ golang.org/x/vuln/cmd/govulncheck
