@@ -42,7 +42,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps release release-test api
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps release release-files release-test api
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -158,7 +158,15 @@ vulncheck: ## look for published vulnerabilities that a module's code reaches, G
 release: build-release ## check, commit and tag VERSION (v0.1.0): the tags are pushed by hand
 	@.bin/release '$(VERSION)'
 
-release-test: build-release ## make that release in a clone (default v0.1.0), and install and use every module of it from outside
+# The bills take a program that compiles for a minute, and that nothing else needs.
+.PHONY: build-bills
+build-bills: build-release
+	@cd tools && go build -o ../.bin/ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+release-files: build-bills ## write the zip of each module of VERSION, whose tags are checked out, and its SBOM into .bin/release
+	@.bin/release -files '$(VERSION)'
+
+release-test: build-bills ## make that release in a clone (default v0.1.0), and install and use every module of it from outside
 	@.bin/release -test '$(or $(VERSION),v0.1.0)'
 
 api: build-release ## say how the API differs from BASE's, and fail if the changelog doesn't name what breaks users

@@ -3,6 +3,7 @@
 //
 //	release VERSION        check the tree, set the versions, commit and tag
 //	release -test VERSION  do that in a clone, serve its tags as a module proxy, and use every module from outside
+//	release -files VERSION write what is published beside that version's tags into .bin/release
 //	release -api BASE      compare the API with that of BASE, and fail if the changelog doesn't name what breaks users
 package main
 
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +23,13 @@ import (
 func main() {
 	test := flag.Bool("test", false, "prove the release in a clone instead of making it")
 	api := flag.Bool("api", false, "compare the API with that of a revision, instead of a version, and look for what breaks in the changelog")
+	files := flag.Bool("files", false, "write each module's zip and its bill of materials into .bin/release, instead of making the release")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: release [-test] VERSION, a version such as v0.1.0\n       release -api BASE, a revision such as main")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: release [-test | -files] VERSION, a version such as v0.1.0\n       release -api BASE, a revision such as main")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if flag.NArg() != 1 || *test && *api {
+	if flag.NArg() != 1 || flag.NFlag() > 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -36,6 +39,8 @@ func main() {
 		run = prove
 	case *api:
 		run = checkBreaks
+	case *files:
+		run = func(dir, version string) error { return writeFiles(dir, version, filepath.Join(".bin", "release")) }
 	}
 	if err := run(".", flag.Arg(0)); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)

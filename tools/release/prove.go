@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	modpath "golang.org/x/mod/module"
-	"golang.org/x/mod/zip"
 )
 
 // prove makes the release in a clone of what is committed, serves its tags by a module proxy of files, and uses each module for
@@ -41,6 +39,17 @@ func prove(dir, version string) error {
 	modules, err := clone.modules()
 	if err != nil {
 		return err
+	}
+	files := filepath.Join(temporary, "files")
+	if err := writeFiles(clone.root, version, files); err != nil {
+		return err
+	}
+	written, err := os.ReadDir(files)
+	if err != nil {
+		return err
+	}
+	for _, file := range written {
+		fmt.Println("ok:", file.Name())
 	}
 	proxy := filepath.Join(temporary, "proxy")
 	for _, m := range modules {
@@ -77,16 +86,7 @@ func (r *repository) publish(m module, version, proxy string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	subdir := m.dir
-	if subdir == "." {
-		subdir = ""
-	}
-	file, err := os.Create(filepath.Join(dir, version+".zip"))
-	if err != nil {
-		return err
-	}
-	err = zip.CreateFromVCS(file, modpath.Version{Path: m.path, Version: version}, r.root, m.tag(version), subdir)
-	if err := errors.Join(err, file.Close()); err != nil {
+	if err := r.writeZip(m, version, filepath.Join(dir, version+".zip")); err != nil {
 		return err
 	}
 	required, err := os.ReadFile(filepath.Join(r.join(m.dir), "go.mod"))

@@ -204,3 +204,59 @@ func TestChangedName(t *testing.T) {
 		t.Error("a part of a word is taken for a name, or a name isn't found")
 	}
 }
+
+// Beside the tags there are a zip and a bill of materials for each module for users, which says of which version it is.
+func TestFiles(t *testing.T) {
+	toolDir = t.TempDir()
+	// stand-in says what the program for bills would: it finds the version of a module in a file beside its go.mod.
+	const standIn = `#!/bin/sh
+[ "$*" = "mod -json -type library -output $6 ." ] || exit 2
+echo "{\"metadata\": {\"component\": {\"name\": \"$(sed -n 's/^module //p' go.mod)\", \"version\": \"$(cat "$VERSION_FILE")\"}},` +
+		` \"components\": [{\"name\": \"example.test/a\", \"version\": \"$(cat "$OTHERS_FILE")\"}]}" >"$6"
+`
+	if err := os.WriteFile(filepath.Join(toolDir, "cyclonedx-gomod"), []byte(standIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := newRepository(t)
+	if err := release(r.root, "v0.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	versions := t.TempDir()
+	t.Setenv("VERSION_FILE", filepath.Join(versions, "own"))
+	t.Setenv("OTHERS_FILE", filepath.Join(versions, "others"))
+	for _, test := range []struct{ about, own, others, version, says string }{
+		{"the tagged version", "v0.1.0", "v0.1.0", "v0.1.0", ""},
+		{"a bill without a version", "", "v0.1.0", "v0.1.0", "is about example.test/a/contrib/b "},
+		{"a bill without another's version", "v0.1.0", "", "v0.1.0", `has version "" of example.test/a`},
+		{"a version that isn't tagged", "v0.2.0", "v0.2.0", "v0.2.0", "v0.2.0^{commit}"},
+	} {
+		for name, text := range map[string]string{"own": test.own, "others": test.others} {
+			if err := os.WriteFile(filepath.Join(versions, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		folder := filepath.Join(t.TempDir(), "files")
+		err := writeFiles(r.root, test.version, folder)
+		if test.says != "" {
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s: error %v, want one that says %q", test.about, err, test.says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", test.about, err)
+		}
+		files, err := os.ReadDir(folder)
+		var names []string
+		for _, file := range files {
+			names = append(names, file.Name())
+		}
+		if got := strings.Join(names, " "); err != nil || got != "a-contrib-b-v0.1.0.cdx.json a-contrib-b-v0.1.0.zip a-v0.1.0.cdx.json a-v0.1.0.zip" {
+			t.Errorf("%s: %q, %v", test.about, got, err)
+		}
+	}
+	change(t, r)
+	if err := writeFiles(r.root, "v0.1.0", filepath.Join(t.TempDir(), "files")); err == nil || !strings.Contains(err.Error(), "isn't what is checked out") {
+		t.Errorf("behind the tag: %v", err)
+	}
+}
