@@ -130,7 +130,7 @@ var (
 // Links to files, and to headings of the same document or another one, lead somewhere.
 func TestLinks(t *testing.T) {
 	// The snippets of RECIPES.md are files of examples/recipes, which has a test for that.
-	for _, document := range append(documents, agentsDocument, "CONTRIBUTING.md", "docs/RECIPES.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/INTERNALS.md", "docs/POOL.md") {
+	for _, document := range append(documents, agentsDocument, "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "docs/RECIPES.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/INTERNALS.md", "docs/POOL.md") {
 		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, document), ""), -1) {
 			if err := follow(document, match[1]); err != nil {
 				t.Errorf("%s: %v", document, err)
