@@ -8,7 +8,6 @@ require (
 	github.com/coder/websocket v1.8.15
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
-	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/jackc/pgx/v5 v5.13.0
 	golang.org/x/sync v0.25.0
 )

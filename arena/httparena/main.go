@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"embed"
 	"encoding/json"
 	"flag"
-	"io"
+	"fmt"
+	"io/fs"
 	"log"
 	"net"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
@@ -22,8 +25,12 @@ import (
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/static"
+	"github.com/filohttp/filo/templates"
 	"golang.org/x/sync/errgroup"
 )
+
+//go:embed views
+var views embed.FS
 
 func main() {
 	o := options{url: os.Getenv("DATABASE_URL"), connections: os.Getenv("DATABASE_MAX_CONN"), listen: (*filo.Server).Listen}
@@ -55,12 +62,17 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pages, err := newPages()
+	if err != nil {
+		return err
+	}
 	certificate, noTLS := tls.LoadX509KeyPair(filepath.Join(o.certs, "server.crt"), filepath.Join(o.certs, "server.key"))
 	if noTLS != nil {
 		log.Print("no TLS: ", noTLS)
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	for addr, s := range newServers(r) {
+		s.Renderer = pages
 		serve := s.RunListener
 		if s.TLSConfig != nil {
 			if noTLS != nil {
@@ -100,6 +112,15 @@ func onlyHTTP2(next filo.Handler) filo.Handler {
 	}
 }
 
+// newPages returns the templates, whose folder is in the program.
+func newPages() (*templates.Templates, error) {
+	folder, err := fs.Sub(views, "views")
+	if err != nil {
+		return nil, err
+	}
+	return templates.New(folder)
+}
+
 func newRouter(data string, db *database) (*router.Router, error) {
 	text, err := os.ReadFile(filepath.Join(data, "dataset.json"))
 	if err != nil {
@@ -114,7 +135,7 @@ func newRouter(data string, db *database) (*router.Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	echo := websocket.New(websocket.Options{
+	socket := websocket.New(websocket.Options{
 		OnMessage: func(conn *websocket.Conn, kind websocket.MessageType, message []byte) error {
 			return conn.Write(kind, message)
 		},
@@ -125,14 +146,12 @@ func newRouter(data string, db *database) (*router.Router, error) {
 	r.GET("/baseline2", sum)
 	r.GET("/pipeline", func(c *filo.Ctx) error { return c.Text(200, "ok") })
 	r.GET("/json/{count}", dataset.priced, middleware.Compress())
-	r.POST("/upload", upload)
+	r.GET("/delay/{ms:int}", delay).Offload()
+	r.POST("/echo", echo)
 	r.GET("/static/{path...}", files.Serve)
-	r.GET("/ws", echo.Serve)
+	r.GET("/ws", socket.Serve)
 	r.GET("/async-db", db.inRange).Offload()
-	r.GET("/crud/items", db.list).Offload()
-	r.GET("/crud/items/{id}", db.get)
-	r.POST("/crud/items", db.create).Offload()
-	r.PUT("/crud/items/{id}", db.change).Offload()
+	r.GET("/fortunes", db.fortunes).Offload()
 	return r, nil
 }
 
@@ -160,17 +179,31 @@ func sum(c *filo.Ctx) error {
 	return c.Text(200, strconv.Itoa(n))
 }
 
-// maxUpload is above the largest upload of the benchmark, 20 MB.
-const maxUpload = 32 << 20
+// maxDelay is in milliseconds. The benchmark asks for 10, its checks for up to 500.
+const maxDelay = 10_000
 
-// upload counts the bytes of the body as they come.
-func upload(c *filo.Ctx) error {
-	c.SetMaxBodyBytes(maxUpload)
-	n, err := io.Copy(io.Discard, c.BodyReader())
+// delay answers after as many milliseconds as the path has.
+func delay(c *filo.Ctx) error {
+	var in struct {
+		Milliseconds int `path:"ms"`
+	}
+	if err := bind.All(c, &in); err != nil {
+		return err
+	}
+	if in.Milliseconds < 0 || in.Milliseconds > maxDelay {
+		return filo.Error(400, fmt.Sprintf("a delay has 0 to %d milliseconds", maxDelay))
+	}
+	time.Sleep(time.Duration(in.Milliseconds) * time.Millisecond)
+	return c.Text(200, strconv.Itoa(in.Milliseconds))
+}
+
+// echo answers with the body.
+func echo(c *filo.Ctx) error {
+	body, err := c.Body()
 	if err != nil {
 		return err
 	}
-	return c.Text(200, strconv.FormatInt(n, 10))
+	return c.Bytes(200, "application/octet-stream", body)
 }
 
 // item is an item of the data set, or of the database.
