@@ -99,10 +99,11 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 		}
 		return c.NoContent()
 	})
-	download := make([]byte, 16<<20) // more than sockets hold
-	r.GET("/download", func(c *filo.Ctx) error {
-		c.Response.SetBodyNoCopy(download)
-		return nil
+	r.GET("/download", func(c *filo.Ctx) (err error) {
+		for part := make([]byte, 64<<10); err == nil; { // until its client takes no more, and then until that has gone
+			_, err = c.Stream().Write(part)
+		}
+		return err
 	})
 	r.GET("/park", func(c *filo.Ctx) error {
 		_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return nil })
