@@ -48,24 +48,31 @@ func (c *Ctx) Text(status int, text string) error {
 	return nil
 }
 
-// Bytes answers with a copy of b.
+// setContentType leaves the field as it is if contentType is empty, since an empty field would be none that a client understands.
+func (c *Ctx) setContentType(contentType string) {
+	if contentType != "" {
+		c.Response.Header.list.SetID(field.ContentType, contentType)
+	}
+}
+
+// Bytes answers with a copy of b. If contentType is empty, Content-Type stays as the handler has set it, or isn't sent.
 func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.list.SetID(field.ContentType, contentType)
+	c.setContentType(contentType)
 	c.Response.SetBody(b)
 	return nil
 }
 
-// BytesNoCopy answers with b without copying it. The caller must never change b again.
+// BytesNoCopy is Bytes without a copy of b. The caller must never change b again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	if err := c.answerable(status); err != nil {
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.list.SetID(field.ContentType, contentType)
+	c.setContentType(contentType)
 	c.Response.SetBodyNoCopy(b)
 	return nil
 }
@@ -260,14 +267,14 @@ func appendExtValue(dst []byte, r rune) []byte {
 }
 
 // Reader answers with size bytes read from r, or with everything until io.EOF if size is negative. The server reads r after the
-// handler has returned: see Response.SetBodyStream.
+// handler has returned: see Response.SetBodyStream. An empty contentType is as for Bytes.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
 	if err := c.answerable(status); err != nil {
 		c.Response.SetBodyStream(r, size) // so that r is closed at the end of the request
 		return err
 	}
 	c.Response.SetStatus(status)
-	c.Response.Header.list.SetID(field.ContentType, contentType)
+	c.setContentType(contentType)
 	c.Response.SetBodyStream(r, size)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,32 @@ func TestAnswersOfEachKind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without a type Content-Type is what the handler has set before, or isn't sent.
+func TestAnswersWithoutType(t *testing.T) {
+	for name, answer := range map[string]func(*filo.Ctx) error{
+		"Bytes":       func(c *filo.Ctx) error { return c.Bytes(200, "", []byte("a")) },
+		"BytesNoCopy": func(c *filo.Ctx) error { return c.BytesNoCopy(200, "", []byte("a")) },
+		"Reader":      func(c *filo.Ctx) error { return c.Reader(200, "", strings.NewReader("a"), 1) },
+	} {
+		for _, before := range [][]string{nil, {"text/csv"}} {
+			s := servertest.NewServer(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				for _, contentType := range before {
+					c.Response.Header.Set("Content-Type", contentType)
+				}
+				return answer(c)
+			}})
+			response, err := s.Client().Get(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if got := response.Header["Content-Type"]; !slices.Equal(got, before) {
+				t.Errorf("%s after %q: Content-Type is %q", name, before, got)
+			}
+		}
 	}
 }
 
