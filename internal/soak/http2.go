@@ -3,15 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -19,17 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// newCertificate returns one that nobody checks.
-func newCertificate() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(365 * 24 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
-}
 
 // overHTTP2 uses a connection by net/http's client, for several requests at once: use returns what does one after the other.
 func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error {
@@ -226,7 +210,7 @@ func gone(v *visit) func(*http.Transport) error {
 // bothWays reads what it has sent before it sends more.
 func bothWays(v *visit) func(*http.Transport) error {
 	q := v.newRequest("POST", "/both-ways", "")
-	q.want = v.run.pattern.cut(q.number, v.random.IntN(200<<10))
+	q.want = v.run.pattern.Cut(q.number, v.random.IntN(200<<10))
 	piece := 1 + v.random.IntN(40<<10)
 	return func(transport *http.Transport) error {
 		body, send := io.Pipe()

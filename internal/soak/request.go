@@ -2,33 +2,16 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
+
+	"github.com/filohttp/filo/internal/soak/kit"
 )
 
 // largeBody is the size of a large request or answer.
-const largeBody = 1 << 20
-
-// pattern is the text that bodies are cut from. Each request has a place of its own there, so that no body can pass for another.
-type pattern []byte
-
-func newPattern(seed uint64) pattern {
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	p := make(pattern, 2*largeBody)
-	rand.NewChaCha8(key).Read(p)
-	return p
-}
-
-// cut returns a request's part of the pattern.
-func (p pattern) cut(number uint64, size int) []byte {
-	from := int(number * 7919 % uint64(len(p)-size+1))
-	return p[from : from+size : from+size]
-}
+const largeBody = kit.LargeBody
 
 // request is a request, and what its answer must be.
 type request struct {
@@ -105,19 +88,7 @@ func (q *request) check(r *answer) error {
 		}
 		return nil
 	}
-	return compare(r.body, q.want)
-}
-
-// compare compares a body to what it must be.
-func compare(body, want []byte) error {
-	same := 0
-	for same < min(len(body), len(want)) && body[same] == want[same] {
-		same++
-	}
-	if same < max(len(body), len(want)) {
-		return fmt.Errorf("a body of %d bytes instead of %d, wrong from byte %d on", len(body), len(want), same)
-	}
-	return nil
+	return kit.Compare(r.body, q.want)
 }
 
 // call is a request for a text.
@@ -142,7 +113,7 @@ func (c *client) fails(path string, status int) *request {
 
 func (c *client) content(size int) *request {
 	q := c.newRequest("GET", "/content", fmt.Sprintf("&size=%d", size))
-	q.want = c.run.pattern.cut(q.number, size)
+	q.want = c.run.pattern.Cut(q.number, size)
 	return q
 }
 
@@ -152,7 +123,7 @@ func (c *client) stream(size int) *request {
 		query += "&length"
 	}
 	q := c.newRequest("GET", "/stream", query)
-	q.want = c.run.pattern.cut(q.number, size)
+	q.want = c.run.pattern.Cut(q.number, size)
 	return q
 }
 
@@ -163,7 +134,7 @@ func (c *client) upload(size int) *request {
 		query = "&whole"
 	}
 	q := c.newRequest("POST", "/upload", query)
-	content := c.run.pattern.cut(q.number, size)
+	content := c.run.pattern.Cut(q.number, size)
 	q.content = content
 	if c.random.IntN(2) == 0 {
 		q.fields, q.body, q.unsized = "Transfer-Encoding: chunked\r\n", c.chunks(content), true

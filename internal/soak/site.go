@@ -18,6 +18,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/soak/kit"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 // site has the handlers. Every answer has the request's number in its Number field.
 type site struct {
 	run     *run
-	pattern pattern
+	pattern kit.Pattern
 	routes  map[string]*route
 	entered bool // the routes have classes of their own
 	running atomic.Int64
@@ -45,7 +46,7 @@ type route struct {
 type handler func(c *filo.Ctx, number uint64) error
 
 func newSite(r *run) *site {
-	s := &site{run: r, pattern: newPattern(r.seed), entered: r.random.IntN(3) > 0, routes: make(map[string]*route)}
+	s := &site{run: r, pattern: kit.NewPattern(r.seed), entered: r.random.IntN(3) > 0, routes: make(map[string]*route)}
 	for path, handle := range map[string]handler{
 		"/hello":     says(func(uint64) {}),
 		"/mostly":    says(mostlyQuick),
@@ -120,7 +121,7 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	if size < 0 || size > largeBody { // of a request that a client has garbled
 		return filo.Error(400, "the size")
 	}
-	body := s.pattern.cut(number, size)
+	body := s.pattern.Cut(number, size)
 	if size < 64<<10 {
 		return c.Bytes(200, "application/octet-stream", body)
 	}
@@ -143,7 +144,7 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 	}
 	w := c.Stream()
 	n := 0
-	for part := range slices.Chunk(s.pattern.cut(number, size), piece) {
+	for part := range slices.Chunk(s.pattern.Cut(number, size), piece) {
 		if _, err := w.Write(part); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/chaos/pause"
+	"github.com/filohttp/filo/internal/soak/kit"
 )
 
 // config holds the parameters of a run.
@@ -68,8 +68,8 @@ func (c *config) choose(names string) error {
 type run struct {
 	config
 	started time.Time
-	random  *rand.Rand // of the run itself: each client has its own
-	pattern pattern    // the clients' copy: the server mustn't be able to spoil both
+	random  *rand.Rand  // of the run itself: each client has its own
+	pattern kit.Pattern // the clients' copy: the server mustn't be able to spoil both
 	lives   lives
 	number  atomic.Uint64 // of the last request
 	counts  []count       // by kind
@@ -89,7 +89,7 @@ type count struct {
 // soak runs until the time or ctx is over, and returns the first thing that went wrong.
 func soak(ctx context.Context, c config) error {
 	r := &run{
-		config: c, started: time.Now(), random: rand.New(rand.NewPCG(c.seed, 0)), pattern: newPattern(c.seed),
+		config: c, started: time.Now(), random: rand.New(rand.NewPCG(c.seed, 0)), pattern: kit.NewPattern(c.seed),
 		counts: make([]count, len(c.kinds)),
 	}
 	r.lives.run, r.lives.address, r.lives.tlsAddress = r, "127.0.0.1:0", "127.0.0.1:0"
@@ -97,7 +97,7 @@ func soak(ctx context.Context, c config) error {
 	ctx, cancel := context.WithTimeout(ctx, c.duration)
 	defer cancel()
 	fmt.Fprintf(c.output, "soak: %v with -seed %d -blocking=%t, %d clients of each kind\n", c.duration, c.seed, c.blocking, c.clients)
-	certificate, err := newCertificate()
+	certificate, err := kit.NewCertificate()
 	if err != nil {
 		return err
 	}
@@ -205,9 +205,4 @@ func (r *run) summary() string {
 func (r *run) elapsed() string { return time.Since(r.started).Round(100 * time.Millisecond).String() }
 
 // hang adds the stacks of all goroutines to an error: who waits for whom tells most about it.
-func hang(err error) error { return fmt.Errorf("%w\n\n%s", err, stacks()) }
-
-func stacks() []byte {
-	buffer := make([]byte, 4<<20)
-	return buffer[:runtime.Stack(buffer, true)]
-}
+func hang(err error) error { return fmt.Errorf("%w\n\n%s", err, kit.Stacks()) }

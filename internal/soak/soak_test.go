@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/soak/kit"
 )
 
 // little is a run of these kinds that is over in a moment.
@@ -94,7 +95,7 @@ func TestSoakFails(t *testing.T) {
 		"memory that stays": {
 			func(_ *filo.Ctx, call uint64) {
 				if call == 1 {
-					kept = append(kept, make([]byte, keptBuffers+2*memorySlack))
+					kept = append(kept, make([]byte, kit.KeptBuffers+2*kit.MemorySlack))
 				}
 			}, "MB are allowed",
 		},
@@ -133,7 +134,7 @@ func TestLeakedDescriptor(t *testing.T) {
 	if _, err := leaks.check(); err != nil {
 		t.Fatalf("nothing was opened, but: %v", err)
 	}
-	leaks.start.descriptors = leaks.start.descriptors[:1] // others may still close those of the test before
+	leaks.start.Descriptors = leaks.start.Descriptors[:1] // others may still close those of the test before
 	if _, err := leaks.check(); err == nil || !strings.Contains(err.Error(), "/") {
 		t.Errorf("error %v, want one that lists the descriptors", err)
 	}
