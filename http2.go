@@ -291,8 +291,8 @@ func (h *http2Conn) HasMore() bool {
 func (h *http2Conn) Drained() { h.flush() }
 
 // Disconnect implements outbox.Owner.
-func (h *http2Conn) Disconnect() {
-	h.conn.server.counts.timeouts.write.Add(1)
+func (h *http2Conn) Disconnect(err error) {
+	h.conn.server.counts.slowWriter(err)
 	(*observedConn)(h.conn).Close()
 }
 

@@ -393,8 +393,8 @@ func (p *parkedOwner) HasMore() bool { return false }
 func (p *parkedOwner) Drained() {}
 
 // Disconnect implements outbox.Owner.
-func (p *parkedOwner) Disconnect() {
-	p.conn.server.counts.timeouts.write.Add(1)
+func (p *parkedOwner) Disconnect(err error) {
+	p.conn.server.counts.slowWriter(err)
 	(*ParkedConn)(p).Close()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -96,6 +97,13 @@ type serverCounts struct {
 	handshakeErrors   atomic.Uint64
 	timeouts          timeoutCounts
 	refusals          refusalCounts
+}
+
+// slowWriter counts a client that was too slow to take what was sent, if err says so.
+func (c *serverCounts) slowWriter(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.timeouts.write.Add(1)
+	}
 }
 
 func (c *serverCounts) addTo(st *Stats) {

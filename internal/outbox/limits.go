@@ -91,7 +91,7 @@ func (o *Outbox) endWatchLocked() {
 // checkPace disconnects a client that is too slow.
 func (o *Outbox) checkPace() {
 	if o.tooSlow() {
-		o.owner.Disconnect()
+		o.owner.Disconnect(os.ErrDeadlineExceeded)
 	}
 }
 

@@ -27,7 +27,7 @@ func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 	for sent := 0; len(b) > 0 && o.queue.empty() && o.err == nil; {
 		n, err := o.socket.WriteNow(b, nil)
 		if err != nil {
-			o.failLocked(err)
+			o.breakLocked(err)
 		}
 		if b = b[n:]; n == 0 {
 			break
@@ -56,7 +56,7 @@ func (o *Outbox) Pump() {
 		}
 		n, err := o.socket.WriteNow(first, second)
 		if err != nil {
-			o.failLocked(err)
+			o.breakLocked(err)
 			return
 		}
 		if o.consumeLocked(n); n == 0 {

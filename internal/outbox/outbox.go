@@ -31,8 +31,9 @@ type Owner interface {
 	HasMore() bool
 	// Drained is called, without the lock, by the goroutine that writes where there is no Socket, when everything queued has left.
 	Drained()
-	// Disconnect is called, without the lock, when the client is too slow. By then all other calls fail with os.ErrDeadlineExceeded.
-	Disconnect()
+	// Disconnect is called, without the lock, when the client is too slow, or a write has failed. By then all other calls fail with err, which
+	// is os.ErrDeadlineExceeded if the client is too slow.
+	Disconnect(err error)
 }
 
 // Outbox is the queue of one connection, sent in order. mu guards all fields but those that Open sets once. Any goroutine may call the
@@ -308,6 +309,14 @@ func (o *Outbox) Fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failLocked(err)
+}
+
+// breakLocked notes that a write has failed. Of most reasons the system tells the owner too, but not of a lack of memory: then the owner would
+// wait for the client, and the client for what can't be sent.
+func (o *Outbox) breakLocked(err error) {
+	o.mu.AssertHeld()
+	o.failLocked(err)
+	go o.owner.Disconnect(err)
 }
 
 func (o *Outbox) failLocked(err error) {

@@ -30,7 +30,7 @@ func (s *stubOwner) Limits() pace.Limits { return s.limits }
 func (s *stubOwner) Now() clock.Time     { return 1 + clock.Time(time.Since(s.start)) }
 func (s *stubOwner) HasMore() bool       { return s.more }
 func (s *stubOwner) Drained()            {}
-func (s *stubOwner) Disconnect()         { s.at = time.Now(); s.disconnected.Add(1) }
+func (s *stubOwner) Disconnect(error)    { s.at = time.Now(); s.disconnected.Add(1) }
 
 // stubSocket takes as many bytes as it is told to, and says what was called.
 type stubSocket struct {
@@ -501,5 +501,41 @@ func TestLendFails(t *testing.T) {
 	o.Fail(net.ErrClosed)
 	if o.Lend([]byte("0123456789"), release) {
 		t.Error("kept when nothing can be sent any more")
+	}
+}
+
+// A connection on which a write has failed is disconnected: nothing else may tell its owner, who waits for the client. The client would wait, too.
+func TestFailedWriteDisconnects(t *testing.T) {
+	noMemory := errors.New("no memory")
+	for name, fail := range map[string]func(t *testing.T, o *Outbox, socket *stubSocket){
+		"at once": func(t *testing.T, o *Outbox, socket *stubSocket) { socket.err = noMemory; o.Queue([]byte("text")) },
+		"later": func(t *testing.T, o *Outbox, socket *stubSocket) {
+			o.mustQueue(t, "text")
+			socket.err = noMemory
+			o.Pump()
+		},
+		"of a goroutine that waits": func(t *testing.T, o *Outbox, socket *stubSocket) {
+			socket.err = noMemory
+			o.Write([]byte("text"))
+		},
+		"without a socket": func(t *testing.T, o *Outbox, _ *stubSocket) {
+			o.socket = nil
+			o.mustQueue(t, "text")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				socket := newStubSocket()
+				o, owner := watched(socket, pace.Limits{Grace: -1})
+				near, far := net.Pipe()
+				o.conn = near
+				far.Close()
+				fail(t, o, socket)
+				synctest.Wait()
+				if n := owner.disconnected.Load(); n != 1 {
+					t.Errorf("disconnected %d times", n)
+				}
+			})
+		})
 	}
 }

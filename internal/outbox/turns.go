@@ -32,7 +32,7 @@ func (o *Outbox) send() {
 			break
 		}
 		if o.consumeLocked(n); err != nil {
-			o.failLocked(err)
+			o.breakLocked(err)
 		}
 		if o.queue.empty() {
 			o.mu.Unlock()
