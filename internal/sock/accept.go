@@ -61,10 +61,10 @@ func (a *AcceptLog) Succeeded(logger *slog.Logger) {
 	}
 }
 
-// passingErrors are the errors of accept that say nothing about the listener: a temporary lack of descriptors or memory, a connection
-// that broke before it was accepted, a firewall's refusal. See accept(2).
+// passingErrors are the errors of accept that say nothing about the listener: a temporary lack of descriptors, memory or watches of epoll,
+// a connection that broke before it was accepted, a firewall's refusal. See accept(2) and epoll_ctl(2), which package net's Accept calls, too.
 var passingErrors = [...]error{
-	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET,
+	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.ECONNABORTED, syscall.ECONNRESET,
 	syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN,
 	syscall.EHOSTUNREACH, syscall.ENOPROTOOPT, syscall.EOPNOTSUPP,
 }

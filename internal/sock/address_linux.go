@@ -16,16 +16,17 @@ import (
 // Address is a socket address as the kernel writes it: family, port, address, and the scope of an IPv6 address.
 type Address [28]byte
 
-// Accept accepts a connection, and makes its descriptor non-blocking.
+// Accept accepts a connection, and makes its descriptor non-blocking. It passes over a connection that broke before.
 func Accept(fd int, address *Address) (int, syscall.Errno) {
 	for {
 		size := uint32(len(address))
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(address)),
 			uintptr(unsafe.Pointer(&size)), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0, 0)
-		if errno == 0 {
+		switch errno {
+		case 0:
 			return int(n), 0
-		}
-		if errno != syscall.EINTR {
+		case syscall.EINTR, syscall.ECONNABORTED:
+		default:
 			return 0, errno
 		}
 	}
