@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -54,7 +55,7 @@ type listenerEntry struct {
 
 	closing atomic.Bool // the next turn accepts all waiting connections, and closes the socket
 
-	mu      sync.Mutex
+	mu      race.Mutex
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
 	older   bool          // connections may wait that are older than the socket's options, which they lack; guarded by mu
@@ -211,11 +212,22 @@ func (e *listenerEntry) pause() {
 	}
 	e.watched = false
 	e.loop.epoll.remove(e.fd)
+	e.watchLaterLocked()
+}
+
+// watchLaterLocked makes the loop watch the socket again after a while. If the system has no memory for that, it tries again.
+func (e *listenerEntry) watchLaterLocked() {
+	e.mu.AssertHeld()
 	e.delay = sock.NextAcceptDelay(e.delay)
 	time.AfterFunc(e.delay, func() {
-		if err := e.watch(); err != nil {
-			e.logger().Error("a loop can't accept from its listener", "error", err)
+		err := e.watch()
+		if err == nil {
+			return
 		}
+		e.log.Failed(e.logger(), err)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.watchLaterLocked()
 	})
 }
 

@@ -34,10 +34,16 @@ func (p *parker) open(inner epollSet) error {
 		return err
 	}
 	p.inner, p.outer, p.bell = inner, outer, bell
-	outer.add(int(inner), watchNothing, 0, 0)
-	inner.add(p.bell, watchBell, bellSlot, 0)
+	if err = outer.add(int(inner), watchNothing, 0, 0); err == nil {
+		err = inner.add(bell, watchBell, bellSlot, 0)
+	}
+	if err != nil {
+		sock.Close(bell)
+		outer.close()
+		return err
+	}
 	if p.file, p.raw, err = polledFile(int(outer), "loop"); err != nil {
-		sock.Close(p.bell)
+		sock.Close(bell)
 	}
 	return err
 }
