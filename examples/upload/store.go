@@ -142,15 +142,12 @@ func (s *store) put(c *filo.Ctx, name string) error {
 func (s *store) write(name string, body io.Reader) (size int64, err error) {
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return 0, fmt.Errorf("create upload: %w", err)
+		return 0, diskError("create upload", err)
 	}
 	defer func() { err = cmp.Or(err, f.Close()) }()
 	size, err = io.Copy(f, body)
-	if errors.Is(err, syscall.ENOSPC) {
-		return 0, &filo.HTTPError{Status: http.StatusInsufficientStorage, Detail: "the disk is full", Err: err}
-	}
 	if err != nil {
-		return 0, fmt.Errorf("after %d bytes of the upload: %w", size, err)
+		return 0, diskError(fmt.Sprintf("after %d bytes of the upload", size), err)
 	}
 	if s.fsync {
 		if err := f.Sync(); err != nil {
@@ -158,6 +155,14 @@ func (s *store) write(name string, body io.Reader) (size int64, err error) {
 		}
 	}
 	return size, nil
+}
+
+// diskError returns the error of an upload. A disk may be full of bytes or of files.
+func diskError(during string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return &filo.HTTPError{Status: http.StatusInsufficientStorage, Detail: "the disk is full", Err: err}
+	}
+	return fmt.Errorf("%s: %w", during, err)
 }
 
 // syncDir makes the rename itself durable.

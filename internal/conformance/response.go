@@ -185,8 +185,12 @@ func (r *Response) readChunks(br *bufio.Reader) error {
 		if err := r.readBytes(br, int64(n)); err != nil {
 			return err
 		}
-		if line, err := readLine(br); err != nil || line != "" {
-			return syntaxError("after a chunk: %q, %v", line, err)
+		line, err = readLine(br)
+		switch {
+		case err != nil:
+			return fmt.Errorf("after a chunk: %w", err)
+		case line != "":
+			return syntaxError("after a chunk: %q", line)
 		}
 	}
 }
