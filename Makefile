@@ -78,9 +78,9 @@ ants: ## run the tests that ants has for its users against pool/, COUNT times
 arm64: $(TESTRUN) ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
 	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
 
-# abuse and chaos are tools, whose own tests take long under the race detector, and share little.
+# abuse, chaos and trials are tools, whose own tests take long under the race detector, and share little.
 race: $(TESTRUN) ## test the root module under the race detector, COUNT times
-	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race $$(go list ./... | grep -vE '/internal/(abuse|chaos)(/|$$)')
+	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race $$(go list ./... | grep -vE '/internal/(abuse|chaos|trials)(/|$$)')
 
 race-nested: $(TESTRUN) ## the same for the other modules that users run
 	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
@@ -115,6 +115,10 @@ soak: ## run mixed work against a server for SOAKTIME (default 10m), check every
 
 chaos: ## run the soak with random pauses before statements, stops and clock steps, by 1 to 16 processors: about 10 minutes; flags in ARGS
 	@go run ./internal/chaos $(ARGS)
+
+.PHONY: trials
+trials: ## networks and systems that fail: lost packets, failing system calls, little memory, a full disk (root, Linux): about 10 minutes; flags in ARGS
+	@go run ./internal/trials $(ARGS)
 
 stress: ## close connections from outside while they are served, parked, timed out and taken over, for STRESSTIME (default 1m)
 	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v .
@@ -184,11 +188,11 @@ cover: ## statement coverage of the root package; the profile is .cover/root.out
 	@go test -coverprofile=.cover/root.out .
 	@go tool cover -func=.cover/root.out | tail -n 1
 
-deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, chromium, redis-server, haproxy, nginx, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)
+deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, ip, chromium, redis-server, haproxy, nginx, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)
 	@missing=; \
 	need() { command -v "$$1" >/dev/null || missing="$$missing $$2"; }; \
 	need curl curl; need nc netcat-openbsd; need wrk wrk; need ab apache2-utils; \
-	need h2load nghttp2-client; need strace strace; need chromium chromium; need qemu-aarch64 qemu-user; \
+	need h2load nghttp2-client; need strace strace; need ip iproute2; need chromium chromium; need qemu-aarch64 qemu-user; \
 	need redis-server redis-server; need haproxy haproxy; need nginx nginx-light; need promtool prometheus; need systemd-socket-activate systemd; \
 	if ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then missing="$$missing gcc libc6-dev"; fi; \
 	if [ -z "$$missing" ]; then echo "deps: nothing is missing"; exit 0; fi; \

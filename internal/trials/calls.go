@@ -1,0 +1,314 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/filohttp/filo/internal/soak/kit"
+)
+
+// call is a system call that fails, as strace's option inject has it.
+type call struct {
+	name   string
+	errors string
+	when   string // the calls of a thread that fail: "2+3" is every third one from the second on
+	// sockets says that only those calls fail that are about a connection. The runtime makes the same calls for its own purposes, and ends the
+	// program if they fail.
+	sockets bool
+	// harmless says that clients mustn't see anything of it. Otherwise they may be told.
+	harmless bool
+	drivers  []orders
+	short    string // the error that is in the short form
+}
+
+var (
+	byLoop   = orders{}
+	byShared = orders{Listen: true}
+	byBlock  = orders{Blocking: true}
+
+	everyDriver = []orders{byLoop, byShared, byBlock}
+)
+
+// failingCalls are the calls that fail while clients work. EAGAIN is only among the errors where the system reports again what it has reported: for
+// listeners and for output, whose watch begins anew. Where a socket's input was reported once, as to each user of edge-triggered epoll, EAGAIN says
+// that it was read, and the system never says so while bytes are there.
+var failingCalls = []call{
+	// A lack ends idle connections, to make room.
+	{name: "accept4", errors: "EMFILE ENFILE ENOMEM ENOBUFS", when: "1+2", drivers: everyDriver, short: "EMFILE"},
+	{name: "accept4", errors: "ECONNABORTED EINTR", when: "1+2", harmless: true, drivers: everyDriver},
+	{name: "accept4", errors: "EAGAIN", when: "1+2", harmless: true, drivers: everyDriver[:2]},
+	{name: "read", errors: "EINTR", when: "1+2", sockets: true, harmless: true, drivers: drivers, short: "EINTR"},
+	{name: "read", errors: "ECONNRESET ENOMEM ENOBUFS ETIMEDOUT", when: "4+4", sockets: true, drivers: drivers},
+	{name: "write", errors: "EINTR", when: "1+2", sockets: true, harmless: true, drivers: drivers},
+	{name: "write", errors: "ECONNRESET EPIPE ENOMEM ENOBUFS", when: "4+4", sockets: true, drivers: drivers, short: "ENOBUFS"},
+	{name: "writev", errors: "EINTR", when: "1+2", harmless: true, drivers: drivers},
+	{name: "writev", errors: "ECONNRESET EPIPE ENOMEM ENOBUFS", when: "4+4", drivers: drivers},
+	{name: "sendfile", errors: "EINTR", when: "1+2", harmless: true, drivers: drivers},
+	{name: "sendfile", errors: "EINVAL", when: "1+1", harmless: true, drivers: drivers, short: "EINVAL"},
+	{name: "sendfile", errors: "EIO ENOMEM ECONNRESET", when: "2+3", drivers: drivers},
+	{name: "setsockopt", errors: "ENOBUFS", when: "1+1", harmless: true, drivers: everyDriver[:2]},
+}
+
+// startCalls are the calls that fail when a server starts its loops.
+var startCalls = []call{
+	{name: "epoll_create1", errors: "EMFILE ENOMEM"},
+	{name: "eventfd2", errors: "EMFILE ENFILE"},
+	{name: "epoll_ctl", errors: "ENOSPC", short: "ENOSPC"},
+}
+
+// callTrials are those with system calls that fail.
+func callTrials() (all []trial) {
+	for _, c := range failingCalls {
+		for each := range strings.FieldsSeq(c.errors) {
+			all = append(all, trial{c.name + ": " + each, c.short == each, func(a *attempt) error {
+				for i, o := range c.drivers {
+					if a.short && i > 0 {
+						break
+					}
+					if err := a.call(c, each, o); err != nil {
+						return fmt.Errorf("blocking=%t, shared=%t: %w", o.Blocking, o.Listen, err)
+					}
+				}
+				return nil
+			}})
+		}
+	}
+	for _, c := range startCalls {
+		for each := range strings.FieldsSeq(c.errors) {
+			all = append(all, trial{"at the start, " + c.name + ": " + each, c.short == each, func(a *attempt) error { return a.start(c, each) }})
+		}
+	}
+	return append(all,
+		trial{"few watches of epoll are left (ENOSPC)", true, func(a *attempt) error {
+			return errors.Join(a.refused(byLoop, noWatches, false, false), a.refused(byBlock, noWatches, false, false))
+		}},
+		trial{"no descriptor can be duplicated (fcntl: EMFILE)", false, func(a *attempt) error {
+			return errors.Join(a.refused(byLoop, noDuplicates, true, true), a.refused(byBlock, noDuplicates, true, true))
+		}})
+}
+
+// call makes calls fail while clients work. Afterwards all must be as before.
+func (a *attempt) call(c call, errno string, o orders) error {
+	s, err := a.newStage(o, nil)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.serve(); err != nil {
+		return err
+	}
+	known, err := sockets(s.server.pid()) // the listeners
+	if err != nil {
+		return err
+	}
+	var traceErr error
+	result, err := s.load(load{Span: a.span(1500 * time.Millisecond), Kept: c.sockets, Clients: 3}, func() {
+		var these []string
+		if c.sockets {
+			if these, traceErr = s.connections(known, 12); traceErr != nil {
+				return
+			}
+		}
+		traceErr = s.server.trace(these, c.name, fmt.Sprintf("error=%s:when=%s", errno, c.when))
+	})
+	injected, stopErr := s.server.untrace()
+	if err := errors.Join(err, traceErr, stopErr); err != nil {
+		return err
+	}
+	a.notes = append(a.notes, fmt.Sprintf("%d failed", injected))
+	switch {
+	case injected == 0:
+		a.fail("no call has failed")
+	case c.harmless:
+		a.perfect(result, "while calls failed")
+	default:
+		a.add(result)
+		a.answered(result, "while calls failed")
+	}
+	return s.recovered()
+}
+
+// recovered checks that clients get all answers now, and that nothing is left behind.
+func (s *stage) recovered() error {
+	result, err := s.load(load{Span: s.span(time.Second) / 2}, nil)
+	if err != nil {
+		return err
+	}
+	s.perfect(result, "afterwards")
+	return s.finish()
+}
+
+// connections waits until the server has accepted n connections, and returns their sockets.
+func (s *stage) connections(known []string, n int) (all []string, err error) {
+	for end := time.Now().Add(answerTime); ; time.Sleep(5 * time.Millisecond) {
+		if all, err = sockets(s.server.pid()); err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(each string) bool { return slices.Contains(known, each) })
+		if len(all) >= n {
+			return all, nil
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("the server has accepted %d of %d connections", len(all), n)
+		}
+	}
+}
+
+// start makes a call fail when the server starts. The server must say so, or serve all the same.
+func (a *attempt) start(c call, errno string) error {
+	refused, served := 0, 0
+	for _, o := range []orders{byLoop, byShared} {
+		for first := 1; first <= 6; first++ { // which call is the first that fails
+			if a.short && first%2 == 0 {
+				continue
+			}
+			s, err := a.newStage(o, nil)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			s.spare = 2 // without a socket for each loop, the loops share one: see newStage
+			var now state
+			if err := s.server.ask("report", &now); err != nil { // it is ready to serve
+				return err
+			}
+			if c.name == "epoll_ctl" { // the n-th new descriptor and all after it can't be watched
+				watches := noWatches
+				watches.Third = uint32(len(now.Footprint.Descriptors) + first - 1)
+				err = s.refuse(watches)
+			} else {
+				err = s.server.trace(nil, c.name, fmt.Sprintf("error=%s:when=%d", errno, first))
+			}
+			if err != nil {
+				return err
+			}
+			startErr := s.serve()
+			if _, err := s.server.untrace(); err != nil {
+				return err
+			}
+			if startErr == nil {
+				served++
+				if c.name == "epoll_ctl" { // it goes on failing, for connections
+					err = s.finish()
+				} else {
+					err = s.recovered()
+				}
+				if err != nil {
+					return err
+				}
+				s.close()
+				continue
+			}
+			refused++
+			a.log[firstLine(withoutAddress(startErr.Error()))]++
+			if err := s.server.ask("report", &now); err != nil {
+				return err
+			}
+			s.close()
+		}
+	}
+	a.notes = append(a.notes, fmt.Sprintf("of %d servers %d have started", served+refused, served))
+	if refused == 0 {
+		a.fail("no server has said why it can't start")
+	}
+	return nil
+}
+
+// rule says which calls the system refuses to a process, by seccomp and for good. strace can't tell the calls apart that are made with the same
+// number, most of which have no reason to fail.
+type rule struct {
+	Call, Second, Third uint32 // the call's number, its second argument, and the least third one
+	Errno               uint32
+}
+
+var (
+	// noWatches leaves a process ten watches of epoll, as the limit max_user_watches does: descriptors have the least free numbers.
+	noWatches    = rule{syscall.SYS_EPOLL_CTL, syscall.EPOLL_CTL_ADD, 10, uint32(syscall.ENOSPC)}
+	noDuplicates = rule{syscall.SYS_FCNTL, syscall.F_DUPFD_CLOEXEC, 0, uint32(syscall.EMFILE)}
+)
+
+// refused lets clients work while the system refuses calls. early says that it does before the server serves.
+func (a *attempt) refused(o orders, r rule, early, harmless bool) error {
+	s, err := a.newStage(o, nil)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	s.spare = 2
+	steps := []func() error{s.serve, func() error {
+		if !early {
+			r.Third += uint32(len(s.start.Footprint.Descriptors)) // of new descriptors only
+		}
+		return s.refuse(r)
+	}}
+	if early {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	result, err := s.load(load{Span: a.span(1500 * time.Millisecond), Clients: 3, Large: kit.LargeBody}, nil)
+	if err != nil {
+		return err
+	}
+	if harmless {
+		a.perfect(result, "while calls were refused")
+	} else {
+		a.add(result)
+		a.answered(result, "while calls were refused")
+		if len(result.Errors) == 0 {
+			a.fail("no call was refused")
+		}
+	}
+	return s.finish()
+}
+
+// refuse makes the system refuse calls to the server.
+func (s *stage) refuse(r rule) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	var now state
+	if err := s.server.ask("fail "+string(text), &now); err != nil {
+		return err
+	}
+	if now.Err != "" {
+		return errors.New(now.Err)
+	}
+	return nil
+}
+
+// obey makes the system refuse calls to this process from now on.
+func (r rule) obey() error {
+	const (
+		load, equal, atLeast, result = 0x20, 0x15, 0x35, 0x06 // of the packet filter: BPF_LD|BPF_W|BPF_ABS and so on
+		allow, fail                  = 0x7fff0000, 0x00050000 // SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
+		number, second, third        = 0, 24, 32              // in struct seccomp_data: nr, and the low halves of args[1] and args[2]
+		setMode, synchronise         = 1, 1                   // SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC
+	)
+	filter := []syscall.SockFilter{
+		{Code: load, K: number}, {Code: equal, Jf: 5, K: r.Call}, {Code: load, K: second}, {Code: equal, Jf: 3, K: r.Second},
+		{Code: load, K: third}, {Code: atLeast, Jf: 1, K: r.Third}, {Code: result, K: fail | r.Errno}, {Code: result, K: allow},
+	}
+	seccomp, known := map[string]uintptr{"amd64": 317, "arm64": 277}[runtime.GOARCH]
+	if !known {
+		return fmt.Errorf("the number of seccomp isn't known for %s", runtime.GOARCH)
+	}
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := syscall.Syscall(seccomp, setMode, synchronise, uintptr(unsafe.Pointer(&program))); errno != 0 {
+		return fmt.Errorf("seccomp: %w", errno)
+	}
+	return nil
+}

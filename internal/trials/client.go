@@ -1,0 +1,391 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/soak/kit"
+)
+
+// load is the work of clients.
+type load struct {
+	addresses
+	Seed     uint64
+	Only     string        // the protocol; "" for all of them
+	Clients  int           // of each protocol
+	Large    int           // bytes of a large body
+	Span     time.Duration // after which no request begins
+	Patience time.Duration // for one request
+	// Kept makes each client open its first connection before the load begins.
+	Kept bool
+}
+
+// protocols are the ways in which clients speak to the server.
+var protocols = []struct {
+	name       string
+	http2, tls bool
+}{{"HTTP/1.1", false, false}, {"HTTP/1.1 over TLS", false, true}, {"HTTP/2", true, false}, {"HTTP/2 over TLS", true, true}}
+
+// outcome is what clients have seen.
+type outcome struct {
+	Right  map[string]int // answers that were right in each byte, by protocol
+	Errors map[string]int // requests without one, by what the client was told instead
+	Lost   int            // requests about which the client was told nothing for all of its patience
+	Wrong  []string       // what mustn't be
+}
+
+func (o *outcome) right() (n int) {
+	for _, each := range o.Right {
+		n += each
+	}
+	return n
+}
+
+// clients are those of one load.
+type clients struct {
+	load
+	pattern kit.Pattern
+	number  atomic.Uint64
+	end     time.Time
+
+	mu sync.Mutex
+	outcome
+}
+
+// run runs a load. It calls begun, if that isn't nil, when the connections are open that the load keeps.
+func (l load) run(begun func()) outcome {
+	c := &clients{load: l, pattern: kit.NewPattern(l.Seed), outcome: outcome{Right: map[string]int{}, Errors: map[string]int{}}}
+	var open, all sync.WaitGroup
+	begin := make(chan struct{})
+	for _, protocol := range protocols {
+		if l.Only != "" && l.Only != protocol.name {
+			continue
+		}
+		for i := range l.Clients {
+			open.Add(1)
+			all.Go(func() {
+				one := &client{clients: c, name: protocol.name, tls: protocol.tls, random: rand.New(rand.NewPCG(l.Seed, uint64(i)))}
+				defer one.close()
+				if l.Kept {
+					one.note(one.open(!protocol.http2))
+				}
+				open.Done()
+				<-begin
+				for next := time.Duration(0); time.Now().Add(next).Before(c.end); next = one.pause() {
+					time.Sleep(next)
+					if protocol.http2 {
+						one.visitHTTP2()
+					} else {
+						one.visit()
+					}
+				}
+			})
+		}
+	}
+	open.Wait()
+	if begun != nil {
+		begun()
+	}
+	c.end = time.Now().Add(l.Span)
+	close(begin)
+	all.Wait()
+	return c.outcome
+}
+
+// client makes one request after the other.
+type client struct {
+	*clients
+	name   string
+	tls    bool
+	random *rand.Rand
+	conn   net.Conn // of HTTP/1.1; nil if none is open
+	reader *bufio.Reader
+}
+
+// pause returns how long the client waits before its next request.
+func (c *client) pause() time.Duration {
+	return time.Duration(c.random.Int64N(int64(4 * time.Millisecond)))
+}
+
+// request is a request and its answer's body.
+type request struct {
+	method, target string
+	body, want     []byte
+	number         string
+	unsized        bool // the body's length isn't announced
+}
+
+func (c *client) next() *request {
+	number, size := c.number.Add(1), c.random.IntN(2000)
+	kind := c.random.IntN(12)
+	if kind%2 == 0 && kind > 0 {
+		size = c.Large/2 + c.random.IntN(c.Large/2+1)
+	}
+	content := c.pattern.Cut(number, size)
+	q := &request{method: "GET", want: content, number: strconv.FormatUint(number, 10)}
+	path := "/content"
+	switch kind {
+	case 2:
+		path = "/lent"
+	case 4:
+		path = "/file"
+	case 5, 6:
+		path = "/stream"
+	case 8:
+		q.method, path, q.body = "POST", "/echo", content
+	case 9, 10:
+		q.method, path, q.body, q.unsized = "POST", "/hash", content, c.random.IntN(2) == 0
+		hash := sha256.Sum256(content)
+		q.want = fmt.Appendf(nil, "%x", hash)
+	}
+	q.target = fmt.Sprintf("%s?number=%d&size=%d", path, number, size)
+	return q
+}
+
+// note counts what has come of a request, and reports whether the answer was right.
+func (c *client) note(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		return true
+	}
+	kind := kindOf(err)
+	switch {
+	case kind == "":
+		c.Wrong = append(c.Wrong, c.name+": "+err.Error())
+	case kind == nothing:
+		c.Lost++
+		fallthrough
+	default:
+		c.Errors[kind]++
+	}
+	return false
+}
+
+func (c *client) noteRight() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Right[c.name]++
+}
+
+// errStatus is an answer that says that the request has failed.
+type errStatus int
+
+func (e errStatus) Error() string { return "status " + strconv.Itoa(int(e)) }
+
+// errWrong is wrapped by errors about answers that mustn't be.
+var errWrong = errors.New("wrong")
+
+// nothing is the kind of an error that says that the server has said nothing.
+const nothing = "no word"
+
+// kindOf sorts errors. It returns "" for what mustn't be.
+func kindOf(err error) string {
+	var status errStatus
+	var dial *net.OpError
+	text := err.Error()
+	switch {
+	case errors.As(err, &status):
+		return status.Error()
+	case errors.Is(err, errWrong):
+		return ""
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return nothing
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return "not connected"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return "closed"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
+		return "unreachable"
+	case strings.Contains(text, "tls: bad record MAC"):
+		return "TLS ended badly" // crypto/tls says goodbye behind a record that couldn't be sent
+	case strings.Contains(text, "GOAWAY"):
+		return "GOAWAY"
+	case strings.Contains(text, "stream error"), strings.Contains(text, "stream ID"):
+		return "RST_STREAM"
+	case strings.Contains(text, "http2: client conn"), strings.Contains(text, "http2: client connection"), strings.Contains(text, "http2: Transport"):
+		return "closed" // what net/http says of a connection that has ended meanwhile
+	}
+	return ""
+}
+
+// open opens a connection. hello says that it makes TLS of it, if that is wanted.
+func (c *client) open(hello bool) error {
+	address := c.Plain
+	if c.tls {
+		address = c.TLS
+	}
+	netConn, err := net.DialTimeout("tcp", address, c.Patience)
+	if err != nil {
+		return err
+	}
+	netConn.SetDeadline(time.Now().Add(c.Patience))
+	if c.tls && hello {
+		tlsConn := tls.Client(netConn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		if err := tlsConn.Handshake(); err != nil {
+			netConn.Close()
+			return err
+		}
+		netConn = tlsConn
+	}
+	c.conn, c.reader = netConn, bufio.NewReader(netConn)
+	return nil
+}
+
+func (c *client) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// visit makes one request of HTTP/1.1, on a connection that is used for several.
+func (c *client) visit() {
+	if c.conn != nil && !c.Kept && c.random.IntN(8) == 0 {
+		c.close()
+	}
+	if c.conn == nil && !c.note(c.open(true)) {
+		time.Sleep(10 * time.Millisecond)
+		return
+	}
+	c.conn.SetDeadline(time.Now().Add(c.Patience))
+	closes, err := c.exchange(c.next())
+	if c.note(err) {
+		c.noteRight()
+	}
+	if closes || err != nil {
+		c.close()
+	}
+}
+
+func (c *client) exchange(q *request) (closes bool, err error) {
+	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: trial.test\r\n", q.method, q.target)
+	switch {
+	case q.unsized:
+		b = fmt.Appendf(b, "Transfer-Encoding: chunked\r\n\r\n")
+		for piece := range bytes.SplitAfterSeq(q.body, []byte{7}) {
+			if len(piece) > 0 {
+				b = fmt.Appendf(b, "%x\r\n%s\r\n", len(piece), piece)
+			}
+		}
+		b = append(b, "0\r\n\r\n"...)
+	case q.body != nil:
+		b = append(fmt.Appendf(b, "Content-Length: %d\r\n\r\n", len(q.body)), q.body...)
+	default:
+		b = append(b, "\r\n"...)
+	}
+	_, sendErr := c.conn.Write(b)
+	r, err := conformance.ReadResponse(c.reader, false)
+	if err != nil {
+		var netErr net.Error
+		if sendErr != nil && errors.As(err, &netErr) {
+			return true, sendErr
+		}
+		if kindOf(err) == "" {
+			err = fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
+		}
+		return true, err
+	}
+	return r.Closes(), q.check(r.Status, strings.Join(r.Values("Number"), ","), r.Body)
+}
+
+// check compares an answer to what it must be.
+func (q *request) check(status int, number string, body []byte) error {
+	switch {
+	case status >= 400:
+		return errStatus(status)
+	case status != 200 || number != q.number:
+		return fmt.Errorf("%w: %s: status %d, number %q", errWrong, q.target, status, number)
+	}
+	if err := kit.Compare(body, q.want); err != nil {
+		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
+	}
+	return nil
+}
+
+// visitHTTP2 makes some requests at once by net/http's client, on a connection of their own.
+func (c *client) visitHTTP2() {
+	transport := &http.Transport{
+		Protocols: new(http.Protocols), DisableCompression: true, MaxConnsPerHost: 1,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			if c.conn == nil {
+				if err := c.open(false); err != nil {
+					return nil, err
+				}
+			}
+			netConn := c.conn
+			c.conn = nil
+			netConn.SetDeadline(time.Time{}) // the requests have deadlines
+			return netConn, nil
+		},
+	}
+	transport.Protocols.SetUnencryptedHTTP2(!c.tls)
+	transport.Protocols.SetHTTP2(c.tls)
+	defer transport.CloseIdleConnections()
+	for range 1 + c.random.IntN(4) {
+		var streams sync.WaitGroup
+		for range 1 + c.random.IntN(4) {
+			q := c.next()
+			streams.Go(func() {
+				if c.note(c.doHTTP2(transport, q)) {
+					c.noteRight()
+				}
+			})
+		}
+		streams.Wait()
+		if time.Now().After(c.end) {
+			return
+		}
+	}
+}
+
+func (c *client) doHTTP2(transport *http.Transport, q *request) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
+	defer cancel()
+	url := "http://" + c.Plain
+	if c.tls {
+		url = "https://" + c.TLS
+	}
+	var body io.Reader
+	if q.body != nil {
+		if body = bytes.NewReader(q.body); q.unsized {
+			body = io.MultiReader(body) // whose length can't be known
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, url+q.target, body)
+	if err != nil {
+		return err
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	return q.check(response.StatusCode, response.Header.Get("Number"), content)
+}

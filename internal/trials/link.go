@@ -1,0 +1,201 @@
+//go:build linux
+
+package main
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// path is what a link does to packets.
+type path struct {
+	loss    float64       // the part of the packets that is dropped
+	delay   time.Duration // of each packet
+	jitter  time.Duration // added to the delay, at random: packets may overtake others
+	late    float64       // the part of the packets that comes lateBy later, behind others
+	bits    int           // per second; 0: no limit
+	mtu     int           // 0: 1500
+	buffers int           // the most that the systems of both ends buffer of a connection, by sysctl; 0: as they are
+}
+
+const (
+	lateBy = 3 * time.Millisecond
+	// queueTime is how long a packet may wait for a link of limited speed. Later ones are dropped.
+	queueTime = 500 * time.Millisecond
+)
+
+// link carries IP packets between two network namespaces. Each has a TUN device, whose other end is a file of the link. So the systems' TCP
+// retransmits what the link drops.
+type link struct {
+	path
+	ends    [2]*os.File
+	gone    atomic.Bool // nothing gets through
+	carried atomic.Int64
+	harmed  atomic.Int64 // packets that were dropped, or came late
+	ended   sync.WaitGroup
+}
+
+func newLink(p path, seed uint64, first, second *os.File) *link {
+	l := &link{path: p, ends: [2]*os.File{first, second}}
+	for i := range l.ends {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		l.ended.Go(func() { l.carry(l.ends[i], l.ends[1-i], random) })
+	}
+	return l
+}
+
+func (l *link) close() {
+	l.ends[0].Close()
+	l.ends[1].Close()
+	l.ended.Wait()
+}
+
+// carry carries packets in one direction until an end is closed.
+func (l *link) carry(from, to *os.File, random *rand.Rand) {
+	packets := make(chan packet, 1024)
+	var sender sync.WaitGroup
+	sender.Go(func() { l.send(to, packets) })
+	defer sender.Wait()
+	defer close(packets)
+	var free time.Time // when the link has sent all packets so far
+	for serial := 0; ; serial++ {
+		buffer := make([]byte, 65536)
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		// Each packet takes the same numbers from the generator, whatever becomes of it.
+		lost, late, jitter := random.Float64() < l.loss, random.Float64() < l.late, time.Duration(random.Int64N(int64(l.jitter)+1))
+		now := time.Now()
+		if free.Before(now) {
+			free = now
+		}
+		if l.gone.Load() || lost || free.Sub(now) > queueTime {
+			l.harmed.Add(1)
+			continue
+		}
+		if l.bits > 0 {
+			free = free.Add(time.Duration(n*8) * time.Second / time.Duration(l.bits))
+		}
+		due := free.Add(l.delay + jitter)
+		if late {
+			l.harmed.Add(1)
+			due = due.Add(lateBy)
+		}
+		packets <- packet{due, serial, buffer[:n]}
+	}
+}
+
+// send sends each packet when it is due.
+func (l *link) send(to *os.File, packets <-chan packet) {
+	var waiting queue
+	for packets != nil || len(waiting) > 0 {
+		var due <-chan time.Time
+		if len(waiting) > 0 {
+			due = time.After(time.Until(waiting[0].due))
+		}
+		select {
+		case p, ok := <-packets:
+			if !ok {
+				return
+			}
+			heap.Push(&waiting, p)
+		case <-due:
+			if !l.gone.Load() {
+				to.Write(heap.Pop(&waiting).(packet).bytes) // fails only if the device has no room, or is gone
+				l.carried.Add(1)
+			} else {
+				heap.Pop(&waiting)
+			}
+		}
+	}
+}
+
+type packet struct {
+	due    time.Time
+	serial int
+	bytes  []byte
+}
+
+// queue is a heap of packets: the first one is due first.
+type queue []packet
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].due.Before(q[j].due) || q[i].due.Equal(q[j].due) && q[i].serial < q[j].serial
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(p any)   { *q = append(*q, p.(packet)) }
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+// device makes the TUN device of this process's own namespace, and passes its file to the process at the other end of a socket.
+func (p path) device(address string, socket int) error {
+	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("/dev/net/tun: %w", err)
+	}
+	defer syscall.Close(fd)
+	const setInterface, tun, noPrefix = 0x400454ca, 0x1, 0x1000 // TUNSETIFF, IFF_TUN, IFF_NO_PI
+	request := struct {
+		name  [16]byte
+		flags uint16
+		_     [22]byte
+	}{flags: tun | noPrefix}
+	copy(request.name[:], "tun0")
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), setInterface, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return os.NewSyscallError("TUNSETIFF", errno)
+	}
+	mtu := p.mtu
+	if mtu == 0 {
+		mtu = 1500
+	}
+	for _, arguments := range [][]string{
+		{"link", "set", "lo", "up"}, // the way to its own address
+		{"address", "add", address + "/24", "dev", "tun0"}, {"link", "set", "tun0", "up", "mtu", fmt.Sprint(mtu)},
+	} {
+		if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", arguments, err, out)
+		}
+	}
+	if p.buffers > 0 {
+		for _, name := range []string{"tcp_rmem", "tcp_wmem"} {
+			sizes := fmt.Sprintf("%d %d %d", p.buffers, p.buffers, p.buffers)
+			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(sizes), 0); err != nil {
+				return err
+			}
+		}
+	}
+	return syscall.Sendmsg(socket, []byte{0}, syscall.UnixRights(fd), nil, 0)
+}
+
+// receiveFile gets the file that a process sends by a socket.
+func receiveFile(socket int) (*os.File, error) {
+	data, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := syscall.Recvmsg(socket, data, rights, syscall.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, errors.New("the process hasn't made its network device")
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	syscall.SetNonblock(fds[0], true) // so that Close ends a Read
+	return os.NewFile(uintptr(fds[0]), "tun"), nil
+}

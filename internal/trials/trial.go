@@ -1,0 +1,262 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/filohttp/filo/internal/soak/kit"
+)
+
+// options are what the command line says.
+type options struct {
+	seed   uint64
+	short  bool
+	only   string
+	output io.Writer
+}
+
+// trial is a fault, and how to try it.
+type trial struct {
+	fault string
+	short bool // it is one of the short form
+	try   func(a *attempt) error
+}
+
+// errUnrun is wrapped by the error of a trial that this machine can't run.
+var errUnrun = errors.New("not run")
+
+// attempt is one run of a trial.
+type attempt struct {
+	ctx   context.Context
+	seed  uint64
+	short bool
+	// What has come of it:
+	outcome outcome
+	log     map[string]int
+	notes   []string // for the table
+	failed  []error
+}
+
+func (a *attempt) fail(format string, values ...any) {
+	a.failed = append(a.failed, fmt.Errorf(format, values...))
+}
+
+// add adds what clients have seen.
+func (a *attempt) add(o outcome) {
+	for name, n := range o.Right {
+		a.outcome.Right[name] += n
+	}
+	for kind, n := range o.Errors {
+		a.outcome.Errors[kind] += n
+	}
+	a.outcome.Lost += o.Lost
+	a.outcome.Wrong = append(a.outcome.Wrong, o.Wrong...)
+}
+
+// run runs the trials, and fails if one of them does.
+func run(ctx context.Context, o options) error {
+	began := time.Now()
+	fmt.Fprintf(o.output, "trials: with -seed %d\n\n| fault | right | errors | lost | the server's log | besides | left behind |\n|---|---|---|---|---|---|---|\n", o.seed)
+	var failed []error
+	tried := 0
+	for _, t := range slices.Concat(networkTrials(), callTrials(), memoryTrials(), hostTrials()) {
+		if !strings.Contains(t.fault, o.only) || o.short && !t.short || ctx.Err() != nil {
+			continue
+		}
+		tried++
+		a := &attempt{ctx: ctx, seed: o.seed, short: o.short, log: map[string]int{}, outcome: outcome{Right: map[string]int{}, Errors: map[string]int{}}}
+		err := t.try(a)
+		for _, wrong := range a.outcome.Wrong {
+			a.fail("%s", wrong)
+		}
+		if err = errors.Join(err, errors.Join(a.failed...)); ctx.Err() != nil {
+			break
+		}
+		left := "nothing"
+		switch {
+		case errors.Is(err, errUnrun):
+			left = err.Error()
+		case err != nil:
+			left = "FAILED, see below"
+			failed = append(failed, fmt.Errorf("%s: %w", t.fault, err))
+			if len(failed) > mostFailed {
+				return errors.Join(failed...)
+			}
+		}
+		fmt.Fprintf(o.output, "| %s | %d | %s | %d | %s | %s | %s |\n", t.fault, a.outcome.right(), counted(a.outcome.Errors), a.outcome.Lost,
+			counted(a.log), strings.Join(a.notes, ", "), left)
+	}
+	fmt.Fprintf(o.output, "\ntrials: %d in %v\n", tried, time.Since(began).Round(time.Second))
+	if tried == 0 && ctx.Err() == nil {
+		return fmt.Errorf("there is no trial %q", o.only)
+	}
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+// mostFailed is after how many failed trials the others aren't tried.
+const mostFailed = 10
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
+// counted lists what was counted, the most frequent first.
+func counted(all map[string]int) string {
+	var list []string
+	for _, name := range slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[b]-all[a], strings.Compare(a, b)) }) {
+		list = append(list, fmt.Sprintf("%s (%d)", strings.ReplaceAll(name, "|", "/"), all[name]))
+	}
+	return strings.Join(list, ", ")
+}
+
+// stage has a server and clients for it.
+type stage struct {
+	*attempt
+	server  *process
+	clients *process // nil: this process
+	link    *link    // nil: the loopback
+	addresses
+	start state // of the server, before the clients came
+	spare int   // descriptors that the server may open later
+}
+
+// newStage starts a server, and clients at the other end of a link unless that is nil.
+func (a *attempt) newStage(o orders, p *path, environment ...string) (s *stage, err error) {
+	s = &stage{attempt: a}
+	o.Seed, o.Address = a.seed, loopback
+	if o.Listen {
+		s.spare = 2 // one for each listener, with which it can accept a connection when descriptors run out
+	}
+	if p != nil {
+		o.Address, o.Path = serverAddress, *p
+	}
+	if s.server, err = start(a.ctx, o, environment...); err != nil {
+		return nil, err
+	}
+	if p != nil {
+		if s.clients, err = start(a.ctx, orders{Clients: true, Address: clientAddress, Path: *p}); err != nil {
+			s.close()
+			return nil, err
+		}
+		s.link = newLink(*p, a.seed, s.server.device, s.clients.device)
+	}
+	return s, nil
+}
+
+// close ends what newStage has started.
+func (s *stage) close() {
+	for _, p := range []*process{s.clients, s.server} {
+		if p != nil {
+			p.stop()
+		}
+	}
+	if s.link != nil {
+		s.link.close()
+	}
+}
+
+// serve makes the server serve.
+func (s *stage) serve() error {
+	var answer struct {
+		addresses
+		state
+	}
+	if err := s.server.ask("serve", &answer); err != nil {
+		return err
+	}
+	if answer.Err != "" {
+		return errors.New(answer.Err)
+	}
+	s.addresses = answer.addresses
+	return s.server.ask("report", &s.start)
+}
+
+// load lets clients work, and returns what they have seen.
+func (s *stage) load(l load, begun func()) (result outcome, err error) {
+	l.addresses, l.Seed = s.addresses, s.seed
+	l.Clients, l.Large, l.Patience = cmp.Or(l.Clients, 2), cmp.Or(l.Large, 200<<10), cmp.Or(l.Patience, 20*time.Second)
+	if s.clients == nil {
+		return l.run(begun), nil
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return result, err
+	}
+	return result, s.clients.ask(string(text), &result)
+}
+
+// settleTime is how long a server may take to give back what it has for clients that are gone.
+const settleTime = 30 * time.Second
+
+// awaitRest waits until the server has what it had before the clients came.
+func (s *stage) awaitRest() error {
+	for end := time.Now().Add(settleTime); ; time.Sleep(50 * time.Millisecond) {
+		var now state
+		if err := s.server.ask("report", &now); err != nil {
+			return err
+		}
+		before, after := s.start.Footprint, now.Footprint
+		if now.Conns == 0 && now.Handlers == 0 && after.Goroutines <= before.Goroutines && len(after.Descriptors) <= len(before.Descriptors)+s.spare &&
+			after.Memory <= before.Memory+kit.KeptBuffers+kit.MemorySlack {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("left behind: %d connections, %d handlers, %s; there were %s\n%s", now.Conns, now.Handlers, after, before,
+				strings.Join(after.Descriptors, "\n"))
+		}
+	}
+}
+
+// finish checks that nothing is left of the clients, shuts the server down and reads its log.
+func (s *stage) finish() error {
+	restErr := s.awaitRest()
+	var end state
+	if err := s.server.ask("end", &end); err != nil {
+		return errors.Join(restErr, err)
+	}
+	for said, n := range end.Log {
+		s.log[said] += n
+		if strings.Contains(said, "panic") {
+			s.fail("the server has logged: %s", said)
+		}
+	}
+	if end.Err != "" {
+		restErr = errors.Join(restErr, fmt.Errorf("shutting down: %s", end.Err))
+	}
+	return restErr
+}
+
+// perfect adds what clients have seen, and fails unless all of their answers were right.
+func (a *attempt) perfect(o outcome, when string) {
+	a.add(o)
+	a.answered(o, when)
+	if len(o.Errors) > 0 {
+		a.fail("%s: these errors came though none was to come: %s", when, counted(o.Errors))
+	}
+}
+
+// answered fails unless clients of each protocol had answers, and each client was told something.
+func (a *attempt) answered(o outcome, when string) {
+	for _, protocol := range protocols {
+		if o.Right[protocol.name] == 0 && len(o.Right) != 1 {
+			a.fail("%s: nobody has got an answer by %s", when, protocol.name)
+		}
+	}
+	if o.right() == 0 {
+		a.fail("%s: nobody has got an answer", when)
+	}
+	if o.Lost > 0 {
+		a.fail("%s: %d requests have got neither an answer nor an end", when, o.Lost)
+	}
+}
