@@ -224,7 +224,8 @@ func kindOf(err error) string {
 		return "GOAWAY"
 	case strings.Contains(text, "stream error"), strings.Contains(text, "stream ID"):
 		return "RST_STREAM"
-	case strings.Contains(text, "http2: client conn"), strings.Contains(text, "http2: client connection"), strings.Contains(text, "http2: Transport"):
+	case strings.Contains(text, "http2: client conn"), strings.Contains(text, "http2: client connection"), strings.Contains(text, "http2: Transport"),
+		strings.Contains(text, "after connection loss"):
 		return "closed" // what net/http says of a connection that has ended meanwhile
 	}
 	return ""
