@@ -17,8 +17,8 @@ import (
 // Client has the figures of the clients of one address.
 type Client struct {
 	// Address is the IPv4 address, or the first address of the /64 of the IPv6 address: what MaxConnsPerIP counts by. It is the connection's,
-	// or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. It is invalid for all connections that
-	// aren't IP connections together.
+	// or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. It is invalid for all connections together
+	// that aren't IP connections, or whose type is the program's own and that have had no request.
 	Address netip.Addr
 	// Conns is the number of open connections.
 	Conns int
@@ -54,7 +54,7 @@ func (s *Server) Clients() []Client {
 		return c
 	}
 	s.conns.walk(func(c *conn) {
-		client := of(limitIP(c.remote().Addr()))
+		client := of(limitIP(c.knownRemote().Addr()))
 		client.Conns++
 		client.Requests += uint64(c.requests.Load())
 		if received, sent, ok := sock.Transferred(c.netConn); ok {

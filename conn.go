@@ -195,17 +195,6 @@ func (c *conn) open(s *Server, netConn net.Conn) { c.server, c.netConn, c.wire =
 // localAddr implements wire.
 func (c *conn) localAddr() net.Addr { return c.netConn.LocalAddr() }
 
-// remoteAddr implements wire.
-func (c *conn) remoteAddr() net.Addr { return c.netConn.RemoteAddr() }
-
-// remote implements wire.
-func (c *conn) remote() netip.AddrPort {
-	if c.looped != nil {
-		return c.looped.remote()
-	}
-	return addrPortOf(c.netConn.RemoteAddr())
-}
-
 // attach lends a worker's buffers to the connection.
 func (c *conn) attach(w *scratch) {
 	c.worker, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
@@ -326,6 +315,9 @@ func (c *conn) begin() http1.Fault {
 
 // countRequest counts a request that begins.
 func (c *conn) countRequest() {
+	if c.looped == nil && c.requests.Load() == 0 {
+		c.remote() // so that Clients and Running know it
+	}
 	c.requests.Store(min(c.requests.Load(), math.MaxInt32-1) + 1)
 }
 

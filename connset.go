@@ -45,6 +45,7 @@ type connSet struct {
 	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
 	carried   int                           // requests of other servers, for which it waits as well; guarded by mu
 	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
+	strangers map[*conn]net.Addr            // the addresses of connections that were asked: see tellsAddress; guarded by mu
 	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
 	underway  bool                          // a sweep is running; guarded by mu
 	empty     chan struct{}                 // closed when the last connection is removed; nil if nobody waits; guarded by mu
@@ -161,8 +162,9 @@ func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 
 // remove takes a connection out of the set, if it is a member.
 func (s *connSet) remove(c *conn) {
+	client := c.knownRemote()
 	if s.removeMember(c) {
-		c.server.clients.addEnded(c.server.clock.now(), limitIP(c.remote().Addr()), c.requests.Load())
+		c.server.clients.addEnded(c.server.clock.now(), limitIP(client.Addr()), c.requests.Load())
 	}
 }
 
@@ -179,6 +181,7 @@ func (s *connSet) removeMember(c *conn) bool {
 	}
 	c.member = false
 	s.conns.remove(c)
+	delete(s.strangers, c)
 	if c.counted {
 		c.counted = false
 		client := s.addresses[address]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 
 	"github.com/filohttp/filo/internal/field"
@@ -286,7 +287,11 @@ func (r *Response) refusalFields(reason *HTTPError) *field.List {
 // refuseConn answers a connection that the server refuses, and closes it.
 func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
 	s.counts.refused.Add(1)
-	s.refusedConn(addrPortOf(netConn.RemoteAddr()), reason)
+	var client netip.AddrPort
+	if tellsAddress(netConn) {
+		client = addrPortOf(netConn.RemoteAddr())
+	}
+	s.refusedConn(client, reason)
 	s.counts.refusalAnswers[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)
 	if !s.lingerer.Refuse(netConn, answer, refusalHTTP2(reason)) {

@@ -187,7 +187,7 @@ func (r *runningRecord) look(now clock.Time) (request RunningRequest, ok bool) {
 	if c == nil {
 		return request, true
 	}
-	request.Client = c.remote() // without the lock, since the connection may be the user's
+	request.Client = c.knownRemote()
 	if request.State == RunningHandler && c.http2.Load() == nil {
 		switch c.state() {
 		case stateBody:

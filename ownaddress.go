@@ -1,0 +1,69 @@
+package filo
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+)
+
+// The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
+// PROXY protocol first. So only the goroutine that serves such a connection asks it, and only once. The connSet keeps the answer for others.
+
+// tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
+func tellsAddress(netConn net.Conn) bool {
+	switch c := netConn.(type) {
+	case looped, *net.TCPConn, *net.UnixConn, *carriedConn:
+		return true
+	case *tls.Conn:
+		return tellsAddress(c.NetConn())
+	case *proxiedConn:
+		return tellsAddress(c.Conn)
+	}
+	return false
+}
+
+// remoteAddr implements wire. Only the goroutine that serves the connection calls it, or one that works for it.
+func (c *conn) remoteAddr() net.Addr {
+	if c.looped != nil || tellsAddress(c.netConn) {
+		return c.netConn.RemoteAddr()
+	}
+	s := &c.server.conns
+	if address, ok := s.addressOf(c); ok {
+		return address
+	}
+	address := c.netConn.RemoteAddr()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.member {
+		if s.strangers == nil {
+			s.strangers = make(map[*conn]net.Addr)
+		}
+		s.strangers[c] = address
+	}
+	return address
+}
+
+// remote implements wire. It is remoteAddr for the address of an IP connection.
+func (c *conn) remote() netip.AddrPort {
+	if c.looped != nil {
+		return c.looped.remote()
+	}
+	return addrPortOf(c.remoteAddr())
+}
+
+// knownRemote is remote for any goroutine: it is invalid if the connection would have to be asked.
+func (c *conn) knownRemote() netip.AddrPort {
+	if c.looped != nil || tellsAddress(c.netConn) {
+		return c.remote()
+	}
+	address, _ := c.server.conns.addressOf(c)
+	return addrPortOf(address)
+}
+
+// addressOf returns what a member of the set has answered when it was asked for its address.
+func (s *connSet) addressOf(c *conn) (address net.Addr, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	address, ok = s.strangers[c]
+	return address, ok
+}

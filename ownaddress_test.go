@@ -1,0 +1,103 @@
+package filo_test
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/filohttp/filo"
+)
+
+// A shyListener's connections answer RemoteAddr once, when they are told to.
+type shyListener struct {
+	net.Listener
+	accepted chan *shyConn
+}
+
+type shyConn struct {
+	net.Conn
+	tell chan struct{}
+	gone chan struct{}
+}
+
+func (l *shyListener) Accept() (net.Conn, error) {
+	netConn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &shyConn{Conn: netConn, tell: make(chan struct{}, 1), gone: make(chan struct{})}
+	l.accepted <- c
+	return c, nil
+}
+
+func (c *shyConn) RemoteAddr() net.Addr {
+	select {
+	case <-c.tell:
+	case <-c.gone:
+	}
+	return c.Conn.RemoteAddr()
+}
+
+// A connection of the program's own type may answer RemoteAddr late, and only once: nobody else waits for it.
+func TestAddressesOfStrangers(t *testing.T) {
+	shy := &shyListener{Listener: lifeListen(t, "tcp", "127.0.0.1:0"), accepted: make(chan *shyConn, 10)}
+	s := lifeServe(t, &filo.Server{
+		Handler:  func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },
+		MaxConns: 2, Logger: slog.New(slog.DiscardHandler),
+	}, shy)
+	var all []*shyConn
+	var requests sync.WaitGroup
+	t.Cleanup(func() {
+		for _, c := range all {
+			close(c.gone) // so that a server that asks once more goes on
+		}
+		requests.Wait()
+	})
+	accepted := func() *shyConn {
+		c := <-shy.accepted
+		all = append(all, c)
+		return c
+	}
+	get := func() {
+		requests.Go(func() {
+			transport := &http.Transport{DisableKeepAlives: true}
+			response, err := (&http.Client{Transport: transport}).Get("http://" + s.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			if address, _ := io.ReadAll(response.Body); response.StatusCode != 200 || len(address) == 0 {
+				t.Errorf("%d %q", response.StatusCode, address)
+			}
+		})
+	}
+	get()
+	first := accepted()
+	get()
+	second := accepted()
+
+	// While both wait, what looks at all connections doesn't, and a refused connection isn't asked.
+	lifeAwait(t, "two connections of nobody", func() bool {
+		clients := s.Clients()
+		return len(clients) == 1 && !clients[0].Address.IsValid() && clients[0].Conns == 2
+	})
+	s.Running()
+	refused := s.dial(t)
+	refused.get("/")
+	accepted()
+	refused.want(503, "Service Unavailable: too many connections\n", true)
+
+	second.tell <- struct{}{}
+	lifeAwait(t, "the second connection's end", func() bool { return s.Stats().ConnsOpen == 1 })
+	first.tell <- struct{}{}
+	lifeAwait(t, "the end of both, and their client", func() bool {
+		return slices.ContainsFunc(s.Clients(), func(c filo.Client) bool {
+			return c.Address.IsLoopback() && c.Conns == 0 && c.ConnsEnded == 2 && c.Requests == 2
+		})
+	})
+}
