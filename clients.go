@@ -253,7 +253,7 @@ func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort)
 	if count == 0 || reason == refusedProxyProtocol {
 		return
 	}
-	text := "not by IP"
+	text := "unknown"
 	if address.IsValid() {
 		text = address.String()
 	}

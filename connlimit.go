@@ -153,7 +153,7 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 		if !ok {
 			return
 		}
-		address := limitAddress(c.netConn.RemoteAddr())
+		address := limitAddress(c.knownAddr())
 		client, known := clients[address]
 		if !known {
 			client = int32(len(clients))

@@ -65,7 +65,7 @@ type sharedCounts struct {
 // add adds a connection to the set, or returns the reason for a refusal.
 func (s *connSet) add(c *conn) *HTTPError {
 	var address netip.Addr
-	if s.perAddress > 0 && !c.awaitsProxy {
+	if s.perAddress > 0 && !c.countsLater() {
 		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	limit := s.max
@@ -127,12 +127,16 @@ func (s *connSet) nextCountsLocked() *answerCounts {
 	return &s.answered[s.counting%len(s.answered)].answerCounts
 }
 
-// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
+// countsLater reports whether the connection's address is only known when it is a member of the set: see countAddress.
+func (c *conn) countsLater() bool { return c.awaitsProxy || c.isStranger() }
+
+// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address, or the connection itself, if it is the program's. It
+// returns the reason if there are too many.
 func (s *connSet) countAddress(c *conn) *HTTPError {
 	if s.perAddress <= 0 {
 		return nil
 	}
-	address := limitAddress(c.netConn.RemoteAddr())
+	address := limitAddress(c.remoteAddr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if address.IsValid() && c.member && !s.countLocked(c, address) {
@@ -172,7 +176,7 @@ func (s *connSet) remove(c *conn) {
 func (s *connSet) removeMember(c *conn) bool {
 	var address netip.Addr
 	if s.perAddress > 0 {
-		address = limitAddress(c.netConn.RemoteAddr())
+		address = limitAddress(c.knownAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +274,7 @@ type clientAddress struct {
 func (s *connSet) bodiesOf(c *conn) *atomic.Int64 {
 	var address netip.Addr
 	if s.perAddress > 0 {
-		address = limitAddress(c.netConn.RemoteAddr())
+		address = limitAddress(c.knownAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

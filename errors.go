@@ -284,13 +284,9 @@ func (r *Response) refusalFields(reason *HTTPError) *field.List {
 	return &r.Header.list
 }
 
-// refuseConn answers a connection that the server refuses, and closes it.
-func (s *Server) refuseConn(netConn net.Conn, reason *HTTPError) {
+// refuseConn answers a connection that the server refuses, and closes it. The client's address is invalid if it isn't known.
+func (s *Server) refuseConn(netConn net.Conn, client netip.AddrPort, reason *HTTPError) {
 	s.counts.refused.Add(1)
-	var client netip.AddrPort
-	if tellsAddress(netConn) {
-		client = addrPortOf(netConn.RemoteAddr())
-	}
 	s.refusedConn(client, reason)
 	s.counts.refusalAnswers[reason.Status/100].Add(1)
 	answer := s.appendRefusal(nil, reason, &overloadFields, false)

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"fmt"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
 )
@@ -75,7 +76,7 @@ func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
 	}
 	if h.conn.server.LogAllErrors {
 		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
-			"remote", h.conn.netConn.RemoteAddr().String())
+			"remote", fmt.Sprint(h.conn.remoteAddr()))
 	}
 	h.goAway(w, fault.Code(), fault.String())
 	return http2End
@@ -407,7 +408,7 @@ func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault htt
 func (h *http2Conn) reset(w *scratch, id uint32, fault http2.Fault) http2Step {
 	if h.conn.server.LogAllErrors {
 		h.conn.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
-			"remote", h.conn.netConn.RemoteAddr().String())
+			"remote", fmt.Sprint(h.conn.remoteAddr()))
 	}
 	if fault := h.charge(1); fault != http2.NoFault {
 		return h.fail(w, fault)

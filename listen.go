@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -290,7 +291,11 @@ func (s *Server) admit(netConn net.Conn) {
 	pool := s.pool
 	// If the handler enters classes, the request may be for a quick one, such as a health check. A kept place serves to find out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
-		s.refuseConn(netConn, errNoPlace)
+		var client netip.AddrPort
+		if tellsAddress(netConn) {
+			client = addrPortOf(netConn.RemoteAddr())
+		}
+		s.refuseConn(netConn, client, errNoPlace)
 	}
 }
 

@@ -177,7 +177,7 @@ func (lc *loopConn) proxyTurn() bool {
 		lc.setState(stateClosed)
 		s.conns.remove(&lc.conn)
 		s.changed(&lc.conn, StateClosed)
-		s.refuseConn(lc.netConn, reason)
+		s.refuseConn(lc.netConn, lc.remote(), reason)
 		return false
 	}
 	return true

@@ -455,7 +455,7 @@ func (lc *loopConn) wait() {
 	s := lc.server
 	if reason := s.conns.add(&lc.conn); reason != nil {
 		lc.ended = true
-		s.refuseConn(lc.netConn, reason)
+		s.refuseConn(lc.netConn, lc.remote(), reason)
 		return
 	}
 	returned := false

@@ -7,7 +7,9 @@ import (
 )
 
 // The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
-// PROXY protocol first. So only the goroutine that serves such a connection asks it, and only once. The connSet keeps the answer for others.
+// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection asks it, at its first
+// request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks each
+// connection that is accepted whether it comes from a trusted address.
 
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {
@@ -22,9 +24,12 @@ func tellsAddress(netConn net.Conn) bool {
 	return false
 }
 
+// isStranger reports whether the connection's address must be asked with care.
+func (c *conn) isStranger() bool { return c.looped == nil && !tellsAddress(c.netConn) }
+
 // remoteAddr implements wire. Only the goroutine that serves the connection calls it, or one that works for it.
 func (c *conn) remoteAddr() net.Addr {
-	if c.looped != nil || tellsAddress(c.netConn) {
+	if !c.isStranger() {
 		return c.netConn.RemoteAddr()
 	}
 	s := &c.server.conns
@@ -51,13 +56,21 @@ func (c *conn) remote() netip.AddrPort {
 	return addrPortOf(c.remoteAddr())
 }
 
-// knownRemote is remote for any goroutine: it is invalid if the connection would have to be asked.
-func (c *conn) knownRemote() netip.AddrPort {
-	if c.looped != nil || tellsAddress(c.netConn) {
-		return c.remote()
+// knownAddr is remoteAddr for any goroutine: nil if the connection would have to be asked.
+func (c *conn) knownAddr() net.Addr {
+	if !c.isStranger() {
+		return c.netConn.RemoteAddr()
 	}
 	address, _ := c.server.conns.addressOf(c)
-	return addrPortOf(address)
+	return address
+}
+
+// knownRemote is remote for any goroutine: it is invalid if the connection would have to be asked.
+func (c *conn) knownRemote() netip.AddrPort {
+	if c.looped != nil {
+		return c.looped.remote()
+	}
+	return addrPortOf(c.knownAddr())
 }
 
 // addressOf returns what a member of the set has answered when it was asked for its address.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/filohttp/filo"
@@ -100,4 +101,45 @@ func TestAddressesOfStrangers(t *testing.T) {
 			return c.Address.IsLoopback() && c.Conns == 0 && c.ConnsEnded == 2 && c.Requests == 2
 		})
 	})
+}
+
+// A movingConn answers another address each time.
+type movingConn struct {
+	net.Conn
+	asked atomic.Uint32
+}
+
+func (c *movingConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(c.asked.Add(1))), Port: 1}
+}
+
+type movingListener struct{ net.Listener }
+
+func (l movingListener) Accept() (net.Conn, error) {
+	netConn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &movingConn{Conn: netConn}, nil
+}
+
+// MaxConnsPerIP counts a connection by the address that it has told first, and a refusal is that client's.
+func TestStrangerThatMoves(t *testing.T) {
+	s := lifeServe(t, &filo.Server{
+		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },
+		MaxConnsPerIP: 1, Logger: slog.New(slog.DiscardHandler),
+	}, movingListener{lifeListen(t, "tcp", "127.0.0.1:0")})
+	for range 2 {
+		one := s.dial(t)
+		one.get("/")
+		one.want(200, "192.0.2.1:1", false)
+		other := s.dial(t)
+		other.get("/")
+		other.want(429, "Too Many Requests: too many connections from this address\n", true)
+		one.Close()
+		lifeAwait(t, "the end of the connections", func() bool { return s.Stats().ConnsOpen == 0 })
+	}
+	if clients := s.Clients(); len(clients) != 1 || clients[0].Address.String() != "192.0.2.1" || clients[0].Refusals != 2 {
+		t.Errorf("clients: %+v", clients)
+	}
 }

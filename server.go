@@ -488,7 +488,7 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		c.setState(stateHandshake) // before add shows the connection to a shutdown
 	}
 	if reason := s.conns.add(c); reason != nil {
-		s.refuseConn(netConn, reason)
+		s.refuseConn(netConn, c.knownRemote(), reason)
 		return false
 	}
 	c.attach(w)
@@ -497,21 +497,22 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
 	defer func() {
 		if d == nil {
+			client := c.knownRemote()
 			if closeConn = s.connEnded(c); c.unserved {
 				refusal = errNoPlace
 			}
 			if closeConn && refusal != nil {
-				s.refuseConn(netConn, refusal)
+				s.refuseConn(netConn, client, refusal)
 				closeConn = false
 			}
 		}
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
-	if c.awaitsProxy {
-		if !s.readProxyHeader(c) {
-			return
-		}
+	if c.awaitsProxy && !s.readProxyHeader(c) {
+		return
+	}
+	if c.countsLater() {
 		if refusal = s.conns.countAddress(c); refusal != nil {
 			return
 		}

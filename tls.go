@@ -127,7 +127,7 @@ func (s *Server) handshake(c *conn) bool {
 			err = context.DeadlineExceeded
 		}
 		if s.LogAllErrors {
-			s.logger().Warn("TLS handshake failed", "error", syntax.LoggedError(err), "remote", fmt.Sprint(c.netConn.RemoteAddr()))
+			s.logger().Warn("TLS handshake failed", "error", syntax.LoggedError(err), "remote", fmt.Sprint(c.remoteAddr()))
 		}
 		s.countHandshake(tlsConn, err)
 		s.answerPlainHTTP(c, err)
