@@ -148,6 +148,7 @@ lint: ## gofmt, go vet and staticcheck on every module, the types of the root mo
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
+	@go vet -tags libfuzzer ./internal/libfuzzer
 	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
 	@# Without the programs that it calls if they are installed, so that it finds the same everywhere.
 	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=

@@ -35,7 +35,8 @@ func unpinned(workflow string, revisions map[string]string) (found int, faults [
 	return found, faults
 }
 
-// A tag can be moved to other code, a commit's hash can't. A job has no more rights than its workflow says.
+// Each workflow names actions by a commit's hash, since a tag can be moved to other code. It gives its jobs the right to read and no other; a
+// job that needs more says so itself.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../.github/workflows/*")
 	if err != nil || len(files) == 0 {
