@@ -3,12 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,8 +25,8 @@ type path struct {
 	jitter  time.Duration // added to the delay, at random: packets may overtake others
 	late    float64       // the part of the packets that comes lateBy later, behind others
 	bits    int           // per second; 0: no limit
-	mtu     int           // 0: 1500
-	buffers int           // the most that the systems of both ends buffer of a connection, by sysctl; 0: as they are
+	MTU     int           // 0: 1500. It and Buffers are for the processes at both ends, to which they travel as JSON.
+	Buffers int           // the most that the systems of both ends buffer of a connection, by sysctl; 0: as they are
 }
 
 const (
@@ -41,6 +43,7 @@ type link struct {
 	gone    atomic.Bool // nothing gets through
 	carried atomic.Int64
 	harmed  atomic.Int64 // packets that were dropped, or came late
+	largest atomic.Int64 // the bytes of the largest packet
 	ended   sync.WaitGroup
 }
 
@@ -73,6 +76,9 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 		if err != nil {
 			return
 		}
+		for largest := l.largest.Load(); int64(n) > largest && !l.largest.CompareAndSwap(largest, int64(n)); {
+			largest = l.largest.Load()
+		}
 		// Each packet takes the same numbers from the generator, whatever becomes of it.
 		lost, late, jitter := random.Float64() < l.loss, random.Float64() < l.late, time.Duration(random.Int64N(int64(l.jitter)+1))
 		now := time.Now()
@@ -98,7 +104,7 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 // send sends each packet when it is due.
 func (l *link) send(to *os.File, packets <-chan packet) {
 	var waiting queue
-	for packets != nil || len(waiting) > 0 {
+	for {
 		var due <-chan time.Time
 		if len(waiting) > 0 {
 			due = time.After(time.Until(waiting[0].due))
@@ -141,7 +147,8 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// device makes the TUN device of this process's own namespace, and passes its file to the process at the other end of a socket.
+// device makes the TUN device of this process's own namespace. It passes its file, and the sizes of buffers that hold there, to the process at
+// the other end of a socket.
 func (p path) device(address string, socket int) error {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -158,33 +165,37 @@ func (p path) device(address string, socket int) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), setInterface, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return os.NewSyscallError("TUNSETIFF", errno)
 	}
-	mtu := p.mtu
-	if mtu == 0 {
-		mtu = 1500
-	}
 	for _, arguments := range [][]string{
 		{"link", "set", "lo", "up"}, // the way to its own address
-		{"address", "add", address + "/24", "dev", "tun0"}, {"link", "set", "tun0", "up", "mtu", fmt.Sprint(mtu)},
+		{"address", "add", address + "/24", "dev", "tun0"}, {"link", "set", "tun0", "up", "mtu", fmt.Sprint(cmp.Or(p.MTU, 1500))},
 	} {
 		if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", arguments, err, out)
 		}
 	}
-	if p.buffers > 0 {
-		for _, name := range []string{"tcp_rmem", "tcp_wmem"} {
-			sizes := fmt.Sprintf("%d %d %d", p.buffers, p.buffers, p.buffers)
-			if err := os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(sizes), 0); err != nil {
+	var sizes []string
+	for _, name := range []string{"/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"} {
+		if p.Buffers > 0 {
+			if err := os.WriteFile(name, []byte(p.sizes()), 0); err != nil {
 				return err
 			}
 		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sizes = append(sizes, strings.Fields(string(text))...)
 	}
-	return syscall.Sendmsg(socket, []byte{0}, syscall.UnixRights(fd), nil, 0)
+	return syscall.Sendmsg(socket, []byte(strings.Join(sizes, " ")), syscall.UnixRights(fd), nil, 0)
 }
 
-// receiveFile gets the file that a process sends by a socket.
-func receiveFile(socket int) (*os.File, error) {
-	data, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4))
-	_, n, _, _, err := syscall.Recvmsg(socket, data, rights, syscall.MSG_CMSG_CLOEXEC)
+// sizes returns the least, the first and the greatest size of a buffer.
+func (p path) sizes() string { return fmt.Sprintf("%d %[1]d %[1]d", p.Buffers) }
+
+// receiveDevice gets what device sends by a socket, and checks that the buffers have the path's sizes.
+func (p path) receiveDevice(socket int) (*os.File, error) {
+	data, rights := make([]byte, 200), make([]byte, syscall.CmsgSpace(4))
+	size, n, _, _, err := syscall.Recvmsg(socket, data, rights, syscall.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
@@ -195,6 +206,9 @@ func receiveFile(socket int) (*os.File, error) {
 	fds, err := syscall.ParseUnixRights(&messages[0])
 	if err != nil {
 		return nil, err
+	}
+	if got, want := string(data[:size]), p.sizes()+" "+p.sizes(); p.Buffers > 0 && got != want {
+		return nil, errors.Join(fmt.Errorf("the sizes of buffers are %s instead of %s", got, want), syscall.Close(fds[0]))
 	}
 	syscall.SetNonblock(fds[0], true) // so that Close ends a Read
 	return os.NewFile(uintptr(fds[0]), "tun"), nil

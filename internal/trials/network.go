@@ -26,9 +26,9 @@ func networkTrials() (all []trial) {
 		{"50 ms delay, 20 ms jitter", false, path{delay: 40 * time.Millisecond, jitter: 20 * time.Millisecond}, load{}},
 		{"10 % of the packets come late, behind others", false, path{late: 0.1}, load{}},
 		{"1 Mbit/s", false, path{bits: 1e6}, load{Large: 40 << 10, Clients: 1, Patience: time.Minute}},
-		{"packets of 576 bytes", false, path{mtu: 576}, load{}},
-		{"buffers of 4 KB at both ends: short reads and writes", true, path{buffers: 4096}, load{Large: 100 << 10}},
-		{"all of these", false, path{loss: 0.01, delay: 20 * time.Millisecond, jitter: 20 * time.Millisecond, late: 0.05, bits: 1e6, mtu: 576, buffers: 8192},
+		{"packets of 576 bytes", false, path{MTU: 576}, load{}},
+		{"buffers of 4 KB at both ends: short reads and writes", true, path{Buffers: 4096}, load{Large: 100 << 10}},
+		{"all of these", false, path{loss: 0.01, delay: 20 * time.Millisecond, jitter: 20 * time.Millisecond, late: 0.05, bits: 1e6, MTU: 576, Buffers: 8192},
 			load{Large: 20 << 10, Clients: 1, Patience: time.Minute}},
 	} {
 		all = append(all, trial{each.fault, each.short, func(a *attempt) error {
@@ -76,6 +76,9 @@ func (a *attempt) network(o orders, p path, l load) error {
 	a.perfect(result, "over the link")
 	if (p.loss > 0 || p.late > 0) && s.link.harmed.Load() == 0 {
 		a.fail("the link has harmed no packet")
+	}
+	if largest := s.link.largest.Load(); p.MTU > 0 && largest != int64(p.MTU) {
+		a.fail("the largest packet on the link has %d bytes instead of %d", largest, p.MTU)
 	}
 	if err := s.retransmitted(p); err != nil {
 		return err

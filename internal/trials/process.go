@@ -101,7 +101,7 @@ func start(ctx context.Context, o orders, environment ...string) (p *process, er
 			return nil, err
 		}
 		theirs.Close() // so that the process's end is the end of the socket
-		if p.device, err = receiveFile(pair[0]); err != nil {
+		if p.device, err = o.Path.receiveDevice(pair[0]); err != nil {
 			p.stop()
 			return nil, fmt.Errorf("%w: %s", err, &p.said)
 		}
@@ -193,9 +193,9 @@ func (p *process) trace(sockets []string, call, injection string) error {
 		os.Remove(log.Name())
 		return err
 	}
-	lines := bufio.NewScanner(said)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), " attached") {
+	last := ""
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		if last = lines.Text(); strings.Contains(last, " attached") {
 			go io.Copy(io.Discard, said)
 			p.tracer = t
 			return nil
@@ -203,7 +203,7 @@ func (p *process) trace(sockets []string, call, injection string) error {
 	}
 	t.command.Wait()
 	os.Remove(log.Name())
-	return fmt.Errorf("strace hasn't attached: %s", lines.Text())
+	return fmt.Errorf("strace hasn't attached: %s", last)
 }
 
 // untrace detaches strace, and returns how many calls have failed because of it.
@@ -234,24 +234,28 @@ func sockets(pid int) (all []string, err error) {
 	return all, err
 }
 
-// lacks returns why this machine can't run the trials, nil if it can.
+// lacks returns why this machine can't run the trials, nil if it can. It wraps [exec.ErrNotFound] if a program is missing.
 func lacks(ctx context.Context) error {
 	var all []error
 	if os.Geteuid() != 0 {
 		all = append(all, errors.New("it needs root's rights, for network namespaces and strace"))
 	}
-	for _, name := range []string{"ip", "strace", "mount", "umount"} {
+	const writable = 2 // W_OK
+	if err := syscall.Access("/proc/sys/net/ipv4/tcp_rmem", writable); err != nil {
+		all = append(all, fmt.Errorf("the sizes of buffers can't be changed: %w", err))
+	}
+	for _, name := range []string{"ip", "strace"} {
 		if _, err := exec.LookPath(name); err != nil {
 			all = append(all, err)
 		}
 	}
-	if len(all) == 0 {
-		p, err := start(ctx, orders{Clients: true, Address: clientAddress})
-		if err != nil {
-			all = append(all, err)
-		} else {
-			p.stop()
-		}
+	if len(all) > 0 {
+		return errors.Join(all...)
 	}
-	return errors.Join(all...)
+	p, err := start(ctx, orders{Clients: true, Address: clientAddress})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	return p.trace(nil, "accept4", "error=EINTR") // root may lack the right to trace
 }
