@@ -22,18 +22,19 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// memoryTrials are those with little memory.
-func memoryTrials() []trial {
+// hostTrials are those with little memory, and with a full disk.
+func hostTrials() []trial {
 	return []trial{
 		{"GOMEMLIMIT=24MiB", true, func(a *attempt) error { return a.littleMemory("") }},
-		{"a cgroup of 96 MB, with GOMEMLIMIT=64MiB", false, func(a *attempt) error {
+		{"a cgroup of 96 MB, with GOMEMLIMIT=64MiB", false, func(a *attempt) (err error) {
 			group, err := newGroup(96 << 20)
 			if err != nil {
 				return fmt.Errorf("%w: %w", errUnrun, err)
 			}
-			defer os.Remove(group) // fails while a process is in it, which littleMemory has ended
+			defer func() { err = errors.Join(err, os.Remove(group)) }() // fails while a process is in it, which littleMemory has ended
 			return a.littleMemory(group)
 		}},
+		{"the disk is full under uploads", true, (*attempt).fullDisk},
 	}
 }
 
@@ -93,14 +94,6 @@ func newGroup(bytes int) (directory string, err error) {
 	return directory, nil
 }
 
-// hostTrials are those with programs of the other modules.
-func hostTrials() []trial {
-	return []trial{
-		{"the disk is full under uploads", true, (*attempt).fullDisk},
-		{"kill -9 in the middle of a restart", false, (*attempt).killed},
-	}
-}
-
 // diskSize is that of the file system that uploads go to.
 const diskSize = 1 << 20
 
@@ -114,7 +107,7 @@ func (a *attempt) fullDisk() (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	program, disk := filepath.Join(dir, "upload"), filepath.Join(dir, "disk")
 	if err := gotool.Command(filepath.Join(repository, "examples"), "build", "-o", program, "./upload").Run(); err != nil {
 		return err
@@ -126,10 +119,13 @@ func (a *attempt) fullDisk() (err error) {
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=5", diskSize)); err != nil {
 		return fmt.Errorf("%w: mounting a tmpfs: %w", errUnrun, err)
 	}
-	defer func() { err = errors.Join(err, syscall.Unmount(disk, 0)) }()
-	command := exec.Command(program, "-addr", loopback+":0", "-dir", disk)
+	defer func() {
+		err = errors.Join(err, os.NewSyscallError("umount", syscall.Unmount(disk, syscall.MNT_DETACH)))
+	}()
+	command := exec.CommandContext(a.ctx, program, "-addr", loopback+":0", "-dir", disk)
 	var said bytes.Buffer
 	command.Stderr = &said
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := command.StdoutPipe()
 	if err != nil {
 		return err
@@ -137,7 +133,12 @@ func (a *attempt) fullDisk() (err error) {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	defer command.Process.Kill()
+	defer func() {
+		command.Process.Kill()
+		command.Wait()
+	}()
+	timer := time.AfterFunc(answerTime, func() { command.Process.Kill() })
+	defer timer.Stop()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	address := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
 	if address == "" {
@@ -212,22 +213,4 @@ func (a *attempt) uploads(address, directory, name string, content []byte, statu
 			a.outcome.Wrong = append(a.outcome.Wrong, fmt.Sprintf("%s: %v", name, err))
 		}
 	}
-}
-
-// killed runs the tests of module contrib/restart that kill a program in the middle of a restart.
-func (a *attempt) killed() error {
-	repository, err := gotool.Repository()
-	if err != nil {
-		return err
-	}
-	command := gotool.Command(filepath.Join(repository, "contrib/restart"), "test", "-count=1", "-v", "-run", "^TestKilledAtAnyTime$|^TestFailures$/killed", ".")
-	var out bytes.Buffer
-	command.Stdout, command.Stderr = &out, &out
-	err = command.Run()
-	a.outcome.Right["HTTP/1.1"] += len(regexp.MustCompile(`(?m)^\s+--- PASS`).FindAll(out.Bytes(), -1))
-	a.notes = append(a.notes, "right: situations of the tests of contrib/restart")
-	if err != nil {
-		a.fail("%v\n%s", err, &out)
-	}
-	return nil
 }
