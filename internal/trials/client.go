@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,10 +31,10 @@ import (
 type load struct {
 	addresses
 	Seed     uint64
-	Only     string        // the protocol; "" for all of them
 	Clients  int           // of each protocol
 	Large    int           // bytes of a large body
-	Span     time.Duration // after which no request begins
+	Span     time.Duration // after which no request begins, unless the client has made fewer than Least
+	Least    int
 	Patience time.Duration // for one request
 	// Kept makes each client open its first connection before the load begins.
 	Kept bool
@@ -50,7 +51,7 @@ type outcome struct {
 	Right  map[string]int // answers that were right in each byte, by protocol
 	Errors map[string]int // requests without one, by what the client was told instead
 	Lost   int            // requests about which the client was told nothing for all of its patience
-	Wrong  []string       // what mustn't be
+	Wrong  []string       // wrong answers
 }
 
 func (o *outcome) right() (n int) {
@@ -77,9 +78,6 @@ func (l load) run(begun func()) outcome {
 	var open, all sync.WaitGroup
 	begin := make(chan struct{})
 	for _, protocol := range protocols {
-		if l.Only != "" && l.Only != protocol.name {
-			continue
-		}
 		for i := range l.Clients {
 			open.Add(1)
 			all.Go(func() {
@@ -90,7 +88,7 @@ func (l load) run(begun func()) outcome {
 				}
 				open.Done()
 				<-begin
-				for next := time.Duration(0); time.Now().Add(next).Before(c.end); next = one.pause() {
+				for next := time.Duration(0); one.goesOn(next); next = one.pause() {
 					time.Sleep(next)
 					if protocol.http2 {
 						one.visitHTTP2()
@@ -117,8 +115,15 @@ type client struct {
 	name   string
 	tls    bool
 	random *rand.Rand
+	made   int      // requests, and attempts to open a connection for one
 	conn   net.Conn // of HTTP/1.1; nil if none is open
 	reader *bufio.Reader
+}
+
+// goesOn reports whether the client makes another request after a pause.
+func (c *client) goesOn(pause time.Duration) bool {
+	next := time.Now().Add(pause)
+	return next.Before(c.end) || c.made < c.Least && next.Before(c.end.Add(c.Patience))
 }
 
 // pause returns how long the client waits before its next request.
@@ -135,6 +140,7 @@ type request struct {
 }
 
 func (c *client) next() *request {
+	c.made++
 	number, size := c.number.Add(1), c.random.IntN(2000)
 	kind := c.random.IntN(12)
 	if kind%2 == 0 && kind > 0 {
@@ -192,44 +198,32 @@ type errStatus int
 
 func (e errStatus) Error() string { return "status " + strconv.Itoa(int(e)) }
 
-// errWrong is wrapped by errors about answers that mustn't be.
+// errWrong is wrapped by errors about wrong answers.
 var errWrong = errors.New("wrong")
 
 // nothing is the kind of an error that says that the server has said nothing.
 const nothing = "no word"
 
-// kindOf sorts errors. It returns "" for what mustn't be.
+// kindOf sorts errors: by what a client was told, which is the innermost error. It returns "" for wrong answers.
 func kindOf(err error) string {
-	var status errStatus
-	var dial *net.OpError
-	text := err.Error()
 	switch {
-	case errors.As(err, &status):
-		return status.Error()
 	case errors.Is(err, errWrong):
 		return ""
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return nothing
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return "not connected"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "reset"
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return "closed"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ETIMEDOUT):
-		return "unreachable"
-	case strings.Contains(text, "tls: bad record MAC"):
-		return "TLS ended badly" // crypto/tls says goodbye behind a record that couldn't be sent
-	case strings.Contains(text, "GOAWAY"):
-		return "GOAWAY"
-	case strings.Contains(text, "stream error"), strings.Contains(text, "stream ID"):
-		return "RST_STREAM"
-	case strings.Contains(text, "http2: client conn"), strings.Contains(text, "http2: client connection"), strings.Contains(text, "http2: Transport"),
-		strings.Contains(text, "after connection loss"):
-		return "closed" // what net/http says of a connection that has ended meanwhile
 	}
-	return ""
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return streamID.ReplaceAllString(withoutAddress(err.Error()), "$1 N")
 }
+
+// streamID is what net/http has of a stream in an error.
+var streamID = regexp.MustCompile(`(stream ID|LastStreamID)[ =]\d+`)
 
 // open opens a connection. hello says that it makes TLS of it, if that is wanted.
 func (c *client) open(hello bool) error {
@@ -267,6 +261,7 @@ func (c *client) visit() {
 		c.close()
 	}
 	if c.conn == nil && !c.note(c.open(true)) {
+		c.made++
 		time.Sleep(10 * time.Millisecond)
 		return
 	}
@@ -300,13 +295,13 @@ func (c *client) exchange(q *request) (closes bool, err error) {
 	r, err := conformance.ReadResponse(c.reader, false)
 	if err != nil {
 		var netErr net.Error
-		if sendErr != nil && errors.As(err, &netErr) {
+		switch lost := errors.As(err, &netErr); {
+		case lost && sendErr != nil:
 			return true, sendErr
+		case lost, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return true, err
 		}
-		if kindOf(err) == "" {
-			err = fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
-		}
-		return true, err
+		return true, fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
 	}
 	return r.Closes(), q.check(r.Status, strings.Join(r.Values("Number"), ","), r.Body)
 }
@@ -380,6 +375,9 @@ func (c *client) doHTTP2(transport *http.Transport, q *request) error {
 		return err
 	}
 	response, err := transport.RoundTrip(r)
+	if err != nil && strings.Contains(err.Error(), "connection error: ") { // of net/http, about frames that mustn't come
+		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,6 @@ type state struct {
 	Footprint kit.Footprint
 	Conns     int
 	Handlers  int64
-	Begun     uint64 // handlers
 	Log       map[string]int
 	Err       string // the command's
 }
@@ -59,7 +58,6 @@ type server struct {
 	listeners [2]net.Listener
 	served    chan error
 	running   atomic.Int64
-	begun     atomic.Uint64
 
 	mu  sync.Mutex
 	log map[string]int // records, by what they say; guarded by mu
@@ -209,7 +207,7 @@ func (s *server) report(err error) state {
 	footprint, measureErr := kit.Measure()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	result := state{Footprint: footprint, Conns: s.filo.Stats().ConnsOpen, Handlers: s.running.Load(), Begun: s.begun.Load(), Log: maps.Clone(s.log)}
+	result := state{Footprint: footprint, Conns: s.filo.Stats().ConnsOpen, Handlers: s.running.Load(), Log: maps.Clone(s.log)}
 	if err = errors.Join(err, measureErr); err != nil {
 		result.Err = err.Error()
 	}
@@ -218,7 +216,6 @@ func (s *server) report(err error) state {
 
 // handle answers with a part of the pattern, or with the request's body or its hash.
 func (s *server) handle(c *filo.Ctx) error {
-	s.begun.Add(1)
 	s.running.Add(1)
 	defer s.running.Add(-1)
 	number, numberErr := c.Request.Query().Int("number")
