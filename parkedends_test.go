@@ -402,3 +402,55 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		t.Error("none was to be parked")
 	}
 }
+
+// What a client has sent before it left reaches the function, and then the end, though a message to the client failed before the function came
+// to read it.
+func TestQueueToAClientThatHasLeft(t *testing.T) {
+	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		parked, called, delayed := make(chan *filo.ParkedConn, 1), make(chan struct{}), make(chan struct{})
+		ended, errClosed := make(chan error, 1), errors.New("closed")
+		var got []byte
+		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
+				b := make([]byte, 10)
+				n, err := p.Read(b)
+				if len(got) == 0 {
+					close(called)
+					<-delayed
+				}
+				got = append(got, b[:n]...)
+				if err != nil {
+					ended <- err
+				}
+				return err
+			})
+			if err == nil {
+				p.OnClose(func() {
+					select {
+					case ended <- errClosed:
+					default:
+					}
+				})
+				parked <- p
+			}
+			return err
+		}})
+		c.get("/")
+		p := lifeRecv(t, parked, "the connection to be parked")
+		if got := c.response(); got.StatusCode != 200 {
+			t.Fatal(got)
+		}
+		c.send("a")
+		lifeRecv(t, called, "the function to be called")
+		c.send("last")
+		c.Close()
+		message := filo.NewPreparedMessage([]byte("message"))
+		lifeAwait(t, "a message to fail", func() bool { return p.Queue(message) != nil })
+		close(delayed)
+		if err := lifeRecv(t, ended, "the end"); err == errClosed {
+			t.Error("the function wasn't called again")
+		} else if string(got) != "alast" {
+			t.Errorf("got %q, then %v", got, err)
+		}
+	})
+}

@@ -8,10 +8,12 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/pace"
@@ -31,8 +33,8 @@ type Owner interface {
 	HasMore() bool
 	// Drained is called, without the lock, by the goroutine that writes where there is no Socket, when everything queued has left.
 	Drained()
-	// Disconnect is called, without the lock, when the client is too slow, or a write has failed. By then all other calls fail with err, which
-	// is os.ErrDeadlineExceeded if the client is too slow.
+	// Disconnect is called, without the lock, when the client is too slow, or a write has failed for a reason that reading may not tell. By
+	// then all other calls fail with err, which is os.ErrDeadlineExceeded if the client is too slow.
 	Disconnect(err error)
 }
 
@@ -311,12 +313,29 @@ func (o *Outbox) Fail(err error) {
 	o.failLocked(err)
 }
 
-// breakLocked notes that a write has failed. Of most reasons the system tells the owner too, but not of a lack of memory: then the owner would
-// wait for the client, and the client for what can't be sent.
+// breakLocked notes that a write has failed. If the client has left, the owner's reads say so too, after what the client has sent before. Of
+// another reason, such as a lack of memory, nothing may tell the owner: then it would wait for the client, and the client for what can't be sent.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)
-	go o.owner.Disconnect(err)
+	if !isReported(err) {
+		go o.owner.Disconnect(err)
+	}
+}
+
+// reportedErrors are the errors of writes that the owner learns of by itself: its reads report them as well, or its own calls have caused them.
+var reportedErrors = [...]error{
+	syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+	io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,
+}
+
+func isReported(err error) bool {
+	for _, reported := range reportedErrors {
+		if errors.Is(err, reported) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *Outbox) failLocked(err error) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -504,38 +505,70 @@ func TestLendFails(t *testing.T) {
 	}
 }
 
-// A connection on which a write has failed is disconnected: nothing else may tell its owner, who waits for the client. The client would wait, too.
+// failingConn is a connection that no write succeeds on.
+type failingConn struct {
+	net.Conn
+	err error
+}
+
+func (c *failingConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c *failingConn) SetWriteDeadline(time.Time) error { return nil }
+
+// A connection on which a write has failed for a reason of the system's own is disconnected: nothing else may tell its owner, who waits for the
+// client. The client would wait, too. If the client has left, the owner still reads what the client sent before.
 func TestFailedWriteDisconnects(t *testing.T) {
-	noMemory := errors.New("no memory")
-	for name, fail := range map[string]func(t *testing.T, o *Outbox, socket *stubSocket){
-		"at once": func(t *testing.T, o *Outbox, socket *stubSocket) { socket.err = noMemory; o.Queue([]byte("text")) },
-		"later": func(t *testing.T, o *Outbox, socket *stubSocket) {
+	errs := []struct {
+		err         error
+		disconnects int32
+	}{
+		{syscall.ENOMEM, 1},
+		{syscall.ENOBUFS, 1},
+		{errors.New("another"), 1},
+		{syscall.EPIPE, 0},
+		{syscall.ECONNRESET, 0},
+		{syscall.ETIMEDOUT, 0},
+		{syscall.EHOSTUNREACH, 0},
+		{io.ErrClosedPipe, 0},
+		{net.ErrClosed, 0},
+	}
+	for name, fail := range map[string]func(t *testing.T, o *Outbox, socket *stubSocket, err error){
+		"at once": func(t *testing.T, o *Outbox, socket *stubSocket, err error) {
+			socket.err = err
+			o.Queue([]byte("text"))
+		},
+		"later": func(t *testing.T, o *Outbox, socket *stubSocket, err error) {
 			o.mustQueue(t, "text")
-			socket.err = noMemory
+			socket.err = err
 			o.Pump()
 		},
-		"of a goroutine that waits": func(t *testing.T, o *Outbox, socket *stubSocket) {
-			socket.err = noMemory
-			o.Write([]byte("text"))
+		"of a goroutine that waits": func(t *testing.T, o *Outbox, socket *stubSocket, err error) {
+			socket.err = err
+			if _, got := o.Write([]byte("text")); !errors.Is(got, err) {
+				t.Errorf("Write: %v", got)
+			}
 		},
-		"without a socket": func(t *testing.T, o *Outbox, _ *stubSocket) {
+		"without a socket": func(t *testing.T, o *Outbox, _ *stubSocket, err error) {
 			o.socket = nil
 			o.mustQueue(t, "text")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				socket := newStubSocket()
-				o, owner := watched(socket, pace.Limits{Grace: -1})
-				near, far := net.Pipe()
-				o.conn = near
-				far.Close()
-				fail(t, o, socket)
-				synctest.Wait()
-				if n := owner.disconnected.Load(); n != 1 {
-					t.Errorf("disconnected %d times", n)
-				}
+		for _, tt := range errs {
+			t.Run(fmt.Sprintf("%s/%v", name, tt.err), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					socket := newStubSocket()
+					o, owner := watched(socket, pace.Limits{Grace: -1})
+					failed := &net.OpError{Op: "write", Err: os.NewSyscallError("write", tt.err)}
+					o.conn = &failingConn{err: failed}
+					fail(t, o, socket, failed)
+					synctest.Wait()
+					if n := owner.disconnected.Load(); n != tt.disconnects {
+						t.Errorf("disconnected %d times", n)
+					}
+					if got := o.Err(); !errors.Is(got, tt.err) {
+						t.Errorf("then the error is %v", got)
+					}
+				})
 			})
-		})
+		}
 	}
 }
