@@ -226,7 +226,7 @@ func (o *Outbox) admitLocked(size int) error {
 	return nil
 }
 
-// brokenLocked notes that only the first n bytes of a Write have left.
+// brokenLocked notes that only the first n bytes of a Write have left by its deadline.
 func (o *Outbox) brokenLocked(n int) {
 	o.mu.AssertHeld()
 	if n > 0 && o.frames {

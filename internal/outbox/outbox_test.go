@@ -505,13 +505,14 @@ func TestLendFails(t *testing.T) {
 	}
 }
 
-// failingConn is a connection that no write succeeds on.
+// failingConn is a connection that takes only a part of each write.
 type failingConn struct {
 	net.Conn
-	err error
+	takes int
+	err   error
 }
 
-func (c *failingConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c *failingConn) Write(b []byte) (int, error)      { return min(len(b), c.takes), c.err }
 func (c *failingConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A connection on which a write has failed for a reason of the system's own is disconnected: nothing else may tell its owner, who waits for the
@@ -551,6 +552,12 @@ func TestFailedWriteDisconnects(t *testing.T) {
 			o.socket = nil
 			o.mustQueue(t, "text")
 		},
+		"without a socket, of a goroutine that waits": func(t *testing.T, o *Outbox, _ *stubSocket, err error) {
+			o.socket = nil
+			if _, got := o.Write([]byte("text")); !errors.Is(got, err) {
+				t.Errorf("Write: %v", got)
+			}
+		},
 	} {
 		for _, tt := range errs {
 			t.Run(fmt.Sprintf("%s/%v", name, tt.err), func(t *testing.T) {
@@ -570,5 +577,27 @@ func TestFailedWriteDisconnects(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A part of a frame that has left stands for the true reason why the rest hasn't. If that is the deadline of the goroutine that waits, the
+// connection goes on to be read.
+func TestBrokenFrame(t *testing.T) {
+	for _, tt := range []struct {
+		err         error
+		disconnects int32
+	}{{syscall.ENOMEM, 1}, {syscall.EPIPE, 0}, {os.ErrDeadlineExceeded, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			o, owner := watched(nil, pace.Limits{Grace: -1})
+			o.socket, o.frames = nil, true
+			o.conn = &failingConn{takes: 3, err: tt.err}
+			if n, err := o.Write([]byte("text")); n != 3 || !errors.Is(err, tt.err) {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			synctest.Wait()
+			if n := owner.disconnected.Load(); n != tt.disconnects || !errors.Is(o.Err(), tt.err) {
+				t.Errorf("%v: disconnected %d times, then the error is %v", tt.err, n, o.Err())
+			}
+		})
 	}
 }

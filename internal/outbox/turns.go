@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"os"
 	"time"
 )
@@ -103,8 +104,12 @@ func (o *Outbox) writeInTurn(b []byte) (int, error) {
 		o.stall.took(moved)
 	}
 	o.turn.direct = false
-	if err != nil {
+	switch {
+	case err == nil || o.err != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		o.brokenLocked(n)
+	default:
+		o.breakLocked(err)
 	}
 	o.passOnLocked()
 	return n, err
