@@ -68,7 +68,9 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	c := &carried{transport: t, place: heldPlace{pool: s.pool}}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
 	refused := c.join()
-	s.running.add(w.running)
+	if !c.isPart { // of a part, the request around it is listed
+		s.running.add(w.running)
+	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
@@ -112,11 +114,12 @@ func (c *carried) join() (refused *HTTPError) {
 	return refused
 }
 
-// detach lets a part go on when the middleware around it has given up: a shutdown waits for it, and it takes over the place of the request
-// around it, whether or not one is free.
+// detach lets a part go on when the middleware around it has given up: a shutdown waits for it, Server.Running lists it, and it takes over the
+// place of the request around it, whether or not one is free.
 func (c *carried) detach(outer *Ctx) {
 	c.joined = true
 	c.server.conns.keepCarried()
+	c.server.running.add(c.worker.running)
 	if outer != nil && c.place.kind == heldNone {
 		c.place.takeOver(outer.exchange.placeKind())
 	}
@@ -172,8 +175,8 @@ func (c *carried) abandon(ctx *Ctx) {
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.leave()
-	defer c.leaveAround()
 	defer c.server.running.remove(c.worker.running)
+	defer c.leaveAround()
 	c.release(ctx)
 }
 
@@ -218,6 +221,7 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 	w, own := c.worker, &c.server.classes.handler
 	w.timer.Switch(own)
 	if c.isPart {
+		c.recordRunning(own, RunningHandler)
 		return h(ctx)
 	}
 	switch err := c.enterServer(own); {

@@ -259,10 +259,6 @@ func (x *exchange) recordRunning(class *class.Class, state RunningState) {
 			return
 		}
 		c = wire.h.conn
-	case *carried:
-		if wire.isPart {
-			return // the request that it is a part of is recorded
-		}
 	}
 	if state == RunningHandler {
 		state = w.ctx.runningState()

@@ -93,22 +93,22 @@ func TestPartsTakePlaces(t *testing.T) {
 	}
 }
 
-// A part that goes on when its middleware has given up keeps its place, and a shutdown waits for it. It may have entered a class of its own,
-// or run in the server's.
+// A part that goes on when its middleware has given up keeps its place, Server.Running lists it, and a shutdown waits for it. It may have
+// entered a class of its own, or run in the server's.
 func TestPartsOutliveMiddleware(t *testing.T) {
-	for name, route := range map[string]func(filo.Handler) filo.Handler{
-		"router": func(h filo.Handler) filo.Handler {
+	t.Run("router", func(t *testing.T) {
+		testOutlives(t, "GET /held", func(h filo.Handler) filo.Handler {
 			r := router.New()
 			r.GET("/held", h).Offload()
 			return r.Serve
-		},
-		"handler": func(h filo.Handler) filo.Handler { return h },
-	} {
-		t.Run(name, func(t *testing.T) { testOutlives(t, route) })
-	}
+		})
+	})
+	t.Run("handler", func(t *testing.T) {
+		testOutlives(t, "", func(h filo.Handler) filo.Handler { return h })
+	})
 }
 
-func testOutlives(t *testing.T, route func(filo.Handler) filo.Handler) {
+func testOutlives(t *testing.T, class string, route func(filo.Handler) filo.Handler) {
 	eachServer(t, func(t *testing.T, start func(*filo.Server) *front) {
 		begun, release := make(chan struct{}), make(chan struct{})
 		handler := route(func(c *filo.Ctx) error {
@@ -130,6 +130,10 @@ func testOutlives(t *testing.T, route func(filo.Handler) filo.Handler) {
 			t.Fatalf("%v %q", got.Response, got.body)
 		}
 		eventually(t, "the part has the only place", func() bool { return s.Stats().WorkersRunning == 1 })
+		eventually(t, "the part alone to be listed", func() bool {
+			running := s.Running()
+			return len(running) == 1 && running[0].Route == class && running[0].State == filo.RunningHandler && running[0].Client.Addr().IsLoopback()
+		})
 		f.client.CloseIdleConnections()
 		ended := make(chan error)
 		go func() { ended <- s.Shutdown(t.Context()) }()
@@ -147,6 +151,9 @@ func testOutlives(t *testing.T, route func(filo.Handler) filo.Handler) {
 			t.Error(err)
 		}
 		eventually(t, "its place to be free", func() bool { st := s.Stats(); return st.WorkersRunning == 0 && st.RequestsCarried == 0 })
+		if running := s.Running(); len(running) != 0 {
+			t.Errorf("then there is still %+v", running)
+		}
 	})
 }
 
