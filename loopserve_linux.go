@@ -33,7 +33,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
 		Failures: &s.counts.acceptFailures,
 		Full:     s.conns.freeDescriptors,
-		Admit:    func(to *loop.Loop, fd int, peer sock.Address) { s.admitTo(to, fd, peer, config) },
+		Admit:    func(to *loop.Loop, fd int, peer sock.Address) error { return s.admitTo(to, fd, peer, config) },
 	})
 	if err != nil {
 		closeSockets(fds)
@@ -121,14 +121,14 @@ func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }
 
-// admitTo puts an accepted connection into a loop, where it waits for its first request.
-func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) {
+// admitTo puts an accepted connection into a loop, where it waits for its first request. If that fails, the connection is lost.
+func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) error {
 	awaitsProxy := s.ProxyProtocol.enabled()
 	if awaitsProxy && !s.ProxyProtocol.trusts(peer.AddrPort()) {
 		s.counts.accepted.Add(1)
 		s.refuseProxied(peer.AddrPort(), errUntrustedPeer)
 		sock.Close(fd)
-		return
+		return nil
 	}
 	lc := new(loopConn)
 	lc.awaitsProxy = awaitsProxy
@@ -138,11 +138,10 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 		lc.netConn = tls.Server(lc, config)
 	}
 	if err := l.Add(&lc.Socket); err != nil {
-		s.counts.acceptFailures.Add(1)
-		s.logger().Error("an accepted connection is lost", "error", err)
-		return
+		return err
 	}
 	s.admit(lc)
+	return nil
 }
 
 // loopable reports whether loops can accept from a listener of this type.

@@ -23,10 +23,9 @@ const maxAccepts = 16
 
 // Listener accepts from one listening socket for each loop, or from one socket for all loops.
 type Listener struct {
-	group *Group
-	// admit gives an accepted connection to a loop, which owns the descriptor from then on.
-	admit   func(to *Loop, fd int, peer sock.Address)
-	options *sock.Options // set on the connections that user's Accept returns
+	group   *Group
+	admit   func(to *Loop, fd int, peer sock.Address) error // see Listening.Admit
+	options *sock.Options                                   // set on the connections that user's Accept returns
 	logger  func() *slog.Logger
 	// user is the listener whose socket all loops share, by one entry; nil if each loop has its own. user is closed at the end.
 	user    net.Listener
@@ -72,11 +71,11 @@ type Listening struct {
 	Logger  func() *slog.Logger
 	// Failures, if set, counts how often accepting has failed for a while.
 	Failures *atomic.Uint64
-	// Full, if set, is called when accepting has failed for a while, to make descriptors free. As Admit it is called in a leader's turn.
+	// Full, if set, is called when accepting has failed for a while, to make descriptors free. As Admit it mustn't wait.
 	Full func()
-	// Admit gives an accepted connection to a loop, by Loop.Add. The loop owns the descriptor from then on. Admit is called in a leader's
-	// turn, so it mustn't wait.
-	Admit func(to *Loop, fd int, peer sock.Address)
+	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of that, which counts as one of accepting. The
+	// descriptor isn't the caller's any more. Admit is called in a leader's turn, so it mustn't wait.
+	Admit func(to *Loop, fd int, peer sock.Address) error
 }
 
 // NewListener makes a listener of the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
@@ -224,7 +223,7 @@ func (e *listenerEntry) watchLaterLocked() {
 		if err == nil {
 			return
 		}
-		e.log.Failed(e.logger(), err)
+		e.lacks(err)
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.watchLaterLocked()
@@ -295,7 +294,9 @@ func (ll *Listener) acceptUser() {
 	if ll.setsOptions() {
 		ll.options.SetInherited(spare)
 	}
-	ll.share(spare, peer)
+	if err := ll.share(spare, peer); err != nil {
+		ll.entries[0].failed(err)
+	}
 }
 
 // setsOptions reports whether the program has opened the socket, and it is TCP's. Then its options were set when it listened already.
@@ -337,11 +338,8 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	if e.fd >= 0 {
 		fd, errno = sock.Accept(e.fd, &peer)
 	}
-	older := e.older
-	switch errno {
-	case 0:
-		e.delay = 0
-	case syscall.EAGAIN:
+	older, paused := e.older, e.delay > 0
+	if errno == syscall.EAGAIN {
 		e.older = false
 	}
 	e.mu.Unlock()
@@ -354,24 +352,34 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	if older {
 		e.options.SetInherited(fd)
 	}
-	e.log.Succeeded(e.logger())
+	var err error
 	if e.user != nil {
-		e.share(fd, peer)
+		err = e.share(fd, peer)
 	} else {
-		e.admit(e.loop, fd, peer)
+		err = e.admit(e.loop, fd, peer)
 	}
+	if err != nil {
+		e.failed(err)
+		return false
+	}
+	if paused {
+		e.mu.Lock()
+		e.delay = 0
+		e.mu.Unlock()
+	}
+	e.log.Succeeded(e.logger())
 	return true
 }
 
 // share gives a connection of the shared socket to the next loop in turn. (If all loops watched that socket, each connection would wake
 // all of them.)
-func (ll *Listener) share(fd int, peer sock.Address) {
+func (ll *Listener) share(fd int, peer sock.Address) error {
 	loops := ll.group.loops
-	ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
+	return ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
 
-// failed handles an error of accept. After a lack of descriptors or memory, which passes, the loop tries again after a pause, longer each
-// time.
+// failed handles an error of accept, or of the loop that was to watch an accepted connection. After a lack of descriptors, memory or watches,
+// which passes, the loop tries again after a pause, longer each time.
 func (e *listenerEntry) failed(err error) {
 	ll := e.Listener
 	if !sock.IsTemporary(err) {
@@ -382,6 +390,11 @@ func (e *listenerEntry) failed(err error) {
 		return
 	}
 	e.pause() // before the logger, which may take long: another leader could meanwhile get the same error
+	ll.lacks(err)
+}
+
+// lacks notes that accepting has failed for a while.
+func (ll *Listener) lacks(err error) {
 	if ll.full != nil {
 		ll.full()
 	}

@@ -3,8 +3,15 @@
 package loop
 
 import (
+	"bytes"
+	"io"
 	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,12 +31,16 @@ func TestListenerIsWatchedAgain(t *testing.T) {
 	}
 	defer set.close()
 	var failures atomic.Uint64
+	var freed atomic.Int32
 	e := &listenerEntry{
-		Listener: &Listener{logger: func() *slog.Logger { return slog.New(slog.DiscardHandler) }, log: sock.AcceptLog{Failures: &failures}},
-		loop:     &Loop{epoll: -1}, fd: bell, watched: true,
+		Listener: &Listener{
+			logger: func() *slog.Logger { return slog.New(slog.DiscardHandler) }, log: sock.AcceptLog{Failures: &failures},
+			full: func() { freed.Add(1) },
+		},
+		loop: &Loop{epoll: -1}, fd: bell, watched: true,
 	}
 	e.pause()
-	await(t, "a watch to fail", func() bool { return failures.Load() > 0 })
+	await(t, "a watch to fail, which others are to make room for", func() bool { return failures.Load() > 0 && freed.Load() > 0 })
 	e.mu.Lock()
 	e.loop.epoll = set
 	e.mu.Unlock()
@@ -38,6 +49,106 @@ func TestListenerIsWatchedAgain(t *testing.T) {
 		defer e.mu.Unlock()
 		return e.watched
 	})
+}
+
+// An accepted connection that the loop can't watch, for lack of memory or watches, counts as an accept that has failed: the loop makes a pause,
+// and the log has one record, however many clients come. Each pause is longer, up to the first success.
+func TestConnectionsThatCannotBeWatched(t *testing.T) {
+	for name, user := range map[string]bool{"a socket of its own": false, "the user's": true} {
+		t.Run(name, func(t *testing.T) { testUnwatched(t, user) })
+	}
+}
+
+func testUnwatched(t *testing.T, user bool) {
+	var all sync.WaitGroup
+	g, err := NewGroup([]Workers{&seatWorkers{all: &all}}, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := duplicateOf(t, listener)
+	var log bytes.Buffer // the handler's, until the loop has ended
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	var freed, lost atomic.Int32
+	var failures atomic.Uint64
+	var works atomic.Bool
+	on := Listening{
+		Address: listener.Addr(), Sockets: []int{fd}, Options: new(sock.Options), Failures: &failures,
+		Logger: func() *slog.Logger { return logger },
+		Full:   func() { freed.Add(1) },
+		Admit: func(to *Loop, fd int, peer sock.Address) error {
+			if works.Load() {
+				return admitEcho(to, fd, peer)
+			}
+			sock.Close(fd)
+			lost.Add(1)
+			return os.NewSyscallError("epoll_ctl", syscall.ENOSPC)
+		},
+	}
+	if user {
+		on.User = listener
+	} else {
+		defer listener.Close()
+	}
+	ll, err := g.NewListener(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, begun := make(chan error, 1), make(chan struct{})
+	go func() { served <- ll.Serve(func() { close(begun) }) }()
+	<-begun
+	delay := func() time.Duration {
+		e := ll.entries[0]
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.delay
+	}
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(time.Minute))
+		return c
+	}
+	for range 4 {
+		defer dial().Close()
+	}
+	await(t, "all of them to be lost, with longer pauses", func() bool {
+		return lost.Load() == 4 && failures.Load() == 4 && freed.Load() == 4 && (user || delay() > sock.NextAcceptDelay(0))
+	})
+	works.Store(true)
+	c := dial()
+	defer c.Close()
+	answer := make([]byte, 3)
+	io.WriteString(c, "abc")
+	if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "abc" {
+		t.Errorf("got %q, %v", answer, err)
+	}
+	c.Close()
+	await(t, "the next pause to be the first", func() bool { return user || delay() == 0 })
+	ll.Close()
+	<-served
+	endTestGroup(t, g, &all)
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d records of failures:\n%s", n, &log)
+	}
+}
+
+// duplicateOf returns a descriptor of the socket of a listener or a connection.
+func duplicateOf(t *testing.T, of any) (fd int) {
+	t.Helper()
+	if err := sock.Control(of, func(own int) (err error) {
+		fd, err = sock.Duplicate(own)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // A loop whose bell can't be watched would never be told anything.

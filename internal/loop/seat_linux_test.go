@@ -79,6 +79,16 @@ func (e *echo) Turn(*Worker) bool {
 	}
 }
 
+func admitEcho(to *Loop, fd int, peer sock.Address) error {
+	e := new(echo)
+	e.Open(fd, peer, e)
+	err := to.Add(&e.Socket)
+	if err == nil && !e.Release(false) {
+		e.Post()
+	}
+	return err
+}
+
 // No event is lost between a leader's last look and its rest, whether the leader rests in the parker or waits for its bell, and
 // whoever wakes it. Leaders without work don't spin, and all leave a loop that has ended.
 func TestLeadersRest(t *testing.T) {
@@ -97,24 +107,10 @@ func TestLeadersRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var fd int
-	if err := sock.Control(listener, func(own int) (err error) {
-		fd, err = sock.Duplicate(own)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fd := duplicateOf(t, listener)
 	ll, err := g.NewListener(Listening{
 		Address: listener.Addr(), Sockets: []int{fd}, Options: new(sock.Options), Logger: slog.Default,
-		Admit: func(to *Loop, fd int, peer sock.Address) {
-			e := new(echo)
-			e.Open(fd, peer, e)
-			if err := to.Add(&e.Socket); err != nil {
-				t.Error(err)
-			} else if !e.Release(false) {
-				e.Post()
-			}
-		},
+		Admit: admitEcho,
 	})
 	if err != nil {
 		t.Fatal(err)

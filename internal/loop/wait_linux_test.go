@@ -258,15 +258,8 @@ func connectedSocket(t *testing.T, l *Loop) (*Socket, *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	var fd int
-	if err := sock.Control(accepted.(syscall.Conn), func(own int) (err error) {
-		fd, err = sock.Duplicate(own)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 	s := new(Socket)
-	s.Open(fd, sock.Address{}, new(waitingServed))
+	s.Open(duplicateOf(t, accepted), sock.Address{}, new(waitingServed))
 	if err := l.Add(s); err != nil {
 		t.Fatal(err)
 	}
