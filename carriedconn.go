@@ -65,17 +65,23 @@ func (c *carriedConn) Read([]byte) (int, error) {
 func (c *carriedConn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
+	if c.isClosed() {
 		return 0, net.ErrClosed
 	}
 	n, err := c.transport.Write(p)
 	if err == nil {
 		err = c.transport.Flush()
 	}
+	if err != nil && c.isClosed() {
+		err = net.ErrClosed // Close has ended the call, by a deadline
+	}
 	return n, err
+}
+
+func (c *carriedConn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 // Close implements net.Conn. It ends a Write that waits.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -406,6 +407,68 @@ func TestParkedInHTTPSlowClient(t *testing.T) {
 		t.Errorf("%d clients were too slow", n)
 	}
 	conn.Close()
+}
+
+// stuckWriter is a ResponseWriter whose client takes nothing: a Write of the body waits for the deadline.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	begun, late chan struct{}
+}
+
+func (w *stuckWriter) Write([]byte) (int, error) {
+	w.begun <- struct{}{}
+	<-w.late
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (w *stuckWriter) SetReadDeadline(time.Time) error { return nil }
+
+func (w *stuckWriter) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() {
+		close(w.late)
+	}
+	return nil
+}
+
+// A server that is closed has ended a write itself: its client wasn't too slow.
+func TestParkedInHTTPWritesWhenClosed(t *testing.T) {
+	message := filo.NewPreparedMessage([]byte("text"))
+	for name, write := range map[string]func(p *filo.ParkedConn, closed <-chan struct{}) error{
+		"Write": func(p *filo.ParkedConn, _ <-chan struct{}) error { _, err := p.Write([]byte("text")); return err },
+		"Queue": func(p *filo.ParkedConn, closed <-chan struct{}) error {
+			p.Queue(message)
+			<-closed
+			return p.Queue(message)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed, closed := make(chan error, 1), make(chan struct{})
+			s := &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
+				p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return errors.New("left") })
+				if err == nil {
+					p.OnClose(func() { close(closed) })
+					go func() { failed <- write(p, closed) }()
+				}
+				return err
+			}}
+			w := &stuckWriter{httptest.NewRecorder(), make(chan struct{}, 1), make(chan struct{})}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				defer func() { recover() }() // an answer that is broken off ends so
+				adaptor.ToHTTPServer(s).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			}()
+			<-w.begun
+			s.Close()
+			if err := <-failed; !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%v", err)
+			}
+			<-served
+			if n := s.Stats().Timeouts.Write; n != 0 {
+				t.Errorf("%d clients were too slow", n)
+			}
+		})
+	}
 }
 
 // Behind a middleware that encodes the body, a stream goes through it.
