@@ -54,6 +54,7 @@ func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 		}
 		c := newConn(s, q)
 		s.conns.add(c)
+		c.remoteAddr() // as its first request has done
 		c.setState(stateIdle)
 		c.word.Store(int64(clock.Time(int64(time.Hour)+int64(i)*int64(time.Millisecond)))&^stateMask | int64(stateIdle))
 		all = append(all, c)
@@ -277,7 +278,7 @@ func benchmarkMakeRoom(b *testing.B, from []net.Addr) {
 	for b.Loop() {
 		s.conns.room.next = 0
 		c := newConn(s, quietConn{remote: from[next%len(from)]})
-		if s.conns.add(c) != nil {
+		if _, refused := s.conns.add(c); refused != nil {
 			b.Fatal("refused")
 		}
 		c.word.Store(int64(clock.Time(2*int64(time.Hour)+int64(next)*16))&^stateMask | int64(stateIdle))

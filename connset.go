@@ -62,11 +62,15 @@ type sharedCounts struct {
 	_ [128 - 6*8]byte
 }
 
-// add adds a connection to the set, or returns the reason for a refusal.
-func (s *connSet) add(c *conn) *HTTPError {
-	var address netip.Addr
-	if s.perAddress > 0 && !c.countsLater() {
-		address = limitAddress(c.netConn.RemoteAddr())
+// add adds a connection to the set, or returns the reason for a refusal, and whom it refuses, as far as that is known.
+func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
+	var told net.Addr
+	if s.perAddress > 0 && !c.awaitsProxy {
+		told = c.netConn.RemoteAddr()
+	}
+	address := limitAddress(told)
+	if client = addrPortOf(told); !client.IsValid() {
+		client = c.knownRemote()
 	}
 	limit := s.max
 	s.mu.Lock()
@@ -80,14 +84,17 @@ func (s *connSet) add(c *conn) *HTTPError {
 	defer s.mu.Unlock() // only here: a user's net.Conn may panic in makeRoom
 	switch {
 	case s.closed:
-		return errEnding
+		return client, errEnding
 	case limit > 0 && s.conns.count >= limit:
-		return errTooManyConns
+		return client, errTooManyConns
 	case address.IsValid() && !s.countLocked(c, address):
-		return errConnsPerIP
+		return client, errConnsPerIP
 	}
 	s.addLocked(c)
-	return nil
+	if told != nil {
+		s.rememberLocked(c, told)
+	}
+	return client, nil
 }
 
 // adopt adds a connection that another server has accepted. The limits are that server's.
@@ -127,11 +134,7 @@ func (s *connSet) nextCountsLocked() *answerCounts {
 	return &s.answered[s.counting%len(s.answered)].answerCounts
 }
 
-// countsLater reports whether the connection's address is only known when it is a member of the set: see countAddress.
-func (c *conn) countsLater() bool { return c.awaitsProxy || c.isStranger() }
-
-// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address, or the connection itself, if it is the program's. It
-// returns the reason if there are too many.
+// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
 func (s *connSet) countAddress(c *conn) *HTTPError {
 	if s.perAddress <= 0 {
 		return nil
@@ -175,8 +178,8 @@ func (s *connSet) remove(c *conn) {
 // removeMember is remove without the history of the clients. It reports whether the connection was a member.
 func (s *connSet) removeMember(c *conn) bool {
 	var address netip.Addr
-	if s.perAddress > 0 {
-		address = limitAddress(c.knownAddr())
+	if s.perAddress > 0 && !c.isStranger() {
+		address = limitAddress(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +188,10 @@ func (s *connSet) removeMember(c *conn) bool {
 	}
 	c.member = false
 	s.conns.remove(c)
-	delete(s.strangers, c)
+	if told, ok := s.strangers[c]; ok {
+		address = limitAddress(told)
+		delete(s.strangers, c)
+	}
 	if c.counted {
 		c.counted = false
 		client := s.addresses[address]

@@ -87,7 +87,7 @@ func TestConnSetCounts(t *testing.T) {
 			} else if per[limitAddress(addr)] == 3 {
 				want = errConnsPerIP
 			}
-			if got := set.add(c); got != want {
+			if _, got := set.add(c); got != want {
 				t.Fatalf("add with %d connections, %d of the address: %v, want %v", len(conns), per[limitAddress(addr)], got, want)
 			}
 			if want == nil {

@@ -82,7 +82,7 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	s := testHTTP2Server(t)
 	client, conn := net.Pipe()
 	c := newConn(s, conn)
-	if reason := s.conns.add(c); reason != nil {
+	if _, reason := s.conns.add(c); reason != nil {
 		t.Fatal(reason)
 	}
 	w := new(scratch)

@@ -453,9 +453,9 @@ func (lc *loopConn) abandon(linger bool) {
 // wait registers an accepted connection with its loop until its first request arrives.
 func (lc *loopConn) wait() {
 	s := lc.server
-	if reason := s.conns.add(&lc.conn); reason != nil {
+	if client, reason := s.conns.add(&lc.conn); reason != nil {
 		lc.ended = true
-		s.refuseConn(lc.netConn, lc.remote(), reason)
+		s.refuseConn(lc.netConn, client, reason)
 		return
 	}
 	returned := false

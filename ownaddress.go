@@ -40,12 +40,21 @@ func (c *conn) remoteAddr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.member {
-		if s.strangers == nil {
-			s.strangers = make(map[*conn]net.Addr)
-		}
-		s.strangers[c] = address
+		s.rememberLocked(c, address)
 	}
 	return address
+}
+
+// rememberLocked keeps what a member was told when it was asked for its address.
+func (s *connSet) rememberLocked(c *conn, address net.Addr) {
+	s.mu.AssertHeld()
+	if !c.isStranger() {
+		return
+	}
+	if s.strangers == nil {
+		s.strangers = make(map[*conn]net.Addr)
+	}
+	s.strangers[c] = address
 }
 
 // remote implements wire. It is remoteAddr for the address of an IP connection.

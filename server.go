@@ -487,8 +487,8 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {
 		c.setState(stateHandshake) // before add shows the connection to a shutdown
 	}
-	if reason := s.conns.add(c); reason != nil {
-		s.refuseConn(netConn, c.knownRemote(), reason)
+	if client, reason := s.conns.add(c); reason != nil {
+		s.refuseConn(netConn, client, reason)
 		return false
 	}
 	c.attach(w)
@@ -509,10 +509,10 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 		w.handedOver = !closeConn
 	}()
 	s.changed(c, StateNew)
-	if c.awaitsProxy && !s.readProxyHeader(c) {
-		return
-	}
-	if c.countsLater() {
+	if c.awaitsProxy {
+		if !s.readProxyHeader(c) {
+			return
+		}
 		if refusal = s.conns.countAddress(c); refusal != nil {
 			return
 		}
