@@ -55,19 +55,7 @@ func (r *report) runCowboy(o *options, dir string) error {
 	if err := buildServer(o, "contrib/websocket", "./internal/cowboyserver", server); err != nil {
 		return err
 	}
-	for range o.count {
-		runs, err := cowboyRun(o, dir, ebin, server)
-		if err != nil {
-			return err
-		}
-		for _, run := range runs {
-			if wanted.MatchString(run.test) {
-				r.runs = append(r.runs, run)
-			}
-		}
-	}
-	r.planReached(o)
-	return nil
+	return r.repeat(o, wanted, func() ([]*testRun, error) { return cowboyRun(o, dir, ebin, server) })
 }
 
 // compileCowboy compiles the suites, their client gun, its library cowlib, and what stands in for Cowboy.

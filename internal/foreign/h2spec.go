@@ -36,19 +36,7 @@ func (r *report) runH2spec(o *options, dir string) error {
 			return err
 		}
 	}
-	for range o.count {
-		runs, err := h2spec(o, program, dir)
-		if err != nil {
-			return err
-		}
-		for _, run := range runs {
-			if wanted.MatchString(run.test) {
-				r.runs = append(r.runs, run)
-			}
-		}
-	}
-	r.planReached(o)
-	return nil
+	return r.repeat(o, wanted, func() ([]*testRun, error) { return h2spec(o, program, dir) })
 }
 
 // buildH2spec downloads and builds the program, and returns its path.

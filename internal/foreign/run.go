@@ -132,6 +132,23 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 	})
 }
 
+// repeat runs a suite that can't be asked for its tests before, -count times, and keeps the tests that are wanted.
+func (r *report) repeat(o *options, wanted *regexp.Regexp, suite func() ([]*testRun, error)) error {
+	for range o.count {
+		runs, err := suite()
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if wanted.MatchString(run.test) {
+				r.runs = append(r.runs, run)
+			}
+		}
+	}
+	r.planReached(o)
+	return nil
+}
+
 // planReached notes which exceptions are for tests that have been run, for a suite that can't be asked for its tests before.
 func (r *report) planReached(o *options) {
 	for _, e := range r.listed {
