@@ -268,6 +268,23 @@ func (o *observed) load(steps int, f func()) *timeline {
 	})
 }
 
+// with has n connections for all the steps, which begin when the metrics show them. At the end it closes them, and calls gone.
+func (o *observed) with(steps, n int, request, shown string, gone func()) *timeline {
+	return o.during(steps, func() (from, to *scrape) {
+		from = o.idle()
+		var all []net.Conn
+		for range n {
+			all = append(all, o.raw(request))
+		}
+		to = o.scrape(shown)
+		for _, conn := range all {
+			conn.Close()
+		}
+		gone()
+		return from, to
+	})
+}
+
 // raw sends bytes, and returns the connection.
 func (o *observed) raw(text string) net.Conn {
 	o.t.Helper()
@@ -460,18 +477,8 @@ var situations = map[string]struct {
 	"downloads of hours":       {held(2*situation, 20, "GET /download HTTP/1.1\r\nHost: a\r\n\r\n", "answering"), nil},
 	"parked connections": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
-		return o.during(2*situation, func() (from, to *scrape) {
-			from = o.idle()
-			var all []net.Conn
-			for range 20 {
-				all = append(all, o.raw("GET /park HTTP/1.1\r\nHost: a\r\n\r\n"))
-			}
-			to = o.scrape(`filo_connections\{state="parked"\} 20`)
-			for _, conn := range all {
-				conn.Close()
-			}
+		return o.with(2*situation, 20, "GET /park HTTP/1.1\r\nHost: a\r\n\r\n", `filo_connections\{state="parked"\} 20`, func() {
 			o.scrape(`filo_connections\{state="parked"\} 0`)
-			return from, to
 		})
 	}, nil},
 	"polls of two minutes": {func(t *testing.T) *timeline {
@@ -565,34 +572,12 @@ var situations = map[string]struct {
 	}, []string{"FiloGoroutines"}},
 	"many handlers wait": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{Concurrency: 2000})
-		return o.during(situation, func() (from, to *scrape) {
-			from = o.idle()
-			var all []net.Conn
-			for range 1500 {
-				all = append(all, o.raw("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n"))
-			}
-			to = o.scrape(`http_requests_in_flight 1500`)
-			for _, conn := range all {
-				conn.Close()
-			}
-			o.idle()
-			return from, to
-		})
+		return o.with(situation, 1500, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n", `http_requests_in_flight 1500`, func() { o.idle() })
 	}, []string{"FiloStuck"}},
 	"many idle connections": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{Driver: filo.DriverBlocking})
-		return o.during(situation, func() (from, to *scrape) {
-			from = o.idle()
-			var all []net.Conn
-			for range 1500 {
-				all = append(all, o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
-			}
-			to = o.scrape(`filo_connections\{state="idle"\} 1501`)
-			for _, conn := range all {
-				conn.Close()
-			}
+		return o.with(situation, 1500, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", `filo_connections\{state="idle"\} 1501`, func() {
 			o.scrape(`filo_connections\{state="idle"\} 1`)
-			return from, to
 		})
 	}, nil},
 	"Redis is gone": {storing(func(t *testing.T, r *exec.Cmd, admin *redis.Client) {
@@ -756,19 +741,8 @@ func (o *observed) crowded(clients map[string]int, happens func()) *timeline {
 func held(steps, n int, request, state string) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
-		return o.during(steps, func() (from, to *scrape) {
-			from = o.idle()
-			var all []net.Conn
-			for range n {
-				all = append(all, o.raw(request))
-			}
-			to = o.scrape(fmt.Sprintf(`filo_requests_running\{route="[A-Z]+ /[a-z]+",state=%q\} %d`, state, n))
-			for _, conn := range all {
-				conn.Close()
-			}
-			o.release() // what goes on for some seconds when its client has gone
-			return from, to
-		})
+		shown := fmt.Sprintf(`filo_requests_running\{route="[A-Z]+ /[a-z]+",state=%q\} %d`, state, n)
+		return o.with(steps, n, request, shown, o.release) // what goes on for some seconds when its client has gone
 	}
 }
 
