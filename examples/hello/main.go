@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -39,6 +40,7 @@ type config struct {
 	loops             int
 	h2c               bool
 	certFile, keyFile string
+	selfSigned        bool
 }
 
 func parseFlags(args []string) (config, error) {
@@ -52,6 +54,7 @@ func parseFlags(args []string) (config, error) {
 	flags.BoolVar(&cfg.h2c, "h2c", true, "speak HTTP/2 without TLS with clients that begin with it")
 	flags.StringVar(&cfg.certFile, "tls-cert", "", "certificate `file` (PEM); with -tls-key the server speaks HTTPS")
 	flags.StringVar(&cfg.keyFile, "tls-key", "", "private key `file` (PEM)")
+	flags.BoolVar(&cfg.selfSigned, "self-signed", false, "speak HTTPS with a certificate that is made at the start")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}
@@ -64,6 +67,9 @@ func parseFlags(args []string) (config, error) {
 	if (cfg.certFile == "") != (cfg.keyFile == "") {
 		return config{}, errors.New("-tls-cert and -tls-key go together")
 	}
+	if cfg.selfSigned && cfg.certFile != "" {
+		return config{}, errors.New("-self-signed needs no -tls-cert and -tls-key")
+	}
 	return cfg, nil
 }
 
@@ -75,7 +81,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	scheme := "http"
-	if cfg.certFile != "" {
+	if cfg.certFile != "" || cfg.selfSigned {
 		scheme = "https"
 	}
 	server := &filo.Server{
@@ -87,12 +93,19 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		GracePeriod:           shutdownGrace,
 		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS it is there by default
 	}
+	if cfg.selfSigned {
+		certificate, err := selfSigned()
+		if err != nil {
+			return err
+		}
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	}
 	ln, err := server.Listen(cfg.addr)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "listening on %s://%s\n", scheme, ln.Addr())
-	if cfg.certFile != "" {
+	if scheme == "https" {
 		return server.RunListenerTLS(ctx, ln, cfg.certFile, cfg.keyFile)
 	}
 	return server.RunListener(ctx, ln)

@@ -4,9 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,7 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -268,6 +264,7 @@ func TestRunRefusesBadFlags(t *testing.T) {
 		{"-addr", "127.0.0.1:99999"},
 		{"-tls-cert", "cert.pem"},
 		{"-tls-cert", "no such file", "-tls-key", "no such file", "-addr", "127.0.0.1:0"},
+		{"-self-signed", "-tls-cert", "cert.pem", "-tls-key", "key.pem"},
 		{"surplus"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || errors.Is(err, flag.ErrHelp) {
@@ -279,20 +276,11 @@ func TestRunRefusesBadFlags(t *testing.T) {
 // writeCert makes a certificate for 127.0.0.1 and returns its files.
 func writeCert(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +292,7 @@ func writeCert(t *testing.T) (certFile, keyFile string) {
 		}
 		return path
 	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
+	return write("cert.pem", "CERTIFICATE", cert.Certificate[0]), write("key.pem", "PRIVATE KEY", keyDER)
 }
 
 func TestTLS(t *testing.T) {
@@ -328,5 +316,24 @@ func TestTLS(t *testing.T) {
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); string(body) != "Hello, World!" || err != nil {
 		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+// A client of HTTP/2 gets that from the port with TLS and from the one without.
+func TestHTTP2(t *testing.T) {
+	transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	transport.Protocols.SetHTTP2(true)
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: patience}
+	for _, r := range []*running{start(t, "-self-signed"), start(t)} {
+		resp, err := client.Get(r.base + "/hello")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); resp.Proto != "HTTP/2.0" || string(body) != "Hello, World!" || err != nil {
+			t.Errorf("%s: got %q by %s, %v", r.base, body, resp.Proto, err)
+		}
 	}
 }
