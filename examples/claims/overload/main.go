@@ -1,4 +1,4 @@
-// Command compare puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
+// Command overload puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
 // what was answered, how long it took, what was refused, and how long the overload is felt after it has ended.
 package main
 
@@ -31,13 +31,13 @@ const (
 	patience = time.Second           // how long a client waits for an answer
 )
 
-func main() { program.Main("compare", run) }
+func main() { program.Main("overload", run) }
 
 type config struct{ before, storm, after time.Duration }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	var cfg config
-	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	flags := flag.NewFlagSet("overload", flag.ContinueOnError)
 	flags.DurationVar(&cfg.before, "before", 3*time.Second, "how long the load is half of the capacity before")
 	flags.DurationVar(&cfg.storm, "storm", 10*time.Second, "how long it is twice the capacity")
 	flags.DurationVar(&cfg.after, "after", 3*time.Second, "how long it is half of the capacity again")
@@ -55,11 +55,42 @@ func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64
 	fmt.Fprintf(stdout, "The resource does %.0f requests/s: %d at once, %v each. The storm asks for %.0f/s.\n\n", capacity, places, work, 2*capacity)
 	fmt.Fprintln(stdout, "| server | answered in time, of the capacity | p99 of those | 503 | no answer within 1 s | first second after: 200, p99 | 503 | no answer |")
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
+	var results []*result
 	for _, each := range contestants(make(resource, places)) {
-		if err := each.play(ctx, stdout, cfg, capacity); err != nil {
+		r, err := each.play(ctx, stdout, cfg, capacity)
+		if err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
 		}
+		results = append(results, r)
 	}
+	return verdict(stdout, results)
+}
+
+// result is what the verdict is about.
+type result struct {
+	name     string
+	limited  bool
+	answered float64 // in time, of the capacity
+	lost     float64 // requests without an answer in time, of all
+}
+
+// verdict says whether the claim holds, and returns an error if it doesn't. A busy machine takes part of the capacity.
+func verdict(stdout io.Writer, results []*result) error {
+	for _, r := range results {
+		var err error
+		switch {
+		case r.limited && (r.answered < 0.6 || r.lost > 0.05):
+			err = fmt.Errorf("%s answered %.0f %% of the capacity in time, and left %.0f %% of the requests without an answer",
+				r.name, 100*r.answered, 100*r.lost)
+		case !r.limited && r.lost < 0.2:
+			err = fmt.Errorf("%s has no limit, and left only %.0f %% of the requests without an answer", r.name, 100*r.lost)
+		default:
+			continue
+		}
+		fmt.Fprintf(stdout, "\nFAIL: %v.\n", err)
+		return err
+	}
+	fmt.Fprintln(stdout, "\nPASS: filo with a limit went on answering, and refused the rest at once; without a limit most clients waited in vain.")
 	return nil
 }
 
@@ -90,8 +121,9 @@ func measure() float64 {
 }
 
 type contestant struct {
-	name  string
-	serve func(context.Context, net.Listener) error
+	name    string
+	limited bool
+	serve   func(context.Context, net.Listener) error
 }
 
 // contestants are the servers in front of the resource, which one after the other uses.
@@ -107,14 +139,14 @@ func contestants(r resource) []contestant {
 	}
 	limiter := failsafe.Recommended(4, 1_000, 10).Build()
 	return []contestant{
-		{"filo, Concurrency and Queue", filoWith(&filo.Server{Concurrency: places, Queue: 2 * places, QueueTimeout: maxWait}, nil)},
-		{"filo, AdaptiveLimit", filoWith(&filo.Server{}, failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: maxWait}))},
-		{"filo, ConcurrencyLimit", filoWith(&filo.Server{}, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{
+		{"filo, Concurrency and Queue", true, filoWith(&filo.Server{Concurrency: places, Queue: 2 * places, QueueTimeout: maxWait}, nil)},
+		{"filo, AdaptiveLimit", true, filoWith(&filo.Server{}, failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: limiter, MaxWait: maxWait}))},
+		{"filo, ConcurrencyLimit", true, filoWith(&filo.Server{}, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{
 			Limit: places, Queue: 2 * places, MaxWait: maxWait,
 		}))},
-		{"filo without a limit", filoWith(&filo.Server{}, nil)},
-		{"net/http", r.serveHTTP},
-		{"fasthttp", r.serveFast},
+		{"filo without a limit", false, filoWith(&filo.Server{}, nil)},
+		{"net/http", false, r.serveHTTP},
+		{"fasthttp", false, r.serveFast},
 	}
 }
 
@@ -134,10 +166,10 @@ func (r resource) serveFast(ctx context.Context, l net.Listener) error {
 }
 
 // play runs the three parts of the load, and prints a row of the table.
-func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, capacity float64) error {
+func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, capacity float64) (*result, error) {
 	address, stop, err := program.Background(each.serve)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 10_000}
 	load := &load{url: "http://" + address, client: &http.Client{Transport: transport, Timeout: patience}}
@@ -148,11 +180,12 @@ func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, c
 	load.send(ctx, capacity/2, cfg.after-first)
 	load.pending.Wait()
 	transport.CloseIdleConnections()
-	err = stop()
+	err = errors.Join(stop(), ctx.Err())
+	answered := float64(len(storm.took)) / cfg.storm.Seconds()
 	fmt.Fprintf(stdout, "| %s | %.0f/s, %.0f %% | %s | %s | %s | %s, %s | %s | %s |\n", each.name,
-		float64(len(storm.took))/cfg.storm.Seconds(), 100*float64(len(storm.took))/cfg.storm.Seconds()/capacity, storm.p99(),
+		answered, 100*answered/capacity, storm.p99(),
 		storm.share(storm.refused), storm.share(storm.lost), after.share(len(after.took)), after.p99(), after.share(after.refused), after.share(after.lost))
-	return errors.Join(err, ctx.Err())
+	return &result{each.name, each.limited, answered / capacity, float64(storm.lost) / float64(max(1, storm.all()))}, err
 }
 
 // load sends requests when they are due, whether or not earlier ones were answered.
@@ -221,11 +254,12 @@ func (t *tally) p99() string {
 	return fmt.Sprintf("%.0f ms", 1000*t.took[(len(t.took)-1)*99/100].Seconds())
 }
 
+func (t *tally) all() int { return len(t.took) + t.refused + t.lost }
+
 // share returns a part of all requests of the tally in percent.
 func (t *tally) share(n int) string {
-	all := len(t.took) + t.refused + t.lost
-	if n == 0 || all == 0 {
+	if n == 0 {
 		return "0"
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(n)/float64(all)), ".0") + " %"
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*float64(n)/float64(t.all())), ".0") + " %"
 }
