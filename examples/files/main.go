@@ -3,6 +3,7 @@
 //
 //	go run ./files                          # http://localhost:8080, with the files in ./stored
 //	go run ./files -addr :9000 -hosts files.example -dir /srv/files -max-bytes 1000000000
+//	curl -T big.iso localhost:8080/files/   # a whole file in one request
 //	curl -OC - localhost:8080/files/big.iso # goes on where the download broke off
 //
 // Package static serves the page and the files. Uploads follow tus 1.0.0 (https://tus.io/protocols/resumable-upload), so that its

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"net/url"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/middleware"
@@ -53,6 +54,7 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	addTus(r, files)
 	r.GET("/api/files", s.list)
 	r.GET("/api/events", func(c *filo.Ctx) error { return s.hub.Serve(c, "files") })
+	r.PUT("/files/{name}", s.put)
 	r.DELETE("/files/{name}", s.remove)
 	r.GET("/files/{path...}", content.Serve, middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: filePolicy}))
 	r.GET("/{path...}", static.New(page, static.Options{Frozen: true, CacheControl: always}).Serve,
@@ -74,6 +76,21 @@ func (s *site) list(c *filo.Ctx) error {
 	}
 	c.Response.Header.Set("Cache-Control", "no-store")
 	return c.JSON(http.StatusOK, files)
+}
+
+// put stores a file that comes in one request, as curl -T sends it.
+func (s *site) put(c *filo.Ctx) error {
+	length := c.Request.ContentLength()
+	if length < 0 {
+		return filo.Error(http.StatusLengthRequired, "the file's size must be announced")
+	}
+	c.SetMaxBodyBytes(length)
+	f, err := s.files.put(record{Name: c.Param("name"), Length: length}, patience{c, c.BodyReader(), s.files.limits.stall})
+	if err != nil {
+		return err
+	}
+	c.Response.Header.Set("Location", "/files/"+url.PathEscape(f.Name))
+	return c.JSON(http.StatusCreated, f)
 }
 
 func (s *site) remove(c *filo.Ctx) error {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -225,5 +228,59 @@ func TestStartAfterACrash(t *testing.T) {
 	}
 	if content, err := os.ReadFile(filepath.Join(dir, "whole")); err != nil || string(content) != "12345" {
 		t.Errorf("the whole file: %q, %v", content, err)
+	}
+}
+
+// A whole file may come in one request. Nothing is left of one that is refused or breaks off.
+func TestPut(t *testing.T) {
+	dir := t.TempDir()
+	base, _ := start(t, dir, "-max-bytes", "2000000")
+	content := noise(1_000_000)
+	for _, name := range []string{"big", "big (2)"} {
+		answer, text := request(t, "PUT", base+"/files/big", strings.NewReader(content))
+		expect(t, answer, text, 201)
+		if at, _ := url.PathUnescape(answer.Header.Get("Location")); at != "/files/"+name {
+			t.Errorf("Location is %q", at)
+		}
+		if stored, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(stored) != content {
+			t.Errorf("%d bytes are stored as %s, %v", len(stored), name, err)
+		}
+	}
+	answer, text := request(t, "PUT", base+"/files/empty", nil)
+	expect(t, answer, text, 201)
+	for _, refused := range []struct {
+		name   string
+		body   io.Reader
+		status int
+	}{
+		{"large", strings.NewReader(noise(2_000_001)), 413},
+		{"unsized", io.MultiReader(strings.NewReader("x")), 411},
+		{".hidden", strings.NewReader("x"), 400},
+		{"..%2Fescape", strings.NewReader("x"), 400},
+	} {
+		answer, text := request(t, "PUT", base+"/files/"+refused.name, refused.body)
+		expect(t, answer, text, refused.status)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(conn, "PUT /files/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nhalf")
+	await := func(some bool) {
+		for deadline := time.Now().Add(longest); ; time.Sleep(time.Millisecond) {
+			parts, err := os.ReadDir(filepath.Join(dir, partsDir))
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("there is %v of uploads: %v", parts, err)
+			}
+			if len(parts) > 0 == some {
+				return
+			}
+		}
+	}
+	await(true)
+	conn.Close()
+	await(false)
+	if got := fmt.Sprint(list(t, base)); !strings.Contains(got, "empty") || strings.Contains(got, "half") {
+		t.Errorf("stored: %s", got)
 	}
 }

@@ -187,6 +187,28 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	return diskError(err)
 }
 
+// put makes a file of a whole body. Of one that breaks off nothing is left.
+func (s *store) put(r record, body io.Reader) (file, error) {
+	u, err := s.create(r)
+	if err == nil {
+		u, err = s.acquire(u.id)
+	}
+	if err != nil {
+		return file{}, err
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(u) // also after a panic
+	}()
+	if !u.whole() {
+		if err := s.add(u, body); err != nil {
+			return file{}, err
+		}
+	}
+	return file{u.Stored, u.Length, u.active.UTC()}, nil
+}
+
 // finish gives an upload of which all has come its name. The caller holds mu, so the name stays free.
 func (s *store) finish(u *upload) error {
 	name, err := freeName(s.root, u.Name)

@@ -94,8 +94,12 @@ func newGroup(bytes int) (directory string, err error) {
 	return directory, nil
 }
 
-// diskSize is that of the file system that uploads go to.
-const diskSize = 1 << 20
+const (
+	// diskSize is that of the file system that uploads go to.
+	diskSize = 1 << 20
+	// partsDir is where examples/files has what isn't whole.
+	partsDir = ".uploads"
+)
 
 // fullDisk sends uploads to a small file system, until it is full and again when there is room.
 func (a *attempt) fullDisk() (err error) {
@@ -108,15 +112,15 @@ func (a *attempt) fullDisk() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program, disk := filepath.Join(dir, "upload"), filepath.Join(dir, "disk")
-	if err := gotool.Command(filepath.Join(repository, "examples"), "build", "-o", program, "./upload").Run(); err != nil {
+	program, disk := filepath.Join(dir, "files"), filepath.Join(dir, "disk")
+	if err := gotool.Command(filepath.Join(repository, "examples"), "build", "-o", program, "./files").Run(); err != nil {
 		return err
 	}
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return err
 	}
-	// Four files at most, and the directory.
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=5", diskSize)); err != nil {
+	// The two directories and four files at most, one of which has a record beside it while it comes.
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=7", diskSize)); err != nil {
 		return fmt.Errorf("%w: mounting a tmpfs: %w", errUnrun, err)
 	}
 	defer func() {
@@ -142,7 +146,7 @@ func (a *attempt) fullDisk() (err error) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	address := regexp.MustCompile(`http://[0-9.:]+`).FindString(line)
 	if address == "" {
-		return fmt.Errorf("the upload server says %q: %w: %s", line, err, &said)
+		return fmt.Errorf("the file server says %q: %w: %s", line, err, &said)
 	}
 	content := kit.NewPattern(a.seed)
 	put := func(name string, size, status int, files ...string) {
@@ -162,7 +166,7 @@ func (a *attempt) fullDisk() (err error) {
 	command.Process.Signal(syscall.SIGTERM)
 	io.Copy(io.Discard, out)
 	if err := command.Wait(); err != nil {
-		a.fail("the upload server ends with %v: %s", err, &said)
+		a.fail("the file server ends with %v: %s", err, &said)
 	}
 	for line := range strings.Lines(said.String()) {
 		if _, record, ok := strings.Cut(line, "level="); ok && !strings.HasPrefix(record, "INFO") {
@@ -200,7 +204,12 @@ func (a *attempt) uploads(address, directory, name string, content []byte, statu
 	entries, err := os.ReadDir(directory)
 	var found []string
 	for _, each := range entries {
-		found = append(found, each.Name())
+		if each.Name() != partsDir {
+			found = append(found, each.Name())
+		}
+	}
+	if parts, err := os.ReadDir(filepath.Join(directory, partsDir)); err != nil || len(parts) > 0 {
+		a.fail("after uploading %s there is %v left of uploads: %v", name, parts, err)
 	}
 	if err != nil || strings.Join(found, " ") != strings.Join(files, " ") {
 		a.fail("after uploading %s the directory has %q instead of %q: %v", name, found, files, err)
