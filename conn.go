@@ -232,6 +232,9 @@ func (c *conn) detach() {
 	c.worker, c.lent, c.in, c.parser, c.rest = nil, nil, nil, nil, nil
 }
 
+// lingers reports whether the client may still be sending when the connection is closed.
+func (c *conn) lingers() bool { return c.linger && !c.failed }
+
 func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
 
 // deadlineIn returns the deadline that a connection's word holds, 0 for none.

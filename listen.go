@@ -315,8 +315,9 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	defer scratches.Put(w)
 	s.running.add(w.running)
 	defer s.running.remove(w.running)
-	w.handedOver, w.linger = false, false
-	if !s.serveConn(w, netConn) || w.linger && s.lingerer.TakeOver(netConn, nil) {
+	j := connJob{conn: netConn}
+	s.serveConn(w, &j)
+	if j.conn == nil || j.lingers && s.lingerer.TakeOver(netConn, nil) {
 		return nil
 	}
 	return linger.Close(netConn)

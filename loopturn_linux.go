@@ -393,12 +393,12 @@ func (lc *loopConn) flushAnswers() {
 
 // end closes the connection, or leaves it to the lingerer.
 func (lc *loopConn) end() {
-	s, w := lc.server, lc.worker
-	w.linger, lc.ended = false, true
+	s, lingers := lc.server, lc.lingers()
+	lc.ended = true
 	lc.dropUnsent()
 	s.connEnded(&lc.conn)
 	lc.pending = nil
-	if w.linger && s.lingerer.TakeOver(lc.netConn, nil) {
+	if lingers && s.lingerer.TakeOver(lc.netConn, nil) {
 		return
 	}
 	if lc.netConn != net.Conn(lc) {

@@ -464,23 +464,22 @@ func (s *Server) stopClocks() {
 	s.clock.stop()
 }
 
-// serveWorker serves a connection on a worker's goroutine. It reports whether the pool must close the connection.
-func (s *Server) serveWorker(w *workerChan, netConn net.Conn) bool {
+// serveWorker is the pool's WorkerFunc.
+func (s *Server) serveWorker(w *workerChan, j *connJob) {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w, running: &w.running}
 	}
-	w.scratch.handedOver, w.scratch.linger = false, false
-	defer func() { w.handedOver, w.linger = w.scratch.handedOver, w.scratch.linger }()
-	return s.serveConn(w.scratch, netConn)
+	s.serveConn(w.scratch, j)
 }
 
-// serveConn serves an accepted connection. It reports whether the pool must close the connection, by the lingerer if w.linger is set.
-// It returns false for a connection that was refused or hijacked.
-func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
+// serveConn serves an accepted connection. The caller must then close what is left in the job: nothing of a connection that was refused or
+// hijacked, or is one of HTTP/2.
+func (s *Server) serveConn(w *scratch, j *connJob) {
+	netConn := j.conn
 	if d, ok := netConn.(*blockingHTTP2); ok {
-		w.handedOver = true // it closes itself
+		j.conn = nil // it closes itself
 		d.serve(w)
-		return false
+		return
 	}
 	c := newConn(s, netConn)
 	_, secure := netConn.(*tls.Conn)
@@ -489,24 +488,31 @@ func (s *Server) serveConn(w *scratch, netConn net.Conn) (closeConn bool) {
 	}
 	if client, reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, client, reason)
-		return false
+		j.conn = nil
+		return
 	}
 	c.attach(w)
 	var d *blockingHTTP2
 	var refusal *HTTPError
-	// Deferred, since a handler may end its goroutine. Then no caller gets closeConn, and handedOver replaces it.
+	// Deferred, since a handler may end its goroutine.
 	defer func() {
-		if d == nil {
-			client := c.knownRemote()
-			if closeConn = s.connEnded(c); c.unserved {
-				refusal = errNoPlace
-			}
-			if closeConn && refusal != nil {
-				s.refuseConn(netConn, client, refusal)
-				closeConn = false
-			}
+		if d != nil {
+			j.conn = nil
+			return
 		}
-		w.handedOver = !closeConn
+		client := c.knownRemote()
+		j.lingers = c.lingers()
+		if !s.connEnded(c) {
+			j.conn = nil
+			return
+		}
+		if c.unserved {
+			refusal = errNoPlace
+		}
+		if refusal != nil {
+			s.refuseConn(netConn, client, refusal)
+			j.conn = nil
+		}
 	}()
 	s.changed(c, StateNew)
 	if c.awaitsProxy {
@@ -542,7 +548,6 @@ func (s *Server) connEnded(c *conn) bool {
 	if c.broken {
 		linger.ResetOnClose(c.netConn)
 	}
-	c.worker.linger = c.linger && !c.failed
 	c.detach()
 	c.setState(stateClosed)
 	s.conns.remove(c)

@@ -28,12 +28,6 @@ type workerChan struct {
 	// serving is the job of serving a connection. The sender sets its connection before it sends. After that serving belongs to the
 	// worker's goroutine.
 	serving connJob
-	// handedOver says that the connection was hijacked or handed over. WorkerFunc sets it, since it returns no result if it panics or
-	// ends its goroutine. It belongs to the worker's goroutine.
-	handedOver bool
-	// linger is set by WorkerFunc if the client may still be sending when its connection is closed. It belongs to the worker's
-	// goroutine.
-	linger bool
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
 	// kept says that the worker has a place reserved for quick handlers (see keptPlaces), and so is placeClosing while it serves. It
@@ -70,7 +64,8 @@ type job interface {
 
 // connJob is the job of serving a connection. Each worker has one, so sending it a connection allocates nothing.
 type connJob struct {
-	conn net.Conn // nil when it has been served
+	conn    net.Conn // that the pool closes in the end; nil once it is closed, or has another owner
+	lingers bool     // the client may still be sending when conn is closed
 }
 
 // workerPlace says how a worker is counted.
@@ -251,14 +246,10 @@ type scratch struct {
 	// guarded by the mu of the request's context while a handler runs.
 	watcher    *clientWatch
 	watchSpace []byte
-	timer      class.Timer // measures the handlers
-	outer      bool        // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
-	// handedOver tells the caller of serveConn not to close the connection, also if serveConn panics or ends the goroutine.
-	handedOver bool
-	// linger says that the client may still be sending when its connection is closed.
-	linger bool
-	worker *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
-	http2  *http2Scratch // nil until the worker serves a connection of HTTP/2
+	timer      class.Timer   // measures the handlers
+	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
+	worker     *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// running is the worker's, or that of whatever else handles requests with these buffers; nil for none.
 	running *runningRecord
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.

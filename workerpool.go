@@ -18,12 +18,11 @@ import (
 //
 // The configuration doesn't change after Start. A pool can be started only once, and not after Stop.
 type workerPool struct {
-	// WorkerFunc serves a connection. It reports whether the pool must close the connection: false if the connection was hijacked or
-	// handed over.
-	WorkerFunc func(w *workerChan, c net.Conn) (closeConn bool)
+	// WorkerFunc serves the job's connection. Then the pool closes it, also after a panic, unless WorkerFunc has set it to nil.
+	WorkerFunc func(w *workerChan, j *connJob)
 
-	// Linger, if set, may take over a connection that must be closed and whose worker has linger set. It reports whether it has taken
-	// the connection over, and doesn't wait.
+	// Linger, if set, may take over a connection that must be closed and that lingers. It reports whether it has taken the connection
+	// over, and doesn't wait.
 	Linger func(c net.Conn) bool
 
 	// MaxWorkersCount limits how many workers are ready or serving.
@@ -151,7 +150,7 @@ func (wp *workerPool) Serve(c net.Conn) bool {
 
 // send gives w, which the caller has taken off its stack or spawned, a connection to serve.
 func (w *workerChan) send(c net.Conn) {
-	w.serving.conn = c
+	w.serving = connJob{conn: c}
 	w.ch <- &w.serving
 }
 
@@ -270,17 +269,17 @@ func (wp *workerPool) run(w *workerChan) {
 
 // do serves the connection.
 func (j *connJob) do(w *workerChan) (again bool) {
-	wp, c := w.pool, j.conn
-	w.place, w.handedOver, w.linger = placeServing, false, false
-	if _, reads := c.(*blockingHTTP2); reads || w.kept {
+	wp := w.pool
+	w.place = placeServing
+	if _, reads := j.conn.(*blockingHTTP2); reads || w.kept {
 		w.place = placeClosing
 	}
-	closeConn := wp.serve(w, c)
+	wp.serve(w, j)
 	w.running.end() // after a panic
 	if w.forgotten {
 		wp.remember(w)
 	}
-	return wp.finish(w, c, closeConn)
+	return wp.finish(w, j)
 }
 
 // end runs when a worker's goroutine ends. If runtime.Goexit has ended the goroutine, in WorkerFunc or in a connection's Close, the
@@ -305,8 +304,8 @@ func (wp *workerPool) end(w *workerChan) {
 	wp.leaveLocked(w)
 	wp.mu.Unlock()
 	w.EndKept()
-	if serving && !w.handedOver && w.serving.conn != nil {
-		wp.close(w.serving.conn, w.linger)
+	if j := &w.serving; serving && j.conn != nil {
+		wp.close(j.conn, j.lingers)
 	}
 }
 
@@ -338,21 +337,20 @@ func (wp *workerPool) remember(w *workerChan) {
 }
 
 // serve calls WorkerFunc. A panic ends the connection, but not the worker.
-func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
+func (wp *workerPool) serve(w *workerChan, j *connJob) {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
-		w.scratch = nil // the buffers may be in any state
-		closeConn = !w.handedOver
+		// The buffers may be in any state.
+		w.scratch = nil
 		if value := recover(); value != nil { // nil: Goexit, or panic(nil) with GODEBUG=panicnil=1
 			logPanic(wp.Logger, "panic in a worker", value, debug.Stack())
 		}
 	}()
-	closeConn = wp.WorkerFunc(w, c)
+	wp.WorkerFunc(w, j)
 	returned = true
-	return closeConn
 }
 
 // finish gives up the worker's place and then closes the connection, so that a client that reconnects after the close finds the place
@@ -362,19 +360,19 @@ func (wp *workerPool) serve(w *workerChan, c net.Conn) (closeConn bool) {
 // last one. Closing other connections may take long: TLS gives its close_notify a second. A connection passed to a worker that is still
 // closing would wait, as would the accept loop if the channel has no capacity. So the worker gives up its place, but stays off the
 // stack until it has closed such a connection.
-func (wp *workerPool) finish(w *workerChan, c net.Conn, closeConn bool) (again bool) {
+func (wp *workerPool) finish(w *workerChan, j *connJob) (again bool) {
 	w.EndKept()
-	if closeConn && !closesAtOnce(c) {
+	if j.conn != nil && !closesAtOnce(j.conn) {
 		// The limit keeps clients that delay their close from piling up workers.
 		w.vacate(wp.MaxWorkersCount)
-		wp.close(c, w.linger)
-		closeConn = false
+		wp.close(j.conn, j.lingers)
+		j.conn = nil
 	}
-	linger := w.linger
-	w.serving.conn = nil
+	c, lingers := j.conn, j.lingers
+	j.conn = nil
 	again = wp.release(w)
-	if closeConn {
-		wp.close(c, linger)
+	if c != nil {
+		wp.close(c, lingers)
 	}
 	return again
 }

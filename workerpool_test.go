@@ -97,20 +97,19 @@ func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
 	return p
 }
 
-func (p *poolTest) work(w *workerChan, c net.Conn) bool {
+func (p *poolTest) work(w *workerChan, j *connJob) {
 	if w.scratch == nil {
 		w.scratch = new(scratch)
 	}
-	p.served.store(c, w)
-	switch <-c.(*poolConn).finish {
-	case outcomeClose:
-		return true
+	p.served.store(j.conn, w)
+	switch <-j.conn.(*poolConn).finish {
+	case outcomeHijack:
+		j.conn = nil
 	case outcomePanic:
 		panic("no such record")
 	case outcomeGoexit:
 		runtime.Goexit()
 	}
-	return false
 }
 
 // serve has a new connection served. It reports nil if it was refused.
@@ -667,7 +666,7 @@ func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := newPoolTest(t, 1, time.Minute)
-		p.WorkerFunc = func(*workerChan, net.Conn) bool { return true }
+		p.WorkerFunc = func(*workerChan, *connJob) {}
 		var refused atomic.Int32
 		accepted := make(chan struct{})
 		go func() {
@@ -785,7 +784,7 @@ func TestWorkerPoolStopRace(t *testing.T) {
 		for range 100 {
 			p := newPoolTest(t, 4, 10*time.Millisecond)
 			var served atomic.Int32
-			p.WorkerFunc = func(*workerChan, net.Conn) bool { served.Add(1); return true }
+			p.WorkerFunc = func(*workerChan, *connJob) { served.Add(1) }
 			var accepted, refused [3][]*poolConn
 			var clients sync.WaitGroup
 			for i := range accepted {
@@ -835,7 +834,7 @@ func TestWorkerPoolStopRace(t *testing.T) {
 func TestWorkerPoolAllocations(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		p := newPoolTest(t, 1, time.Minute)
-		p.WorkerFunc = func(*workerChan, net.Conn) bool { return false }
+		p.WorkerFunc = func(_ *workerChan, j *connJob) { j.conn = nil }
 		c := newPoolConn()
 		if n := testing.AllocsPerRun(1000, func() { serveSoon(&p.workerPool, c) }); n != 0 {
 			t.Errorf("serving a connection allocates %v times", n)
@@ -976,7 +975,7 @@ func TestWorkerPoolModel(t *testing.T) {
 func BenchmarkWorkerPoolServe(b *testing.B) {
 	for name, c := range map[string]net.Conn{"socket": new(net.TCPConn), "other": &poolConn{}} {
 		wp := workerPool{
-			WorkerFunc:      func(*workerChan, net.Conn) bool { return true },
+			WorkerFunc:      func(*workerChan, *connJob) {},
 			MaxWorkersCount: 1000,
 			clock:           new(coarseClock),
 		}
