@@ -49,6 +49,7 @@ func TestFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, logged: "exec format error", serves: "old"},
+		{name: "it writes garbage to the link", mode: "garbage", logged: "has said 'H' instead of being ready", serves: "old"},
 		{name: "it is never ready", mode: "hang", logged: "wasn't ready after 3s", serves: "old"},
 		{name: "it serves one listener of two", mode: "half", logged: "wasn't ready after 3s", serves: "old"},
 		{name: "its key can't be read", mode: "key", logged: "ended before it was ready: exit status 1", serves: "old"},

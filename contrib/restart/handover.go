@@ -12,9 +12,11 @@ import (
 	"time"
 )
 
-// How a program hands its sockets over: the next one gets the writing end of a pipe as descriptor 3, and the sockets as those from 4 on.
-// The environment variable has a letter for each of them. The new program writes a byte into the pipe when it is ready. If the pipe ends
-// without one, the new program has failed.
+// How a program hands its sockets over: the next one gets one end of a socket pair, the link, as descriptor 3, and the listening sockets as
+// those from 4 on. The environment variable has a letter for each of them. The new program says on the link that it is ready, and the old
+// program answers that it finishes. If the old program has given up waiting, it says instead that it goes on. So each of the two knows which
+// one serves, also if the new program becomes ready at the moment at which the old one gives up. If the link ends without a word, the program
+// at its other end has ended.
 const (
 	variable    = "FILO_RESTART_SOCKETS"
 	firstFile   = 3
@@ -22,10 +24,28 @@ const (
 	kindSystemd = 's' // systemd has
 )
 
+// What the two programs say on the link, each once.
+const (
+	nothing  = 0   // the program at the other end has ended
+	isReady  = 1   // the new program is ready
+	finishes = 'f' // the old program finishes, since the new one is ready
+	goesOn   = 'g' // the old program goes on, and the new one must end
+)
+
+// listen returns what the other program says on the link.
+func listen(link *os.File) (word byte) {
+	var b [1]byte
+	link.Read(b[:])
+	return b[0]
+}
+
 // takeOver takes the descriptors that a predecessor has passed on, and returns those of sockets.
 func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	for i := range len(kinds) + 1 {
 		syscall.CloseOnExec(firstFile + i)
+		if i == 0 {
+			syscall.SetNonblock(firstFile, true) // so that reading the link holds no thread
+		}
 		file := os.NewFile(uintptr(firstFile+i), fmt.Sprintf("inherited %d", i))
 		if i == 0 {
 			r.predecessor = file
@@ -36,19 +56,46 @@ func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	return files
 }
 
-// tellReady tells the predecessor that this program is ready. The predecessor tells systemd, which listens to the main process alone. If
-// there is none, or it has vanished, this program tells systemd itself.
-func (r *Restarter) tellReady() {
+// hear waits for the predecessor's word.
+func (r *Restarter) hear() {
+	defer close(r.heard)
 	if r.predecessor != nil {
-		_, err := r.predecessor.Write([]byte{1})
+		r.word = listen(r.predecessor)
 		r.predecessor.Close()
-		if err == nil {
-			return
-		}
-		r.logger().Warn("the program that started this one has vanished", "error", err)
 	}
-	r.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 }
+
+// isSecond reports whether a predecessor serves, and goes on if this program ends.
+func (r *Restarter) isSecond() bool {
+	select {
+	case <-r.heard:
+		return r.word == goesOn
+	default:
+		return true
+	}
+}
+
+// tellReady tells the predecessor that this program is ready. If there is none, it tells systemd.
+func (r *Restarter) tellReady() {
+	if r.predecessor == nil {
+		r.notifyMain()
+		return
+	}
+	r.predecessor.Write([]byte{isReady}) // hear notices if the predecessor has ended
+}
+
+// takeLead is called when this program is ready and the predecessor, if there is one, has said its word. The predecessor tells systemd, which
+// listens to the main process alone. If it has vanished, this program tells systemd itself.
+func (r *Restarter) takeLead() {
+	if r.predecessor == nil || r.word != nothing {
+		return
+	}
+	r.logger().Warn("the program that started this one has vanished")
+	r.notifyMain()
+}
+
+// notifyMain tells systemd that this program is the main one, and ready.
+func (r *Restarter) notifyMain() { r.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid())) }
 
 // handOver starts a new program and waits until it is ready. If it fails, the new program doesn't run any more.
 func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
@@ -58,32 +105,37 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	program, told, err := r.start()
+	next, err := r.start()
 	if err != nil {
 		return 0, fmt.Errorf("restart: starting %s: %w", r.options.Path, err)
 	}
-	r.logger().Info("started a new program", "path", r.options.Path, "pid", program.Process.Pid)
-	ready, err := r.awaitNext(ctx, told)
+	defer next.link.Close()
+	pid = next.program.Process.Pid
+	r.logger().Info("started a new program", "path", r.options.Path, "pid", pid)
+	word, err := r.awaitNext(ctx, next.told)
 	switch {
-	case err != nil:
-		end(program)
-		return 0, err
-	case !ready:
-		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", end(program))
+	case err == nil && word == isReady:
+		next.link.Write([]byte{finishes})
+		go next.program.Wait() // should it end before this program does
+		return pid, nil
+	case err == nil && word == nothing:
+		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", next.end())
+	case err == nil:
+		err = fmt.Errorf("restart: the new program has said %q instead of being ready, and was ended", word)
 	}
-	go program.Wait() // should it end before this program does
-	return program.Process.Pid, nil
+	next.end()
+	return 0, err
 }
 
-// awaitNext returns what the new program has told, or why nobody waits for that any longer. A program that is ready counts, although the
-// time is over, or this program stops, at the same moment: it may have served already.
-func (r *Restarter) awaitNext(ctx context.Context, told <-chan bool) (ready bool, err error) {
+// awaitNext returns the new program's word, or why nobody waits for that any longer. A program that is ready counts, although the time is over,
+// or this program stops, at the same moment: it may have served already.
+func (r *Restarter) awaitNext(ctx context.Context, told <-chan byte) (word byte, err error) {
 	timeout := time.NewTimer(r.options.ReadyTimeout)
 	defer timeout.Stop()
 	for err == nil {
 		select {
-		case ready = <-told:
-			return ready, nil
+		case word = <-told:
+			return word, nil
 		case <-timeout.C:
 			err = fmt.Errorf("restart: the new program wasn't ready after %v, and was ended", r.options.ReadyTimeout)
 		case <-ctx.Done():
@@ -93,36 +145,46 @@ func (r *Restarter) awaitNext(ctx context.Context, told <-chan bool) (ready bool
 		}
 	}
 	select {
-	case ready = <-told:
-		return ready, nil
+	case word = <-told:
+		return word, nil
 	default:
-		return false, err
+		return nothing, err
 	}
 }
 
-// endTime is how long a new program that isn't ready has to finish.
-const endTime = 5 * time.Second
+// successor is a new program that this one has started.
+type successor struct {
+	program *exec.Cmd
+	link    *os.File
+	told    chan byte // gets the program's word; cap 1
+}
 
-// end ends a program, unless it has ended by itself, and returns how it has ended. SIGTERM comes first, since the program may serve some of its
-// listeners already, and have requests.
-func end(program *exec.Cmd) error {
-	program.Process.Signal(syscall.SIGTERM)
-	defer time.AfterFunc(endTime, func() { program.Process.Kill() }).Stop()
-	if err := program.Wait(); err != nil {
+// endTime is how long a new program that isn't ready has to finish: longer than idle connections usually stay open (filo.Server.IdleGrace).
+const endTime = 10 * time.Second
+
+// end ends the program, unless it has ended by itself, and returns how it has ended. The word on the link comes first: the program ends by it
+// without a drain. SIGTERM is for a program that hasn't come to Run yet. The program may serve some of its listeners already, and have
+// requests, so it isn't killed at once.
+func (s *successor) end() error {
+	s.link.Write([]byte{goesOn})
+	s.program.Process.Signal(syscall.SIGTERM)
+	defer time.AfterFunc(endTime, func() { s.program.Process.Kill() }).Stop()
+	if err := s.program.Wait(); err != nil {
 		return err
 	}
-	return errors.New(program.ProcessState.String())
+	return errors.New(s.program.ProcessState.String())
 }
 
-// start starts the new program. told gets one value: whether the program is ready.
-func (r *Restarter) start() (program *exec.Cmd, told <-chan bool, err error) {
-	read, write, err := os.Pipe()
+// start starts the new program.
+func (r *Restarter) start() (*successor, error) {
+	mine, theirs, err := newLink()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	program = exec.Command(r.options.Path, os.Args[1:]...)
+	defer theirs.Close()
+	program := exec.Command(r.options.Path, os.Args[1:]...)
 	program.Dir, program.Stdin, program.Stdout, program.Stderr = r.directory, os.Stdin, os.Stdout, os.Stderr
-	program.ExtraFiles = []*os.File{write}
+	program.ExtraFiles = []*os.File{theirs}
 	kinds := make([]byte, 0, len(r.sockets))
 	for _, each := range r.sockets {
 		program.ExtraFiles = append(program.ExtraFiles, each.file)
@@ -133,17 +195,26 @@ func (r *Restarter) start() (program *exec.Cmd, told <-chan bool, err error) {
 		kinds = append(kinds, kind)
 	}
 	program.Env = append(os.Environ(), variable+"="+string(kinds))
-	err = program.Start()
-	write.Close()
-	if err != nil {
-		read.Close()
-		return nil, nil, err
+	if err := program.Start(); err != nil {
+		mine.Close()
+		return nil, err
 	}
-	result := make(chan bool, 1)
-	go func() {
-		defer read.Close()
-		n, _ := read.Read(make([]byte, 1))
-		result <- n == 1
-	}()
-	return program, result, nil
+	next := &successor{program, mine, make(chan byte, 1)}
+	go func() { next.told <- listen(mine) }()
+	return next, nil
+}
+
+// newLink returns the two ends of a link.
+func newLink() (mine, theirs *os.File, err error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	for _, fd := range ends {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.SetNonblock(ends[0], true) // so that closing it ends a read
+	return os.NewFile(uintptr(ends[0]), "link"), os.NewFile(uintptr(ends[1]), "link"), nil
 }

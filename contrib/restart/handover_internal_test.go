@@ -20,14 +20,14 @@ func TestReadyInTime(t *testing.T) {
 		"the time is over":   {context.Background(), -1},
 	} {
 		for range 50 {
-			told := make(chan bool, 1)
-			told <- true
+			told := make(chan byte, 1)
+			told <- isReady
 			r := &Restarter{options: Options{ReadyTimeout: test.timeout}}
-			if ready, err := r.awaitNext(test.ctx, told); !ready || err != nil {
-				t.Fatalf("%s: %v, %v", name, ready, err)
+			if word, err := r.awaitNext(test.ctx, told); word != isReady || err != nil {
+				t.Fatalf("%s: %v, %v", name, word, err)
 			}
-			if ready, err := r.awaitNext(test.ctx, nil); ready || err == nil {
-				t.Fatalf("%s, and nothing was told: %v, %v", name, ready, err)
+			if word, err := r.awaitNext(test.ctx, nil); word != nothing || err == nil {
+				t.Fatalf("%s, and nothing was told: %v, %v", name, word, err)
 			}
 		}
 	}

@@ -43,6 +43,7 @@ const (
 	addressesVariable = "RESTART_TEST_ADDRESSES" // "tcp ADDRESS", "tls ADDRESS" or "unix PATH", with semicolons between them
 	modeVariable      = "RESTART_TEST_MODE"      // a file that says what the program does before it is ready
 	timeoutVariable   = "RESTART_TEST_TIMEOUT"   // Options.ReadyTimeout
+	drainVariable     = "RESTART_TEST_DRAIN"     // instead of drainTime
 )
 
 func TestMain(m *testing.M) {
@@ -79,6 +80,11 @@ func prepare() (code int, ended bool) {
 		for {
 			time.Sleep(time.Hour)
 		}
+	case mode == "garbage":
+		os.NewFile(3, "link").WriteString("Hello")
+		for {
+			time.Sleep(time.Hour)
+		}
 	case mode == "slow":
 		for mode == "slow" {
 			time.Sleep(5 * time.Millisecond)
@@ -93,6 +99,11 @@ func runProgram(ctx context.Context, addresses []string) error {
 	timeout, _ := time.ParseDuration(os.Getenv(timeoutVariable))
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	mode, _ := os.ReadFile(os.Getenv(modeVariable))
+	if string(mode) == "ended" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		cancel()
+	}
 	r, err := restart.New(restart.Options{ReadyTimeout: timeout, Logger: logger})
 	if err != nil {
 		return err
@@ -134,7 +145,11 @@ func runProgram(ctx context.Context, addresses []string) error {
 	}
 	return r.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("ready", os.Getpid())
-		ctx, cancel := probes.DrainContext(ctx, drainTime)
+		drain, err := time.ParseDuration(os.Getenv(drainVariable))
+		if err != nil {
+			drain = drainTime
+		}
+		ctx, cancel := probes.DrainContext(ctx, drain)
 		defer cancel()
 		ended := make(chan error, len(serves))
 		for _, serve := range serves {
@@ -177,7 +192,7 @@ type program struct {
 	all []string // guarded by mu
 }
 
-// start starts the program, and waits until it is ready. At the end of the test, none may be left.
+// start starts the program, and waits until it is ready.
 func start(t *testing.T, addresses string, environment ...string) (p *program, pid int) {
 	t.Helper()
 	p = newProgram(t)
@@ -190,6 +205,13 @@ func newProgram(t *testing.T) *program {
 }
 
 func (p *program) start(addresses string, environment ...string) (pid int) {
+	p.t.Helper()
+	p.launch(addresses, environment...)
+	return p.await("ready")
+}
+
+// launch starts the program. At the end of the test, none may be left.
+func (p *program) launch(addresses string, environment ...string) {
 	t := p.t
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -233,7 +255,6 @@ func (p *program) start(addresses string, environment ...string) (pid int) {
 		}
 	})
 	p.await("starting")
-	return p.await("ready")
 }
 
 // await waits for a process that prints the word, and returns its number.

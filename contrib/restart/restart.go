@@ -29,8 +29,8 @@ import (
 // DefaultReadyTimeout is the default of Options.ReadyTimeout.
 const DefaultReadyTimeout = time.Minute
 
-// ErrReplaced is the cause with which the context of the function that Run calls ends when a new program has taken over. It is health's, whose
-// DrainContext ends at once then.
+// ErrReplaced is the cause with which the context of the function that Run calls ends when another program serves instead of this one: a new
+// one that has taken over, or the predecessor if this program wasn't ready in time. It is health's, whose DrainContext ends at once then.
 var ErrReplaced = health.ErrReplaced
 
 // Options are the options of New. The zero value is ready for use.
@@ -54,10 +54,12 @@ type Options struct {
 type Restarter struct {
 	options     Options
 	directory   string        // where this program was started, and the next one will be
-	predecessor *os.File      // a byte written to it says that this program is ready; nil if none waits for that
+	predecessor *os.File      // the link to the program that has started this one; nil if none waits for this one
 	watchdog    time.Duration // how often systemd wants to hear of this program; 0: never
 	signals     chan os.Signal
-	ready       chan struct{} // closed when this program is ready
+	ready       chan struct{} // closed when this program is ready, and has told its predecessor
+	heard       chan struct{} // closed when the predecessor has said its word or has vanished; also if there is none
+	word        byte          // the predecessor's; set before heard is closed
 
 	mu        sync.Mutex
 	inherited []inherited // sockets that nobody has asked for yet; guarded by mu
@@ -86,7 +88,7 @@ func New(options ...Options) (*Restarter, error) {
 	if len(options) > 1 {
 		panic("restart: New takes one Options at most")
 	}
-	r := &Restarter{signals: make(chan os.Signal, 1), ready: make(chan struct{})}
+	r := &Restarter{signals: make(chan os.Signal, 1), ready: make(chan struct{}), heard: make(chan struct{})}
 	if len(options) == 1 {
 		r.options = options[0]
 	}
@@ -112,6 +114,7 @@ func New(options ...Options) (*Restarter, error) {
 		}
 		return nil, err
 	}
+	go r.hear()
 	signal.Notify(r.signals, r.options.Signal) // which would end a program that hasn't come to Run yet
 	return r, nil
 }
@@ -249,8 +252,8 @@ func duplicate(listener syscall.Conn) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), "listener"), nil
 }
 
-// Run calls serve. The context of serve ends when ctx ends or a new program has taken over (then its cause is ErrReplaced), and serve must then
-// finish and return, as filo.Server.RunListener does. Run returns what serve returns.
+// Run calls serve. The context of serve ends when ctx ends or another program serves instead of this one (then its cause is ErrReplaced), and
+// serve must then finish and return, as filo.Server.RunListener does. Run returns what serve returns.
 //
 // This program is ready when servers have begun to serve each listener that Listen and ListenUnix have returned: by filo.Server.RunListener or
 // RunListenerTLS, with the context of serve or one derived from it. By then all has succeeded that a start may fail at, such as reading the
@@ -258,13 +261,31 @@ func duplicate(listener syscall.Conn) (*os.File, error) {
 //
 // From then on, while serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends first, the new
 // program is ended. Several servers may run in serve; Run itself can be called once.
+//
+// Until the predecessor has said that it finishes, it serves. So if ctx ends before that, the cause is ErrReplaced, too; and if ctx has ended
+// before Run is called, Run doesn't call serve.
 func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) error {
 	r.begin()
 	defer signal.Stop(r.signals)
-	serving, cancel := context.WithCancelCause(ctx)
+	if ctx.Err() != nil && r.isSecond() {
+		r.release()
+		return nil
+	}
+	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	end := func() {
+		if r.isSecond() {
+			cancel(ErrReplaced)
+		}
+		cancel(context.Cause(ctx))
+	}
+	defer context.AfterFunc(ctx, end)()
+	if ctx.Err() != nil {
+		end() // before serve begins
+	}
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.supervise(serving, cancel) })
 	helpers.Go(func() { r.beat(serving) })
+	helpers.Go(func() { r.obey(serving, cancel) })
 	defer helpers.Wait()
 	defer cancel(nil)
 	if r.servesAll() { // it has no listeners
@@ -303,14 +324,32 @@ func (r *Restarter) servesAll() bool {
 	return len(r.unserved) == 0
 }
 
-// awaitReady waits until this program is ready, or ctx ends. It logs if that takes long.
+// obey ends this program if its predecessor goes on.
+func (r *Restarter) obey(ctx context.Context, cancel context.CancelCauseFunc) {
+	select {
+	case <-r.heard:
+		if r.word == goesOn {
+			r.logger().Warn("this program ends: the one that started it doesn't wait for it any longer")
+			cancel(ErrReplaced)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// awaitReady waits until this program is ready and has heard from its predecessor, or ctx ends. It logs if that takes long.
 func (r *Restarter) awaitReady(ctx context.Context) {
+	done := r.ready
 	late := time.NewTimer(r.options.ReadyTimeout / 2)
 	defer late.Stop()
 	for {
 		select {
-		case <-r.ready:
-			return
+		case <-done:
+			if done == r.heard {
+				r.takeLead()
+				return
+			}
+			done = r.heard
+			late.Stop()
 		case <-ctx.Done():
 			return
 		case <-late.C:
@@ -368,16 +407,25 @@ func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFun
 	}
 }
 
-// leads reports whether this program is the one that systemd knows, and that removes the files of Unix sockets at its end. Until it is ready,
-// that is its predecessor, if there is one.
+// leads reports whether this program is the one that systemd knows, and that removes the files of Unix sockets at its end. Until this program
+// is ready and has heard from its predecessor, that is the predecessor, if there is one.
 func (r *Restarter) leads() bool {
 	r.mu.Lock()
 	told := r.told
 	r.mu.Unlock()
-	if told {
-		<-r.ready // the predecessor must know before the files go
+	switch {
+	case r.predecessor == nil:
+		return true
+	case !told:
+		return false
 	}
-	return told || r.predecessor == nil
+	<-r.ready
+	select {
+	case <-r.heard:
+		return r.word != goesOn
+	case <-time.After(endTime): // the predecessor is stopped, and may go on
+		return false
+	}
 }
 
 // release closes the kept descriptors. Otherwise they would hold connections that nobody accepts any more.
