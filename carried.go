@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
@@ -30,7 +31,7 @@ var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middl
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     heldPlace     // a part's is guarded by the nested's lock, and is none while the part uses that of the request around it
+	place     admit.Place   // a part's is guarded by the nested's lock, and is none while the part uses that of the request around it
 	cut       chan struct{} // closed when cutBody has ended the Read; nil unless it was called; guarded by the silentBodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts  // of a part, which counts nowhere
@@ -65,10 +66,11 @@ var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(ru
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
 	w := carriedScratch.Get().(*scratch)
-	c := &carried{transport: t, place: heldPlace{pool: s.pool}}
+	c := &carried{transport: t, place: s.pool.places.NewPlace()}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
 	refused := c.join()
-	if !c.isPart { // of a part, the request around it is listed
+	if w.place = nil; !c.isPart { // a part runs in the place of the request around it, which is listed
+		w.place = &c.place
 		s.running.add(w.running)
 	}
 	if w.ctx == nil {
@@ -89,6 +91,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	c.end(ctx)
 	returned = true
 	// Only now: after a panic the buffers may be in any state.
+	w.place = nil
 	carriedScratch.Put(w)
 	if c.parked != nil {
 		return c.serveParked(c.parked)
@@ -120,31 +123,28 @@ func (c *carried) detach(outer *Ctx) {
 	c.joined = true
 	c.server.conns.keepCarried()
 	c.server.running.add(c.worker.running)
-	if outer != nil && c.place.kind == heldNone {
-		c.place.takeOver(outer.exchange.placeKind())
+	if outer != nil && c.place.Kind() == admit.None {
+		kind := outer.exchange.placeKind()
+		c.server.pool.places.TakeBeyond(kind)
+		c.place.Receive(kind)
 	}
 }
 
-// placeKind returns which place the handler has: none if it leads a loop, or is in a place that is kept for quick ones.
-func (x *exchange) placeKind() (kind heldKind) {
-	c, ok := x.wire.(*carried)
-	switch w := x.worker.worker; {
-	case ok && c.isPart:
+// placeKind returns which kind of place the handler has that it may keep for long: none if it leads a loop, or is in a place for quick ones.
+func (x *exchange) placeKind() (kind admit.Kind) {
+	if c, ok := x.wire.(*carried); ok && c.isPart {
 		c.transport.(nested).Around(func(outer *Ctx) error {
-			if kind = c.place.kind; kind == heldNone && outer != nil {
+			if kind = c.place.Kind(); kind == admit.None && outer != nil {
 				kind = outer.exchange.placeKind()
 			}
 			return nil
 		})
-	case ok && c.place.kind != heldKept:
-		kind = c.place.kind
-	case ok, w == nil, w.Leads(), w.kept, w.place == placeClosing && !w.always:
-	case w.always:
-		kind = heldAlways
-	default:
-		kind = heldOrdinary
+		return kind
 	}
-	return kind
+	if p := x.worker.place; p != nil && (p.Kind() == admit.Ordinary || p.Kind() == admit.Always) {
+		return p.Kind()
+	}
+	return admit.None
 }
 
 // leave undoes join: the handler has returned, or has taken the connection over. A parked connection is the server's own by then.
@@ -174,7 +174,7 @@ func (c *carried) abandon(ctx *Ctx) {
 // end ends the request. What the program's Logger does there may panic, and takes neither a place nor a shutdown along.
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
-	defer c.place.leave()
+	defer c.place.Leave()
 	defer c.server.running.remove(c.worker.running)
 	defer c.leaveAround()
 	c.release(ctx)
@@ -224,10 +224,7 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 		c.recordRunning(own, RunningHandler)
 		return h(ctx)
 	}
-	switch err := c.enterServer(own); {
-	case err == ErrClientGone:
-		return ErrAbort // nobody gets an answer, and it is no error of the handler's
-	case err != nil:
+	if err := c.enterServer(own); err != nil {
 		return err
 	}
 	c.recordRunning(own, RunningHandler)
@@ -240,10 +237,11 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 // enterServer gives the request a place, by what is known of the server's handler: an ordinary one that counts against Concurrency, or one of
 // those that are kept, if the handler is quick, or may enter a quick class.
 func (c *carried) enterServer(own *class.Class) error {
-	if c.place.occupy() || (own.MayRunInline() || own.Trusted.Load()) && c.place.keep() {
-		return nil
+	err := c.giveWay(own, placesFor(own.MayRunInline() || own.Trusted.Load(), false))
+	if err == errBusy {
+		err = c.queueUp()
 	}
-	return c.queueUp()
+	return c.refused(err)
 }
 
 // receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.
@@ -272,7 +270,7 @@ func (c *carried) render(ctx *Ctx) {
 	c.worker.running.is(RunningAnswering)
 	length, size := r.wholeLength(ctx)
 	if size <= copiedBody && !c.isPart {
-		c.place.leave() // a client that has its answer and sends again at once must find the place free
+		c.place.Leave() // a client that has its answer and sends again at once must find the place free
 	}
 	c.writeHead(ctx, length, false)
 	if size > 0 && c.write(r.bodyBytes()) != nil {
@@ -383,7 +381,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		return 0, b.fail(errTooLarge)
 	case c.worker.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
-	case !c.mayRun():
+	case !c.worker.mayRun():
 		return 0, b.fail(errBusy)
 	case !b.chunked:
 		p = p[:min(int64(len(p)), b.remaining)]
@@ -451,29 +449,24 @@ func (c *carried) cutBody(room *bodyRoom) bool {
 func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return nil, false, nil }
 
 // giveWay implements wire. There is no loop to give away, but a handler that may take long needs a place.
-func (c *carried) giveWay(class *class.Class) error {
+func (c *carried) giveWay(class *class.Class, places admit.Kinds) error {
 	ctx := c.worker.ctx
 	switch {
 	case !class.IsQuick() && ctx.timedOut():
 		return ErrHandlerTimeout
 	case !c.isPart:
-		return c.takePlace(ctx)
+		return c.worker.giveWay(class, places)
 	}
 	return c.transport.(nested).Around(func(outer *Ctx) error {
-		if outer == nil {
-			return c.takePlace(ctx)
+		switch {
+		case outer != nil:
+			outer.always = outer.always || ctx.always
+			return outer.exchange.wire.giveWay(class, places)
+		case !c.place.Enter(places):
+			return errBusy
 		}
-		outer.always = outer.always || ctx.always
-		return outer.exchange.wire.giveWay(class)
-	})
-}
-
-// takePlace takes a place for a handler that may take long. The error is errBusy.
-func (c *carried) takePlace(ctx *Ctx) error {
-	if c.place.occupy() || ctx.always && (c.place.kind == heldAlways || c.place.join()) {
 		return nil
-	}
-	return errBusy
+	})
 }
 
 // queueUp implements wire.
@@ -481,7 +474,7 @@ func (c *carried) queueUp() error {
 	if c.worker.ctx.stream.sent {
 		return errBusy
 	}
-	around, occupy := false, c.place.occupy
+	around, occupy := false, func() bool { return c.place.Enter(admit.Ordinary.Only()) }
 	if c.isPart {
 		n := c.transport.(nested)
 		if err := n.Around(func(outer *Ctx) error {
@@ -492,25 +485,22 @@ func (c *carried) queueUp() error {
 		}); around {
 			return err
 		}
+		enter := occupy
 		occupy = func() (ok bool) {
-			n.Around(func(*Ctx) error { ok = c.place.occupy(); return nil })
+			n.Around(func(*Ctx) error { ok = enter(); return nil })
 			return ok
 		}
 	}
-	if err := c.server.pool.queue.enter(); err != nil {
+	if err := c.server.joinQueue(); err != nil {
 		return err
 	}
 	if !c.isPart {
-		c.place.leave()
+		c.place.Leave()
 	}
 	err := c.awaitPlace(occupy)
 	c.lost = c.lost || err == ErrClientGone
 	return err
 }
-
-// mayRun reports whether the handler may wait for its client here. Without a place, or in one that is kept for quick ones, it must get an
-// ordinary one.
-func (c *carried) mayRun() bool { return c.isPart || c.place.kind == heldAlways || c.place.occupy() }
 
 // inform implements wire.
 func (c *carried) inform(status int, h *Header) error {
@@ -583,7 +573,7 @@ func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size
 
 // prepareHijack implements wire.
 func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
-	if !c.mayRun() {
+	if !c.worker.mayRun() {
 		return nil, errBusy
 	}
 	c.nests, err = c.prepareOuter(switches, false)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 )
 
@@ -77,19 +78,8 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	w.endOuter()
 	w.timer.Switch(class)
 	c.always = c.always || class.IsAlways()
-	if stays, must := w.stays(class); !stays {
-		switch err := c.exchange.wire.giveWay(class); {
-		case err == nil:
-		case must && err == errBusy && class.MayRunInline() && w.worker != nil && w.worker.LeaveKept(): // it is quick, as the places that are kept are for
-		case must && err == errBusy:
-			if err := c.exchange.wire.queueUp(); err != nil {
-				return err
-			}
-		case err != errBusy:
-			return err
-		default:
-			w.runInline(class)
-		}
+	if err := w.admit(class, class.MayRunInline(), c.always, c.exchange.wire); err != nil {
+		return err
 	}
 	inline := w.leads()
 	if !inline {
@@ -99,9 +89,73 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-// stays decides whether a handler of the class runs where its request was read. If not, the worker gives way first. If that fails for
+// enterServer admits a request to the server's handler, by what is known of that.
+func (x *exchange) enterServer() error {
+	class, w := &x.server.classes.handler, x.worker
+	trusted := class.Trusted.Load()
+	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
+		return nil
+	}
+	err := w.admit(class, trusted, false, x.wire) // one that is trusted may enter a quick class
+	return x.refused(err)
+}
+
+// refused returns what a handler that wasn't admitted has as its error.
+func (x *exchange) refused(err error) error {
+	if err != nil {
+		x.worker.timer.Switch(&x.server.classes.handler)
+	}
+	if err == ErrClientGone {
+		return ErrAbort // nobody gets an answer, and it is no error of the handler's
+	}
+	return err
+}
+
+// admitter is what a handler of a class must leave behind before it runs where others don't wait for it.
+type admitter interface {
+	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free, or why
+	// nobody wants the answer any more.
+	giveWay(class *class.Class, places admit.Kinds) error
+	// queueUp does the same, but waits for an ordinary place. The error is errBusy if nothing waits here, or why the wait has ended.
+	queueUp() error
+}
+
+// admit is the only place that decides where a handler of the class runs, or the rest of one that enters the class:
+//
+//  1. where its request was read, if the class is quick and the leader has the time;
+//  2. in an ordinary place, which counts against Concurrency;
+//  3. in a place for quick handlers, if this one may be quick and a loop has lost too many leaders to run it;
+//  4. in the reserve, if it is always answered;
+//  5. where its request was read after all, if only the leader's time was short;
+//  6. in an ordinary place that it has waited for in Server.Queue.
+//
+// Otherwise the error is one for which the client gets 503.
+func (w *scratch) admit(class *class.Class, mayBeQuick, always bool, from admitter) error {
+	stays, must := w.mayStay(class)
+	if stays {
+		return nil
+	}
+	err := from.giveWay(class, placesFor(must && mayBeQuick, always))
+	switch {
+	case err != errBusy:
+		return err
+	case !must:
+		if w.leads() {
+			w.worker.BeginClass(class)
+		}
+		return nil
+	}
+	return from.queueUp()
+}
+
+// placesFor returns the kinds of places that a handler may take.
+func placesFor(mayBeQuick, always bool) admit.Kinds {
+	return admit.Ordinary.Only().Or(admit.Quick, mayBeQuick).Or(admit.Always, always)
+}
+
+// mayStay decides whether a handler of the class runs where its request was read. If not, the worker gives way first. If that fails for
 // lack of a place, the handler runs here after all, unless must is true.
-func (w *scratch) stays(class *class.Class) (stays, must bool) {
+func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	switch {
 	case !class.MayRunInline():
 		return false, true
@@ -130,64 +184,42 @@ func (w *scratch) staysAlone(class *class.Class) bool {
 	if sampled {
 		w.timer.SampleNext(class)
 	}
-	if !computes || w.worker.pool.isFull() {
+	if !computes || w.worker.pool.places.IsFull() {
 		return false
 	}
 	w.worker.Stay(class)
 	return true
 }
 
-// runInline records that a handler of the class runs here after all.
-func (w *scratch) runInline(class *class.Class) {
-	if w.leads() {
-		w.worker.BeginClass(class)
+// giveWay makes the worker an ordinary one with a place of one of these kinds, before a handler of the class. The error is errBusy.
+func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
+	led, entered := w.leads(), true
+	switch {
+	case w.worker != nil:
+		entered = w.worker.LeaveFor(class, places)
+	case w.place != nil:
+		entered = w.place.Enter(places)
 	}
-}
-
-// enter prepares the worker to run a handler of the class: as the leader of its loop (inline), or as an ordinary worker.
-func (w *scratch) enter(class *class.Class) (inline bool, err error) {
-	stays, must := w.stays(class)
-	if stays || w.staysAlone(class) {
-		return w.leads(), nil
-	}
-	if err = w.giveWay(class); err == errBusy && !must {
-		w.runInline(class)
-		return w.leads(), nil
-	}
-	return false, err
-}
-
-// giveWay makes the worker an ordinary one with a place, before a handler of the class that may take long. The error is errBusy.
-func (w *scratch) giveWay(class *class.Class) error {
-	led := w.leads()
-	err := w.leave(class)
-	if err == nil && led && !w.worker.occupy() {
-		err = errBusy // the monitor has taken the loop away, and no place is free
-	}
-	if err != nil && w.leaveAlways() {
-		return nil
-	}
-	if err != nil {
+	if !entered {
 		w.timer.DropSample() // if the handler runs later, much else may be to do
+		return errBusy
 	}
-	return err
-}
-
-// leaveAlways lets the handler continue in the reserve, with neither a loop nor a place, if it has entered a class that may use it.
-func (w *scratch) leaveAlways() bool {
-	return w.worker != nil && w.ctx.always && w.worker.leaveAlways()
+	if led {
+		w.recordLeft(class)
+	}
+	return nil
 }
 
 // giveWay implements wire. No handler stays while earlier answers wait, since its worker would need a place if their client doesn't take
 // them. giveWay holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may panic.
-func (c *conn) giveWay(class *class.Class) error {
+func (c *conn) giveWay(class *class.Class, places admit.Kinds) error {
 	w := c.worker
 	if class.IsBrief() && w.leads() {
 		if earlier, err := c.hasEarlier(); err != nil || !earlier && w.staysAlone(class) {
 			return err
 		}
 	}
-	if err := w.giveWay(class); err != nil || class.IsQuick() || w.ctx.stream.sent {
+	if err := w.giveWay(class, places); err != nil || class.IsQuick() || w.ctx.stream.sent {
 		return err
 	}
 	return c.flushEarlier()
@@ -221,9 +253,10 @@ func (c *conn) queueUp() error {
 	if c.looped == nil || w.ctx.stream.sent {
 		return errBusy
 	}
-	if err := w.worker.joinQueue(); err != nil {
+	if err := c.server.joinQueue(); err != nil {
 		return err
 	}
+	w.worker.LeaveFor(nil, admit.None.Only())
 	err := c.flushEarlier()
 	if late := c.awaitPlace(); late != nil {
 		return late
@@ -233,7 +266,7 @@ func (c *conn) queueUp() error {
 
 // awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
 func (c *conn) awaitPlace() error {
-	err := c.exchange.awaitPlace(c.worker.worker.occupy)
+	err := c.exchange.awaitPlace(c.worker.occupy)
 	switch broken := c.looped.IsBroken(); {
 	case broken && err == nil:
 		c.lost = true
@@ -244,11 +277,27 @@ func (c *conn) awaitPlace() error {
 	return err
 }
 
+// occupy takes an ordinary place. It returns false if none is free.
+func (w *scratch) occupy() bool { return w.place == nil || w.place.Enter(admit.Ordinary.Only()) }
+
+// joinQueue makes room for a request that waits in Server.Queue. The error is errQueueFull, or errBusy if there is no queue. Otherwise the
+// caller must call awaitPlace.
+func (s *Server) joinQueue() error {
+	switch places := &s.pool.places; {
+	case !places.HasQueue():
+		return errBusy
+	case !places.JoinQueue():
+		return errQueueFull
+	}
+	return nil
+}
+
 // awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer, and leaves the queue. The error is
 // ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise
 // errQueueTimeout. occupy takes the place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
-	defer x.server.pool.queue.waiting.Add(-1)
+	places := &x.server.pool.places
+	defer places.LeaveQueue()
 	x.recordRunning(x.worker.timer.Class(), RunningQueued)
 	ctx, until := x.worker.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
@@ -268,7 +317,10 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	}
 	ctx.context = wait
 	ctx.watch()
-	err := x.server.pool.awaitPlace(occupy, wait.Done(), until)
+	err := error(nil)
+	if !places.AwaitPlace(occupy, wait.Done(), until) {
+		err = errQueueTimeout
+	}
 	ctx.endWatch()
 	ctx.context = own
 	switch cause := wait.finish(); {
@@ -321,20 +373,8 @@ func (x *exchange) call(ctx *Ctx) error {
 	return err
 }
 
-// mayRun reports whether a handler that may take long may run here. A worker in a kept place must get an ordinary place for that.
-func (w *scratch) mayRun() bool { return w.worker == nil || w.worker.MayRun() }
-
-// kept reports whether the worker has one of the places that are kept for quick handlers (see keptPlaces).
-func (w *scratch) kept() bool { return w != nil && w.worker != nil && w.worker.kept }
-
-// lacksPlace reports whether the worker serves without any place, as one that has read a connection of HTTP/2 in the blocking driver until
-// the monitor took that away.
-func (w *scratch) lacksPlace() bool {
-	return !w.borrowed() && w.worker != nil && w.worker.place == placeClosing
-}
-
-// borrowed reports whether the worker serves without an ordinary place: in a kept place, or in the reserve.
-func (w *scratch) borrowed() bool { return w.kept() || w != nil && w.worker != nil && w.worker.always }
+// mayRun reports whether a handler that was admitted may go on here, although that turns out to take long.
+func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
 // short that telling the monitor about it would take as long. So endOuter checks whether that part has cost the loop its leader.

@@ -136,7 +136,7 @@ type conn struct {
 	toEnd   bool // the current answer streams until the end of the connection
 	// pipelined says that the client has sent a request without waiting for the previous answer: more may be on their way.
 	pipelined bool
-	unserved  bool // no byte arrived in time while it held a kept place (see keptPlaces): refuse it
+	unserved  bool // no byte arrived in time while it held a place of the kind QuickConn: refuse it
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
 	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
@@ -437,7 +437,7 @@ func (c *conn) inputEnded(err error) {
 			c.linger = false
 		}
 	}
-	c.unserved = !started && c.requests.Load() == 0 && c.worker.kept()
+	c.unserved = !started && c.requests.Load() == 0 && c.worker.isFindingOut()
 	switch timeouts := &c.server.counts.timeouts; {
 	case !late || c.unserved || c.server.life.draining.Load(): // a shutdown waits briefly
 	case c.reading == readingRest:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -116,17 +117,22 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
 func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
 
-// headTimeout returns how long a head may take. In a kept place (see keptPlaces) the time is short: other connections need the place.
+// headTimeout returns how long a head may take. In a place of the kind QuickConn the time is short: other connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
-	if c.worker.kept() && (timeout < 0 || timeout > keptTime) {
-		return keptTime
+	if c.worker.isFindingOut() && (timeout < 0 || timeout > findOutTime) {
+		return findOutTime
 	}
 	return timeout
 }
 
-// keptTime is how long a head may take while the connection has a kept place.
-const keptTime = time.Second
+// findOutTime is how long a head may take while the connection has a place of the kind QuickConn.
+const findOutTime = time.Second
+
+// isFindingOut reports whether the connection has only the place in which the server finds out whether its request is for a quick handler.
+func (w *scratch) isFindingOut() bool {
+	return w != nil && w.place != nil && w.place.Kind() == admit.QuickConn
+}
 
 // receive reads at least one byte into p, or returns an error.
 func (c *conn) receive(p []byte, state waitState) (int, error) {

@@ -49,7 +49,7 @@ type Ctx struct {
 	claimed   bool // the answer is being sent, or the handler has returned: no timeout can be set any more
 	rendered  bool // an error was turned into the response, which is final
 	returned  bool // the handler has returned
-	always    bool // the handler has entered a class that may run in the reserve: see alwaysPlaces
+	always    bool // the handler has entered a class that may run in the reserve: see admit.Always
 
 	match    hooks.Match
 	values   []ctxValue

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/sock"
@@ -60,12 +59,8 @@ type wire interface {
 	// the caller has to read the body into a buffer.
 	lendBody(b *body) (whole []byte, ok bool, err error)
 
-	// giveWay gives the loop away and sends the answers to earlier requests, so that other requests don't wait for a handler of the
-	// class. The error is errBusy if no place under Concurrency is free, or the error of sending.
-	giveWay(class *class.Class) error
-	// queueUp waits for a place, after giveWay has found none. It gives the loop away and sends the earlier answers before. The error
-	// is errBusy if nothing waits here, errQueueFull, errQueueTimeout, or the error of sending.
-	queueUp() error
+	// Before a handler gives way or waits, the answers to earlier requests are sent. The errors include that of sending.
+	admitter
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
 	// head begins a streamed answer whose body has this length, noLength if unknown. It need not send anything yet.

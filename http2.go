@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
@@ -122,9 +121,6 @@ type http2Driver interface {
 	// watch makes sure that the connection is taken from the worker of s, which runs the handler inline from now on, if that takes long. It is
 	// called when the monitor can find s.
 	watch(s *http2Stream)
-	// leave makes the caller's worker an ordinary one with a place, and gives the connection, which the worker owns, to another one. It
-	// reports false, and changes nothing, if no place is free. If kept is set, one of those that are kept for quick handlers will do.
-	leave(s *http2Stream, class *class.Class, kept bool) bool
 	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
 	giveAway(s *http2Stream)
 	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.

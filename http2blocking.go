@@ -2,13 +2,11 @@ package filo
 
 import (
 	"errors"
-	"math"
 	"net"
 	"os"
 	"runtime/debug"
 	"time"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/linger"
 )
@@ -17,9 +15,8 @@ import (
 // leader of a loop does; it doesn't count against Concurrency. Before a handler that may take long it becomes an ordinary worker, and
 // another one reads. Nobody who reads ever waits for a write: the outbox has a goroutine for that when it has something to send.
 //
-// As a net.Conn it is the job of reading the connection, which a worker gets like a new one.
+// It is the job of reading the connection.
 type blockingHTTP2 struct {
-	net.Conn
 	h      *http2Conn
 	failed bool // nothing can be sent any more; the owner's
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
@@ -38,7 +35,7 @@ var _ http2Driver = (*blockingHTTP2)(nil)
 
 // startHTTP2 makes the connection, which w serves, one of HTTP/2.
 func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
-	d := &blockingHTTP2{Conn: c.netConn, ended: make(chan struct{}), idle: make(chan struct{}, 1)}
+	d := &blockingHTTP2{ended: make(chan struct{}), idle: make(chan struct{}, 1)}
 	d.monitor = time.AfterFunc(time.Hour, d.retake)
 	d.monitor.Stop()
 	d.h = newHTTP2(c, d)
@@ -50,10 +47,16 @@ func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
 	c.detach()
 	c.http2.Store(d.h)
 	if w.worker != nil {
-		w.worker.EndKept()
-		w.worker.vacate(math.MaxInt)
+		w.worker.place.Leave()
 	}
 	return d
+}
+
+// do implements job. The worker needs no place until it runs a handler that may take long.
+func (d *blockingHTTP2) do(w *workerChan) (again bool) {
+	w.own()
+	w.protect(func() { d.serve(w.scratch) })
+	return w.pool.release(w)
 }
 
 // serve reads the connection until it has ended, or until another worker reads it: then serve returns false.
@@ -166,16 +169,6 @@ func (d *blockingHTTP2) end() {
 // watch implements http2Driver.
 func (d *blockingHTTP2) watch(*http2Stream) { d.monitor.Reset(inlineTime) }
 
-// leave implements http2Driver.
-func (d *blockingHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	if worker := s.worker.worker; worker != nil && !worker.occupy() && !(kept && worker.LeaveKept()) && !s.worker.leaveAlways() {
-		return false
-	}
-	class.Handoffs.Add(1)
-	d.giveAway(s)
-	return true
-}
-
 // giveAway implements http2Driver.
 func (d *blockingHTTP2) giveAway(s *http2Stream) {
 	d.h.giveAway(s)
@@ -192,7 +185,7 @@ func (d *blockingHTTP2) retake() {
 // succeed makes another worker read the connection.
 func (d *blockingHTTP2) succeed(w *scratch) {
 	if w.worker != nil {
-		w.worker.pool.reader().send(d)
+		w.worker.pool.pop(true).ch <- d
 		return
 	}
 	go func() {

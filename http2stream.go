@@ -3,11 +3,11 @@ package filo
 import (
 	"context"
 	"errors"
-	"math"
 	"net"
 	"net/netip"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
@@ -224,56 +224,45 @@ func (s *http2Stream) wasTaken() {
 	s.h.mu.Unlock()
 }
 
-// giveWay implements wire: it gives the connection away as well, which other streams wait for.
-func (s *http2Stream) giveWay(class *class.Class) error {
-	return s.leaveFor(class, class.MayRunInline())
-}
-
-// leaveFor is giveWay. If kept is set, one of the places that are kept for quick handlers will do. If the client has left, a handler that
-// waits serves nobody, and many requests may still be unread: then the error is ErrClientGone.
-func (s *http2Stream) leaveFor(class *class.Class, kept bool) error {
+// giveWay implements wire: it gives the connection away as well, which other streams wait for. If the client has left, a handler that waits
+// serves nobody, and many requests may still be unread: then the error is ErrClientGone.
+func (s *http2Stream) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
-		err := s.worker.giveWay(class)
-		if err == nil && s.worker.lacksPlace() && !s.worker.worker.occupy() && !s.worker.leaveAlways() {
-			err = errBusy
-		}
-		if err == errBusy && kept && s.worker.worker.LeaveKept() {
-			return nil
-		}
-		return err
+		return s.worker.giveWay(class, places)
 	}
 	if s.h.driver.clientLeft() {
 		s.disown()
 		s.lose()
 		return ErrClientGone
 	}
-	if s.h.driver.leave(s, class, kept) {
-		s.apart, s.worker.http2.owned = true, nil
-		return nil
+	led := s.worker.leads()
+	if err := s.worker.giveWay(class, places); err != nil {
+		s.disown()
+		return err
 	}
-	s.disown()
-	return errBusy
+	if !led {
+		class.Handoffs.Add(1) // in the blocking driver only the connection is given away
+	}
+	s.h.driver.giveAway(s)
+	s.apart, s.worker.http2.owned = true, nil
+	return nil
 }
 
 // queueUp implements wire.
 func (s *http2Stream) queueUp() error {
-	worker := s.worker.worker
-	owned := s.own()
-	err := error(errBusy)
-	if worker != nil {
-		err = worker.joinQueue()
+	if s.worker.worker == nil {
+		return errBusy
 	}
-	if err != nil {
-		if owned {
-			s.disown()
-		}
+	if err := s.server.joinQueue(); err != nil {
 		return err
 	}
+	owned := s.own()
+	s.worker.worker.LeaveFor(nil, admit.None.Only())
 	if owned {
 		s.h.driver.giveAway(s)
 		s.apart, s.worker.http2.owned = true, nil
 	}
-	return s.awaitPlace(worker.occupy)
+	return s.awaitPlace(s.worker.occupy)
 }
 
 // leave is giveWay for a handler that waits, of whatever class.
@@ -281,7 +270,8 @@ func (s *http2Stream) leave() error {
 	if s.apart {
 		return nil
 	}
-	return s.giveWay(s.worker.timer.Class())
+	class := s.worker.timer.Class()
+	return s.giveWay(class, placesFor(class.MayRunInline(), s.worker.ctx.always))
 }
 
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
@@ -405,10 +395,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 
 // answer runs the handler, or returns what is to be answered without it.
 func (s *http2Stream) answer(ctx *Ctx) error {
-	switch err := s.enterServer(); {
-	case err == ErrClientGone:
-		return ErrAbort // nobody gets an answer, and it is no error of the handler's
-	case err != nil:
+	if err := s.enterServer(); err != nil {
 		return err
 	}
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
@@ -420,38 +407,9 @@ func (s *http2Stream) answer(ctx *Ctx) error {
 // yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
 // place free.
 func (w *scratch) yieldPlace() {
-	if w.worker == nil {
-		return
+	if w.place != nil {
+		w.place.Leave()
 	}
-	if w.worker.EndKept(); w.worker.place == placeServing {
-		w.worker.vacate(math.MaxInt)
-	}
-}
-
-// enterServer lets the handler run where it is, or apart, by what is known of the server's handler.
-func (s *http2Stream) enterServer() error {
-	class, w := &s.server.classes.handler, s.worker
-	trusted := class.Trusted.Load()
-	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
-		return nil
-	}
-	stays, must := w.stays(class)
-	if stays {
-		return nil
-	}
-	err := s.leaveFor(class, trusted) // the handler may enter a quick class
-	if err == errBusy && must {
-		err = s.queueUp()
-	}
-	switch {
-	case err == nil:
-	case err == errBusy && !must:
-		w.runInline(class)
-		err = nil
-	default:
-		w.timer.Switch(class)
-	}
-	return err
 }
 
 // abandon ends a stream whose handler, or other code of the program, ends its goroutine. That code may do so once more: all that the server

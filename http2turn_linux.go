@@ -7,7 +7,6 @@ import (
 	"net"
 	"runtime/debug"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/loop"
 )
@@ -219,16 +218,6 @@ func (d *loopHTTP2) watch(s *http2Stream) {
 	if !s.worker.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()
 	}
-}
-
-// leave implements http2Driver.
-func (d *loopHTTP2) leave(s *http2Stream, class *class.Class, kept bool) bool {
-	worker := s.worker.worker
-	if !worker.Leave(class) && !(kept && worker.LeaveKept()) && !s.worker.leaveAlways() {
-		return false
-	}
-	d.giveAway(s)
-	return true
 }
 
 // giveAway implements http2Driver.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -289,8 +290,8 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 func (s *Server) admit(netConn net.Conn) {
 	s.counts.accepted.Add(1)
 	pool := s.pool
-	// If the handler enters classes, the request may be for a quick one, such as a health check. A kept place serves to find out.
-	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveKept(netConn)) {
+	// If the handler enters classes, the request may be for a quick one, such as a health check. A reserved place serves to find out.
+	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveIn(admit.QuickConn, netConn)) {
 		var client netip.AddrPort
 		if tellsAddress(netConn) {
 			client = addrPortOf(netConn.RemoteAddr())

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -296,16 +297,19 @@ func TestLateCloseOfAHandshake(t *testing.T) {
 	}
 }
 
-// So many leaders may be replaced beyond Concurrency as there are seats, and kept places. A Concurrency that is meant to be no limit is
+// So many leaders may be replaced beyond Concurrency as there are seats, and places for quick handlers. A Concurrency that is meant to be no limit is
 // none.
 func TestMayRetake(t *testing.T) {
 	for _, test := range []struct {
 		most   int
 		beyond int
 		want   bool
-	}{{math.MaxInt, 1000, true}, {1, 0, true}, {1, keptPlaces + 1, true}, {1, keptPlaces + 2, false}} {
-		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most}}
-		p.pool.places.taken.Add(int64(test.beyond + min(test.most, 1)))
+	}{{math.MaxInt, 1000, true}, {1, 0, true}, {1, admit.MaxQuick + 1, true}, {1, admit.MaxQuick + 2, false}} {
+		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most, clock: new(coarseClock)}}
+		p.pool.init()
+		for range test.beyond + min(test.most, 1) {
+			p.pool.places.TakeBeyond(admit.Ordinary)
+		}
 		if got := p.MayRetake(2); got != test.want {
 			t.Errorf("with %d workers beyond %d: %v", test.beyond, test.most, got)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/proxyproto"
@@ -71,7 +72,7 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 		lc.ousted = ousted && !complete
 		lc.failed = !complete && !ousted
 	}()
-	lc.worker.worker.LeaveWithoutPlace()
+	lc.worker.worker.LeaveFor(nil, admit.None.Only())
 	return lc.server.handshake(&lc.conn)
 }
 

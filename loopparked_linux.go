@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
 )
@@ -190,8 +192,7 @@ func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
 // connection gets another turn after a while.
 func (lc *loopConn) enterParked(w *scratch) bool {
 	w.timer.Switch(lc.parked.class)
-	inline, err := w.enter(lc.parked.class)
-	if err == nil && (inline || w.worker.occupy()) {
+	if err := w.admit(lc.parked.class, false, false, parkedAdmitter{w}); err == nil && (w.leads() || w.occupy()) {
 		return true
 	}
 	lc.parked.received = bytes.Clone(lc.parked.received)
@@ -203,6 +204,18 @@ func (lc *loopConn) enterParked(w *scratch) bool {
 	})
 	return false
 }
+
+// parkedAdmitter is the admitter of a parked connection's function: the loop has the connection, and calls again later.
+type parkedAdmitter struct{ w *scratch }
+
+func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {
+	if a.w.staysAlone(class) {
+		return nil
+	}
+	return a.w.giveWay(class, places)
+}
+
+func (parkedAdmitter) queueUp() error { return errBusy }
 
 const (
 	// overloadedWait is how long a parked connection waits for a worker before it asks again. It waits as long again for each

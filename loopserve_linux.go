@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/sock"
@@ -91,12 +92,8 @@ func (p *loopWorkers) Lead(s *loop.Seat) {
 	p.pool.Lead(&p.leadership)
 }
 
-func (p *loopWorkers) HandOver(w *loop.Worker, must bool) bool {
-	return p.pool.handOver(w.Owner().(*workerChan), &p.leadership, must)
-}
-
-func (p *loopWorkers) HandOverKept(w *loop.Worker) bool {
-	return p.pool.handOverKept(w.Owner().(*workerChan), &p.leadership)
+func (p *loopWorkers) HandOver(w *loop.Worker, places admit.Kinds) bool {
+	return p.pool.handOver(w.Owner().(*workerChan), &p.leadership, places)
 }
 
 func (p *loopWorkers) Retake() { p.pool.retake(&p.leadership) }
@@ -113,9 +110,9 @@ func (w *workerChan) Losing(socket *loop.Socket, class *class.Class) {
 
 func (p *loopWorkers) Crowded() bool { return p.pool.crowded(&p.leadership) }
 
-func (p *loopWorkers) MayRetake(seats int) bool { return p.pool.beyond() < int64(seats+keptPlaces) }
+func (p *loopWorkers) MayRetake(seats int) bool { return p.pool.places.Beyond() < seats+admit.MaxQuick }
 
-func (p *loopWorkers) Serving() int { return p.pool.serving() }
+func (p *loopWorkers) Serving() int { return p.pool.places.Taken(admit.Ordinary) }
 
 func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
@@ -140,7 +137,8 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 	if err := l.Add(&lc.Socket); err != nil {
 		return err
 	}
-	s.admit(lc)
+	s.counts.accepted.Add(1)
+	lc.wait()
 	return nil
 }
 

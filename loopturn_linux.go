@@ -6,11 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"runtime/debug"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/loop"
 )
@@ -23,7 +23,7 @@ const turnRequests = 128
 func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
-		worker.scratch = &scratch{worker: worker, running: &worker.running}
+		worker.own()
 		// A leader may have to leave its loop before it has run a handler: another worker's handler has left it something to send.
 		worker.scratch.timer.Switch(&lc.server.classes.handler)
 	}
@@ -110,7 +110,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 // one again. If none is free, or somebody waits for it, the input is left to the leader, which still serves quick handlers.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.worker.worker
-	return w.Leads() || !w.holdsUp() && (w.place != placeClosing || w.occupy())
+	return w.Leads() || !w.holdsUp() && lc.worker.occupy()
 }
 
 // attachTurn lends a worker's buffers to the connection, except for those that an unfinished request has of its own.
@@ -315,39 +315,26 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.worker
 	var refused error
-	if !s.classes.handler.Trusted.Load() || !s.classes.handler.MayRunInline() || w.worker.Crowded() {
-		_, refused = w.enter(&s.classes.handler)
-		if refused != nil && s.classes.handler.Trusted.Load() && w.worker.LeaveKept() {
-			refused = nil // the handler may enter a quick class
-		}
-		if refused != nil {
-			if refused = w.worker.joinQueue(); refused == nil {
-				lc.flushAnswers()
-				refused = lc.conn.awaitPlace()
-			}
-		}
-		if refused == nil && len(lc.out) > 0 && !s.classes.handler.IsQuick() {
+	if handler := &s.classes.handler; !handler.Trusted.Load() || !handler.MayRunInline() || w.worker.Crowded() {
+		if len(lc.out) > 0 && !handler.IsQuick() {
 			lc.flushAnswers()
 		}
-	}
-	if lc.failed {
-		return
-	}
-	if refused == ErrClientGone {
-		refused = ErrAbort // nobody gets an answer
-	}
-	if refused != nil {
 		lc.before = len(lc.out)
-		w.timer.Switch(&s.classes.handler)
+		refused = lc.enterServer()
+	}
+	switch {
+	case lc.failed:
+		return
+	case refused != nil:
+		lc.before = len(lc.out)
 		lc.answerError(w.ctx, refused)
-	} else {
+	default:
 		lc.handle()
 	}
-	w.worker.EndKept()
-	if w.worker.place == placeServing && len(lc.out)+len(lc.outBody) <= maxUnsent {
+	if w.place.Kind() != admit.Ordinary || len(lc.out)+len(lc.outBody) <= maxUnsent {
 		// Before the worker is released: a client that has its answer and sends again at once must find the place free. What the worker
 		// still does for this request doesn't wait.
-		w.worker.vacate(math.MaxInt)
+		w.place.Leave()
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
@@ -365,7 +352,7 @@ func (lc *loopConn) flushAnswers() {
 	lc.worker.worker.EndClass()
 	if size > maxUnsent {
 		// A worker that has lost its loop may have no place.
-		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.worker.occupy() {
+		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.occupy() {
 			lc.flush()
 			return
 		}

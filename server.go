@@ -373,10 +373,12 @@ func (s *Server) newPool() *workerPool {
 		MaxWorkersCount:       s.config.concurrency,
 		MaxIdleWorkerDuration: s.config.idleWorker,
 		Logger:                s.logger(),
+		Queue:                 max(s.Queue, 0),
+		MaxWait:               positive(s.QueueTimeout, DefaultQueueTimeout),
 		clock:                 &s.clock,
 		running:               &s.running,
 	}
-	wp.queue.most, wp.queue.maxWait = int64(max(s.Queue, 0)), positive(s.QueueTimeout, DefaultQueueTimeout)
+	wp.init()
 	return wp
 }
 
@@ -466,9 +468,7 @@ func (s *Server) stopClocks() {
 
 // serveWorker is the pool's WorkerFunc.
 func (s *Server) serveWorker(w *workerChan, j *connJob) {
-	if w.scratch == nil {
-		w.scratch = &scratch{worker: w, running: &w.running}
-	}
+	w.own()
 	s.serveConn(w.scratch, j)
 }
 
@@ -476,11 +476,6 @@ func (s *Server) serveWorker(w *workerChan, j *connJob) {
 // hijacked, or is one of HTTP/2.
 func (s *Server) serveConn(w *scratch, j *connJob) {
 	netConn := j.conn
-	if d, ok := netConn.(*blockingHTTP2); ok {
-		j.conn = nil // it closes itself
-		d.serve(w)
-		return
-	}
 	c := newConn(s, netConn)
 	_, secure := netConn.(*tls.Conn)
 	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {

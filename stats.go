@@ -231,7 +231,7 @@ type Limits struct {
 func (s *Server) limits() Limits {
 	c := &s.config
 	l := Limits{
-		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.queue.maxWait,
+		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.MaxWait,
 		MaxConns: max(s.conns.max, 0), MaxConnsPerIP: max(s.MaxConnsPerIP, 0), MaxRequestsPerConn: max(c.maxRequests, 0),
 		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.limit, 0),
 		MaxBufferedAnswers: max(s.answers.limit, 0),

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -30,14 +31,10 @@ type workerChan struct {
 	serving connJob
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// kept says that the worker has a place reserved for quick handlers (see keptPlaces), and so is placeClosing while it serves. It
-	// belongs to the worker's goroutine.
-	kept bool
-	// always says that the worker is in the reserve (see alwaysPlaces), and so is placeClosing while it serves. It belongs to the worker's
-	// goroutine.
-	always bool
-	// place says how the worker is counted while it is off the stack. It belongs to the worker's goroutine.
-	place workerPlace
+	// place is what the worker has of the pool's places. It belongs to the worker's goroutine while the worker is off the stack.
+	place admit.Place
+	// leading says that the worker leads a loop. Its goroutine doesn't count then. It belongs to the worker's goroutine.
+	leading bool
 	// toLead is the leadership that was sent to ch. The worker that takes it out of toLead, this one or another, becomes the leader.
 	toLead atomic.Pointer[leadership]
 	// answered counts the answers to the connections that the worker serves as a leader: its seat's element of connSet.answered. It belongs
@@ -49,8 +46,19 @@ type workerChan struct {
 	_ apart.Lines
 }
 
+// own makes the buffers, unless the worker has some.
+func (w *workerChan) own() {
+	if w.scratch == nil {
+		w.scratch = &scratch{worker: w, place: &w.place, running: &w.running}
+	}
+}
+
+// holdsUp reports whether a worker that leads no loop would keep a place from those that wait, if it served its connection any longer. One
+// client that goes on sending would hold the place for ever.
+func (w *workerChan) holdsUp() bool { return !w.Leads() && w.pool.places.IsAwaited() }
+
 func newWorker(pool *workerPool) *workerChan {
-	w := &workerChan{pool: pool}
+	w := &workerChan{pool: pool, place: pool.places.NewPlace()}
 	w.Own(w)
 	return w
 }
@@ -67,21 +75,6 @@ type connJob struct {
 	conn    net.Conn // that the pool closes in the end; nil once it is closed, or has another owner
 	lingers bool     // the client may still be sending when conn is closed
 }
-
-// workerPlace says how a worker is counted.
-type workerPlace uint8
-
-const (
-	// placeNone: the worker is ready or retired. Its goroutine has no place to give back.
-	placeNone workerPlace = iota
-	// placeServing: the worker counts against MaxWorkersCount.
-	placeServing
-	// placeLeading: the worker leads a loop, and doesn't count against MaxWorkersCount.
-	placeLeading
-	// placeClosing: the worker has given up its place, and only closes its connection or writes its answer. Or it has a reserved place
-	// (kept), or nothing to do because another worker leads in its place.
-	placeClosing
-)
 
 // workerChanCap returns the capacity for a worker's channel. With one processor it is 0: the send switches to the worker, which must
 // run next anyway. With more it is 1, so that the accept loop doesn't wait for a worker that may be queued on another processor.
@@ -120,26 +113,25 @@ func (wp *workerPool) Lead(l *leadership) {
 	wp.spawn().appoint(l)
 }
 
-// handOver makes another worker lead in w's seat, and w an ordinary worker, which counts. Unless must is set, it reports false if no further
-// ordinary worker is allowed.
-func (wp *workerPool) handOver(w *workerChan, l *leadership, must bool) bool {
-	next := wp.successor(must)
-	if next == nil {
+// handOver makes another worker lead in w's seat, and w an ordinary worker, with a place of one of these kinds. It returns false, and
+// changes nothing, if no such place is free.
+func (wp *workerPool) handOver(w *workerChan, l *leadership, places admit.Kinds) bool {
+	if !w.place.Enter(places) {
 		return false
 	}
-	w.place = placeServing
-	next.appoint(l)
+	w.leading = false
+	wp.pop(true).appoint(l)
 	return true
 }
 
-// retake makes another worker lead in the stead of one that may never come back from its turn. From then on that one is an ordinary
+// retake makes another worker lead in place of one that may never come back from its turn. From then on that one is an ordinary
 // worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
 func (wp *workerPool) retake(l *leadership) {
-	next := wp.successor(true)
+	wp.places.TakeBeyond(admit.Ordinary)
 	// After the old leader was counted, and before the next leader checks crowded.
 	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
 	}
-	next.appoint(l)
+	wp.pop(true).appoint(l)
 }
 
 // crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may cost it l: each
@@ -149,7 +141,7 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	if retakes&1 == 0 {
 		return false // no leader has lost l since
 	}
-	if wp.beyond() > 0 {
+	if wp.places.Beyond() > 0 {
 		return true
 	}
 	l.retakes.CompareAndSwap(retakes, retakes+1)
@@ -158,7 +150,8 @@ func (wp *workerPool) crowded(l *leadership) bool {
 
 // LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. A lock may be held, under which no Logger may be called.
 func (w *workerChan) LoseLead() {
-	w.place = placeServing
+	w.place.Receive(admit.Ordinary)
+	w.leading = false
 	if w.scratch == nil {
 		return
 	}
@@ -167,46 +160,33 @@ func (w *workerChan) LoseLead() {
 	}
 }
 
-// successor returns the worker that is to lead in another one's stead. Its place as an ordinary worker goes to that one.
-func (wp *workerPool) successor(must bool) *workerChan {
-	next := wp.get(true)
-	if next == nil {
-		if !must {
-			return nil
-		}
-		wp.places.taken.Add(1)
-		wp.mu.Lock()
-		wp.countSpawnLocked()
-		wp.mu.Unlock()
-		next = wp.spawn()
-	}
-	return next
-}
+// Enter implements loop.Owner.
+func (w *workerChan) Enter(places admit.Kinds) bool { return w.place.Enter(places) }
+
+// MayTakeLong implements loop.Owner.
+func (w *workerChan) MayTakeLong() bool { return w.place.MayTakeLong() }
 
 // appoint makes w lead, which was taken off its stack, unless another worker takes the job over before w starts.
 func (w *workerChan) appoint(l *leadership) {
 	w.toLead.Store(l)
-	w.pool.places.appointed.Store(w)
+	w.pool.appointed.Store(w)
 	w.ch <- l
 }
 
 // do makes w lead, unless another worker has taken the job over. Then it makes w lead in further seats whose leader hasn't started.
 func (l *leadership) do(w *workerChan) (again bool) {
 	wp := w.pool
-	if l = w.toLead.Swap(nil); l == nil {
-		w.place = placeClosing // as takeOver has counted it
-	}
-	for l != nil {
-		w.place, w.answered = placeLeading, l.answered
+	for l = w.toLead.Swap(nil); l != nil; l = wp.takeOver(w) {
+		w.leading, w.answered = true, l.answered
 		l.lead(w)
 		w.running.end() // if the seat was taken from w when the request had ended
 		if w.forgotten {
 			wp.remember(w)
 		}
-		if w.place == placeLeading {
+		if w.leading {
+			wp.retire(w) // the loop has ended
 			return false
 		}
-		l = wp.takeOver(w)
 	}
 	return wp.release(w)
 }
@@ -218,18 +198,13 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if w.forgotten {
 		return nil // the pool was stopped meanwhile, and done no longer waits for w
 	}
-	late := wp.places.appointed.Load()
-	if late == nil || !wp.places.appointed.CompareAndSwap(late, nil) {
+	late := wp.appointed.Load()
+	if late == nil || !wp.appointed.CompareAndSwap(late, nil) {
 		return nil
 	}
-	wp.mu.Lock()
-	defer wp.mu.Unlock()
 	l := late.toLead.Swap(nil)
-	// The late worker becomes placeClosing. If w is that already, the two exchange their places.
-	if l != nil && w.place == placeServing {
-		wp.places.taken.Add(-1)
-		wp.closing++
-		wp.placeFreed()
+	if l != nil {
+		w.place.Leave()
 	}
 	return l
 }
@@ -249,6 +224,7 @@ type scratch struct {
 	timer      class.Timer   // measures the handlers
 	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
 	worker     *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	place      *admit.Place  // of the worker or of the carried request; nil in ServeConn, whose requests count nowhere
 	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// running is the worker's, or that of whatever else handles requests with these buffers; nil for none.
 	running *runningRecord

@@ -6,9 +6,10 @@ import (
 	"runtime/debug"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
 )
@@ -25,8 +26,13 @@ type workerPool struct {
 	// over, and doesn't wait.
 	Linger func(c net.Conn) bool
 
-	// MaxWorkersCount limits how many workers are ready or serving.
+	// MaxWorkersCount limits how many workers are ready or serving. Workers that lead a loop, that only read a connection of HTTP/2, or that
+	// have answered and are about to be released don't count. See package admit for those that serve beyond the limit.
 	MaxWorkersCount int
+
+	// Queue is how many requests may wait for a worker to end, and MaxWait how long each does at most.
+	Queue   int
+	MaxWait time.Duration
 
 	// MaxIdleWorkerDuration is how long a ready worker is kept; 0 selects DefaultMaxIdleWorkerDuration. The worker ends at most a tenth
 	// of that later, plus scheduling delays.
@@ -37,18 +43,16 @@ type workerPool struct {
 
 	clock   *coarseClock
 	running *runningSet // has the workers' records; nil for none; immutable
-	queue   placeQueue
 
-	// What a hand-over of a loop writes stands together, in one or two cache lines: from places.taken to closing.
-	_          apart.Lines
-	places     workerPlaces
+	// What a hand-over of a loop writes stands together, in a few cache lines: from places.taken to leading.
+	places     admit.Admission            // of workers that serve; ready workers have no place
+	appointed  atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 	mu         race.Mutex
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
-	closing    int           // workers in placeClosing; guarded by mu
-	leading    int           // workers in placeLeading; guarded by mu
+	leading    int           // guarded by mu
 	goroutines int           // the cleaner and all workers but leaders, until they end; guarded by mu
 	spawned    uint64        // guarded by mu
-	retired    uint64        // spawned workers that are no longer ready, serving, closing or leading; guarded by mu
+	retired    uint64        // spawned workers whose goroutine ends or has ended; guarded by mu
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
@@ -57,6 +61,11 @@ type workerPool struct {
 	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop
 	free sync.Pool     // of *workerChan, those of workers that have ended
+}
+
+// init makes the places that MaxWorkersCount and Queue allow.
+func (wp *workerPool) init() {
+	wp.places.Init(admit.Config{Concurrency: wp.MaxWorkersCount, Queue: wp.Queue, MaxWait: wp.MaxWait, Now: wp.clock.exact})
 }
 
 // Start lets the pool accept connections. It panics on a second call, and after Stop.
@@ -91,9 +100,9 @@ func (wp *workerPool) Stop() {
 	}
 	wp.stopped = true
 	ready := wp.ready
-	wp.setReadyLocked(nil)
+	wp.ready = nil
 	if wp.started {
-		wp.retireLocked(len(ready))
+		wp.retired += uint64(len(ready))
 		close(wp.quit)
 	}
 	wp.signalEndLocked()
@@ -125,81 +134,57 @@ func (wp *workerPool) signalEndLocked() {
 	}
 }
 
-// connWithoutWorker is a connection that needs no worker until a request arrives.
-type connWithoutWorker interface {
-	net.Conn
-	// wait registers the connection with the loop that watches it. It doesn't wait itself.
-	wait()
-}
+// Serve passes the connection to a worker. It returns false if all workers are busy and MaxWorkersCount is reached, or if the pool isn't
+// running. The caller then keeps the connection.
+func (wp *workerPool) Serve(c net.Conn) bool { return wp.serveIn(admit.Ordinary, c) }
 
-// Serve passes the connection to a worker, or registers it with its loop. It returns false if all workers are busy and MaxWorkersCount
-// is reached, or if the pool isn't running. The caller then keeps the connection.
-func (wp *workerPool) Serve(c net.Conn) bool {
-	if c, ok := c.(connWithoutWorker); ok {
-		c.wait()
-		return true
-	}
-	w := wp.getCh()
+// serveIn is Serve by a worker with a place of this kind.
+func (wp *workerPool) serveIn(k admit.Kind, c net.Conn) bool {
+	w := wp.get(k)
 	if w == nil {
 		return false
 	}
 	// If Stop comes in between, it retires the workers on the stack only. w isn't there: w serves c, and ends when it is released.
-	w.send(c)
+	w.serving = connJob{conn: c}
+	w.ch <- &w.serving
 	return true
 }
 
-// send gives w, which the caller has taken off its stack or spawned, a connection to serve.
-func (w *workerChan) send(c net.Conn) {
-	w.serving = connJob{conn: c}
-	w.ch <- &w.serving
+// get returns the hottest ready worker, or a new one, with a place of this kind. The caller must send it exactly one job. get returns nil if
+// there is no such place, or the pool isn't running.
+func (wp *workerPool) get(k admit.Kind) *workerChan {
+	place := wp.places.NewPlace()
+	if !place.Enter(k.Only()) {
+		return nil
+	}
+	w := wp.pop(false)
+	if w == nil {
+		place.Leave()
+		return nil
+	}
+	w.place = place
+	return w
 }
 
-// getCh returns the hottest ready worker, or a new one. The caller must send it exactly one job. getCh returns nil if MaxWorkersCount is
-// reached, or the pool isn't running.
-func (wp *workerPool) getCh() *workerChan { return wp.get(false) }
-
-// get is getCh. With anyway it also works after Stop, for callers that still need a worker.
-func (wp *workerPool) get(anyway bool) *workerChan {
+// pop returns the hottest ready worker, or a new one, without a place. The caller must send it exactly one job. Unless must is set, pop
+// returns nil if the pool isn't running.
+func (wp *workerPool) pop(must bool) *workerChan {
 	wp.mu.Lock()
-	if !anyway && (!wp.started || wp.stopped) {
+	if !must && (!wp.started || wp.stopped) {
 		wp.mu.Unlock()
 		return nil
 	}
-	w := wp.popLocked()
-	spawn := w == nil && wp.maySpawnLocked()
-	wp.mu.Unlock()
-	if spawn {
+	top := len(wp.ready) - 1
+	if top < 0 {
+		wp.countSpawnLocked()
+		wp.mu.Unlock()
 		return wp.spawn()
 	}
-	return w
-}
-
-// reader returns a worker that reads a connection of HTTP/2. It doesn't count against MaxWorkersCount. The caller must send it one job.
-func (wp *workerPool) reader() *workerChan {
-	wp.mu.Lock()
-	wp.closing++
-	w := wp.popLocked()
-	if w != nil {
-		wp.places.taken.Add(-1)
-		wp.placeFreed()
-	} else {
-		wp.countSpawnLocked()
-	}
+	w := wp.ready[top]
+	wp.ready[top] = nil
+	wp.ready = wp.ready[:top]
 	wp.mu.Unlock()
-	if w == nil {
-		w = wp.spawn()
-	}
 	return w
-}
-
-// maySpawnLocked takes a place for a new worker and counts the worker. It returns false if MaxWorkersCount is reached.
-func (wp *workerPool) maySpawnLocked() bool {
-	wp.mu.AssertHeld()
-	if !wp.takePlace() {
-		return false
-	}
-	wp.countSpawnLocked()
-	return true
 }
 
 func (wp *workerPool) countSpawnLocked() {
@@ -208,33 +193,6 @@ func (wp *workerPool) countSpawnLocked() {
 	wp.goroutines++
 	wp.signalEndLocked() // a worker that loses its loop in a retake may end before it is counted here
 }
-
-// popLocked takes the hottest ready worker off the stack, nil if there is none. Only a running pool has any.
-func (wp *workerPool) popLocked() *workerChan {
-	wp.mu.AssertHeld()
-	top := len(wp.ready) - 1
-	if top < 0 {
-		return nil
-	}
-	w := wp.ready[top]
-	wp.ready[top] = nil
-	wp.setReadyLocked(wp.ready[:top])
-	return w
-}
-
-func (wp *workerPool) setReadyLocked(ready []*workerChan) {
-	wp.mu.AssertHeld()
-	wp.ready = ready
-	wp.places.ready.Store(int64(len(ready)))
-}
-
-// serving returns the number of workers that are busy and don't lead a loop.
-func (wp *workerPool) serving() int {
-	return max(0, int(wp.places.taken.Load()-wp.places.ready.Load()))
-}
-
-// isFull reports whether no place is left for one more worker that serves.
-func (wp *workerPool) isFull() bool { return wp.serving() >= wp.MaxWorkersCount }
 
 // spawn starts a worker that the caller has counted.
 func (wp *workerPool) spawn() *workerChan {
@@ -247,64 +205,60 @@ func (wp *workerPool) spawn() *workerChan {
 	return w
 }
 
-// dismiss retires a worker that was taken off its stack. The worker's place passes to the caller.
-func (w *workerChan) dismiss() {
-	w.pool.mu.Lock()
-	w.pool.retired++
-	w.pool.mu.Unlock()
-	w.ch <- nil
-}
-
 // run is a worker's goroutine.
 func (wp *workerPool) run(w *workerChan) {
-	defer wp.end(w)
+	retired := false
+	defer func() { wp.end(w, retired) }()
 	wp.running.add(&w.running)
 	defer wp.running.remove(&w.running)
 	for {
 		if j := <-w.ch; j == nil || !j.do(w) {
-			return // the sender of nil has already counted the worker as retired
+			retired = true // it was counted by the sender of nil, or by release
+			return
 		}
 	}
 }
 
 // do serves the connection.
 func (j *connJob) do(w *workerChan) (again bool) {
-	wp := w.pool
-	w.place = placeServing
-	if _, reads := j.conn.(*blockingHTTP2); reads || w.kept {
-		w.place = placeClosing
-	}
-	wp.serve(w, j)
-	w.running.end() // after a panic
-	if w.forgotten {
-		wp.remember(w)
-	}
-	return wp.finish(w, j)
+	w.protect(func() { w.pool.WorkerFunc(w, j) })
+	return w.pool.finish(w, j)
+}
+
+// protect calls f, which serves what the worker was sent. After a panic the worker goes on.
+func (w *workerChan) protect(f func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			w.scratch = nil                       // the buffers may be in any state
+			if value := recover(); value != nil { // nil: Goexit, or panic(nil) with GODEBUG=panicnil=1
+				logPanic(w.pool.Logger, "panic in a worker", value, debug.Stack())
+			}
+		}
+		w.running.end()
+		if w.forgotten {
+			w.pool.remember(w)
+		}
+	}()
+	f()
+	returned = true
 }
 
 // end runs when a worker's goroutine ends. If runtime.Goexit has ended the goroutine, in WorkerFunc or in a connection's Close, the
-// worker is still counted and may still have its connection, and its workerChan isn't used again.
-func (wp *workerPool) end(w *workerChan) {
-	if w.place == placeLeading {
-		wp.mu.Lock()
-		wp.leaveLocked(w)
-		wp.mu.Unlock()
-		return
-	}
-	if !w.forgotten {
+// worker isn't counted as retired yet and may still have its connection, and its workerChan isn't used again.
+func (wp *workerPool) end(w *workerChan, retired bool) {
+	if !w.leading && !w.forgotten {
 		defer wp.goroutineEnded()
 	}
-	if w.place == placeNone {
-		w.forgotten = false
-		wp.free.Put(w)
+	if retired {
+		if !w.leading {
+			w.forgotten = false
+			wp.free.Put(w)
+		}
 		return
 	}
-	wp.mu.Lock()
-	serving := w.place == placeServing || w.kept || w.always
-	wp.leaveLocked(w)
-	wp.mu.Unlock()
-	w.EndKept()
-	if j := &w.serving; serving && j.conn != nil {
+	wp.retire(w)
+	if j := &w.serving; j.conn != nil {
 		wp.close(j.conn, j.lingers)
 	}
 }
@@ -336,40 +290,22 @@ func (wp *workerPool) remember(w *workerChan) {
 	}
 }
 
-// serve calls WorkerFunc. A panic ends the connection, but not the worker.
-func (wp *workerPool) serve(w *workerChan, j *connJob) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		// The buffers may be in any state.
-		w.scratch = nil
-		if value := recover(); value != nil { // nil: Goexit, or panic(nil) with GODEBUG=panicnil=1
-			logPanic(wp.Logger, "panic in a worker", value, debug.Stack())
-		}
-	}()
-	wp.WorkerFunc(w, j)
-	returned = true
-}
-
 // finish gives up the worker's place and then closes the connection, so that a client that reconnects after the close finds the place
 // free. It reports whether the worker goes on.
 //
 // Closing a plain socket never waits. So the worker is released first, and may even be sent its next connection before it closes the
 // last one. Closing other connections may take long: TLS gives its close_notify a second. A connection passed to a worker that is still
-// closing would wait, as would the accept loop if the channel has no capacity. So the worker gives up its place, but stays off the
+// closing would wait, as would the accept loop if the channel has no capacity. So the worker exchanges its place, but stays off the
 // stack until it has closed such a connection.
 func (wp *workerPool) finish(w *workerChan, j *connJob) (again bool) {
-	w.EndKept()
-	if j.conn != nil && !closesAtOnce(j.conn) {
-		// The limit keeps clients that delay their close from piling up workers.
-		w.vacate(wp.MaxWorkersCount)
-		wp.close(j.conn, j.lingers)
-		j.conn = nil
-	}
 	c, lingers := j.conn, j.lingers
 	j.conn = nil
+	if c != nil && !closesAtOnce(c) {
+		// Clients that delay their close can't pile up workers: the number of places for closing is limited, too.
+		w.place.Enter(admit.Closing.Only())
+		wp.close(c, lingers)
+		c = nil
+	}
 	again = wp.release(w)
 	if c != nil {
 		wp.close(c, lingers)
@@ -399,107 +335,42 @@ func (wp *workerPool) close(c net.Conn, lingers bool) {
 	}
 }
 
-// vacate gives up a serving worker's place if the pool has fewer than most closing workers.
-func (w *workerChan) vacate(most int) {
-	wp := w.pool
-	wp.mu.Lock()
-	defer wp.mu.Unlock()
-	if w.place == placeServing && wp.closing < most {
-		wp.places.taken.Add(-1)
-		wp.closing++
-		w.place = placeClosing
-		wp.placeFreed()
-	}
-}
-
-// occupy makes sure that a worker has a place within MaxWorkersCount: the worker may have given its place up, or a retake may have
-// given it one beyond the limit. occupy returns false if no place is free.
-func (w *workerChan) occupy() bool {
-	wp := w.pool
-	beyond := w.place == placeServing && wp.beyond() > 0
-	if beyond || w.place == placeClosing && !wp.takePlace() {
-		if !wp.takeSpare() {
-			return false
-		}
-		if beyond {
-			wp.places.taken.Add(-1)
-		}
-	}
-	if w.place == placeClosing {
-		wp.mu.Lock()
-		wp.closing--
-		wp.mu.Unlock()
-		w.place = placeServing
-		w.EndKept()
-	}
-	return true
-}
-
-// takeSpare takes the place of a ready worker, which ends. It returns false if there is none.
-func (wp *workerPool) takeSpare() bool {
-	spare := wp.get(true)
-	if spare != nil {
-		spare.dismiss()
-	}
-	return spare != nil
-}
-
-// takePlace takes a place of a ready or serving worker. It returns false if MaxWorkersCount is reached.
-func (wp *workerPool) takePlace() bool { return takeBelow(&wp.places.taken, int64(wp.MaxWorkersCount)) }
-
-// beyond returns by how many workers retakes have exceeded MaxWorkersCount; 0 or less means none.
-func (wp *workerPool) beyond() int64 { return wp.places.taken.Load() - int64(wp.MaxWorkersCount) }
-
-// release puts a worker that has finished on the stack. It returns false if the worker must end: because the pool was stopped, because
-// other workers took all places while this one was closing or wait for one, or because retakes have exceeded MaxWorkersCount.
+// release puts a worker that has finished on the stack, without a place. It returns false if the worker must end: because the pool was
+// stopped, or because there would be more than MaxWorkersCount workers.
 func (wp *workerPool) release(w *workerChan) bool {
+	w.place.Leave()
 	now := wp.clock.now()
 	wp.mu.Lock()
-	defer wp.mu.Unlock()
-	beyond := w.place == placeServing && wp.beyond() > 0
-	if wp.stopped || beyond || wp.queue.waiting.Load() > 0 || w.place == placeClosing && !wp.takePlace() {
-		wp.leaveLocked(w)
+	top := len(wp.ready) - 1
+	if wp.stopped || wp.places.Taken(admit.Ordinary)+len(wp.ready) >= wp.MaxWorkersCount {
+		wp.retired++
+		wp.mu.Unlock()
 		return false
 	}
-	if w.place == placeClosing {
-		wp.closing--
-	}
-	w.place = placeNone
 	// Two workers may read the clock in one order and take the lock in the other. max keeps the stack sorted.
-	if top := len(wp.ready) - 1; top >= 0 {
+	if top >= 0 {
 		now = max(now, wp.ready[top].lastUse)
 	}
 	w.lastUse = now
-	wp.setReadyLocked(append(wp.ready, w))
-	if wp.resting {
-		wp.resting = false
+	wp.ready = append(wp.ready, w)
+	wake := wp.resting
+	wp.resting = false
+	wp.mu.Unlock()
+	if wake {
 		wp.wake <- struct{}{}
 	}
 	return true
 }
 
-// leaveLocked removes a worker that ends from the counts.
-func (wp *workerPool) leaveLocked(w *workerChan) {
-	wp.mu.AssertHeld()
-	switch w.place {
-	case placeClosing:
-		wp.closing--
-		wp.retired++
-	case placeLeading:
+// retire counts a worker as retired that has ended in the middle of its work.
+func (wp *workerPool) retire(w *workerChan) {
+	w.place.Leave()
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	wp.retired++
+	if w.leading {
 		wp.leading--
-		wp.retired++
-	default:
-		wp.retireLocked(1)
 	}
-	w.place = placeNone
-}
-
-// retireLocked removes n ready or serving workers from the counts.
-func (wp *workerPool) retireLocked(n int) {
-	wp.mu.AssertHeld()
-	wp.places.taken.Add(-int64(n))
-	wp.retired += uint64(n)
-	wp.placeFreed()
 }
 
 // cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker is due. If no worker is
@@ -537,14 +408,13 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	*expired = append((*expired)[:0], ready[:n]...)
 	kept := copy(ready, ready[n:])
 	clear(ready[kept:])
-	wp.setReadyLocked(ready[:kept])
-	// Although their goroutines have yet to end, these workers no longer count, so nobody is refused because of them.
-	wp.retireLocked(n)
+	wp.ready = ready[:kept]
+	wp.retired += uint64(n)
 	if kept > 0 {
 		wait = wp.MaxIdleWorkerDuration - now.Sub(ready[0].lastUse) + wp.slack()
 	} else {
 		wp.resting = true
-		wp.setReadyLocked(nil) // frees the memory that peak load needed
+		wp.ready = nil // frees the memory that peak load needed
 	}
 	wp.mu.Unlock()
 
@@ -563,7 +433,7 @@ func (wp *workerPool) stats(st *Stats) {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
-	st.WorkersRunning = wp.serving()
+	st.WorkersRunning = wp.places.Taken(admit.Ordinary)
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
-	st.RequestsQueued = wp.queue.length()
+	st.RequestsQueued = wp.places.Waiting()
 }

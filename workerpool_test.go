@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/clock"
 )
 
@@ -84,6 +85,7 @@ func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
 		clock:                 new(coarseClock),
 	}
 	p.clock.start(clockTick(maxIdle))
+	p.init()
 	p.Start()
 	t.Cleanup(func() {
 		p.Stop()
@@ -143,15 +145,16 @@ func (p *poolTest) expect(t *testing.T, running, ready int) {
 	}
 	p.workerPool.mu.Lock()
 	defer p.workerPool.mu.Unlock()
-	if balance := spawned - retired; balance != uint64(running+ready+p.closing) {
-		t.Errorf("%d were spawned and %d retired, but %d count and %d close", spawned, retired, running+ready, p.closing)
+	closing := p.places.Taken(admit.Closing)
+	if balance := spawned - retired; balance != uint64(running+ready+closing) {
+		t.Errorf("%d were spawned and %d retired, but %d count and %d close", spawned, retired, running+ready, closing)
 	}
 	background := 0
 	if !p.stopped {
 		background = 1
 	}
-	if p.goroutines != running+ready+p.closing+background {
-		t.Errorf("%d goroutines for %d workers, %d closing", p.goroutines, running+ready, p.closing)
+	if p.goroutines != running+ready+closing+background {
+		t.Errorf("%d goroutines for %d workers, %d closing", p.goroutines, running+ready, closing)
 	}
 }
 
@@ -396,7 +399,6 @@ func TestWorkerPoolClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock)}
-				wp.places.taken.Store(int64(len(test.idle)))
 				now := wp.clock.exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
@@ -409,8 +411,8 @@ func TestWorkerPoolClean(t *testing.T) {
 					t.Errorf("wait %v, want %v", wait, test.wait)
 				}
 				gone := len(all) - test.kept
-				if !slices.Equal(wp.ready, all[gone:]) || int(wp.places.taken.Load()) != test.kept || wp.retired != uint64(gone) {
-					t.Errorf("%d are left, %d count, %d retired", len(wp.ready), wp.places.taken.Load(), wp.retired)
+				if !slices.Equal(wp.ready, all[gone:]) || wp.retired != uint64(gone) {
+					t.Errorf("%d are left, %d retired", len(wp.ready), wp.retired)
 				}
 				for _, w := range slices.Concat(room[test.kept:], expired[:cap(expired)]) {
 					if w != nil {
@@ -459,7 +461,6 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		p.workerPool.mu.Lock()
 		p.ready, p.goroutines, p.spawned = slices.Clone(held), 1+workers, workers
-		p.places.taken.Store(workers)
 		p.workerPool.mu.Unlock()
 		cleaned := make(chan struct{})
 		go func() {
@@ -480,7 +481,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 		}
 		for _, w := range held {
 			<-w.ch
-			p.end(w)
+			p.end(w, true)
 		}
 		<-cleaned
 		p.expect(t, workers, 0)
@@ -592,7 +593,7 @@ func TestWorkerPoolGoexit(t *testing.T) {
 				t.Fatalf("refused after %d ended goroutines", i)
 			}
 			freeAtClose := false
-			c.onClose = func() { freeAtClose = p.places.taken.Load() == 0 }
+			c.onClose = func() { freeAtClose = p.places.Taken(admit.Ordinary) == 0 }
 			p.finish(c, outcomeGoexit)
 			p.expect(t, 0, 0)
 			if closed := c.closed.Load(); closed != 1 || !freeAtClose {
@@ -1004,15 +1005,13 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 // What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
 	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock)}
-	wp.places.taken.Store(1)
+	wp.init()
 	wp.clock.start(maxClockTick)
 	defer wp.clock.stop()
-	w := new(workerChan)
-	w.renew()
+	w := wp.get(admit.Ordinary)
 	for b.Loop() {
-		w.place = placeServing
 		wp.release(w)
-		w = wp.getCh()
+		w = wp.get(admit.Ordinary)
 	}
 }
 
@@ -1020,5 +1019,5 @@ func BenchmarkWorkerPoolRelease(b *testing.B) {
 func (p *poolTest) counts() (running, ready int, spawned, retired uint64) {
 	var st Stats
 	p.stats(&st)
-	return int(p.places.taken.Load()) - st.WorkersReady, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired
+	return st.WorkersRunning, st.WorkersReady, st.WorkersSpawned, st.WorkersRetired
 }

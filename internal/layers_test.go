@@ -25,6 +25,7 @@ var layers = []string{
 	"internal/proxyproto",
 	"internal/sock",
 	"internal/outbox",
+	"internal/admit",
 	"internal/class",
 	"internal/loop",
 }

@@ -2,7 +2,10 @@
 
 package loop
 
-import "github.com/filohttp/filo/internal/class"
+import (
+	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/class"
+)
 
 // HoldsLoop reports whether w leads a loop, and its seat hasn't been taken away from it.
 func (w *Worker) HoldsLoop() bool { return w.seat != nil && w.seat.word.Load() == w.word }
@@ -49,25 +52,15 @@ func (w *Worker) retaken() {
 	w.owner.LoseLead()
 }
 
-// handOff gives the seat to another worker during w's turn. Unless must is set it reports false, and w keeps the seat, if Concurrency has
-// been reached.
-func (s *Seat) handOff(w *Worker, must bool) bool {
-	return s.giveAway(w, func() bool { return s.workers.HandOver(w, must) })
-}
-
-// handOffKept is handOff by which w gets one of the places kept for quick handlers, although Concurrency has been reached.
-func (s *Seat) handOffKept(w *Worker) bool {
-	return s.giveAway(w, func() bool { return s.workers.HandOverKept(w) })
-}
-
-// giveAway gives the seat away by handOver, unless it was already taken away.
-func (s *Seat) giveAway(w *Worker, handOver func() bool) bool {
+// handOff gives the seat to another worker during w's turn, and w a place of one of these kinds. If none is free, it returns false, and w
+// keeps the seat. If the seat was already taken away, w is an ordinary worker.
+func (s *Seat) handOff(w *Worker, places admit.Kinds) bool {
 	// From here on nobody can take the seat away.
 	if !s.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
 	}
-	if !handOver() {
+	if !s.workers.HandOver(w, places) {
 		w.word += 2
 		s.word.Store(w.word)
 		return false
@@ -139,36 +132,31 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	return leader
 }
 
-// Leave gives w's seat, if it has one, to another worker, before w runs something of the class that may take long. It reports false
-// if w gets no place for that.
+// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class that turns out to take long. It
+// returns false if w gets no place for that.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.seat == nil {
-		return w.owner.MayRun()
+		return w.owner.MayTakeLong()
 	}
 	w.EndClass()
-	if !w.seat.handOff(w, false) {
+	if !w.seat.handOff(w, admit.Ordinary.Only()) {
 		return false
 	}
 	class.Handoffs.Add(1)
 	return true
 }
 
-// LeaveKept is Leave for a worker that continues in one of the places kept for quick handlers.
-func (w *Worker) LeaveKept() bool {
+// LeaveFor gives w's seat, if it has one, to another worker, and w a place of one of these kinds, before w runs something of the class; nil is
+// none. It returns false if there is no such place. If w was leading, and still is, nothing has changed.
+func (w *Worker) LeaveFor(class *class.Class, places admit.Kinds) bool {
 	if w.seat != nil {
 		w.EndClass()
-		if !w.seat.handOffKept(w) {
+		if !w.seat.handOff(w, places) {
 			return false
 		}
+		if class != nil {
+			class.Handoffs.Add(1)
+		}
 	}
-	return w.owner.HasKept() || w.owner.ExchangeForKept() // a worker that had lost its seat before exchanges its place
-}
-
-// LeaveWithoutPlace is Leave for work that doesn't count against Concurrency.
-func (w *Worker) LeaveWithoutPlace() {
-	if w.seat != nil {
-		w.EndClass()
-		w.seat.handOff(w, true)
-	}
-	w.owner.Vacate()
+	return w.owner.Enter(places) // a worker that has lost its seat in a retake may have another place
 }

@@ -5,6 +5,7 @@ package loop
 import (
 	"context"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 )
 
@@ -26,10 +27,10 @@ func (*Group) Await(context.Context) error { return nil }
 func (*Group) Counts() (c Counts) { return c }
 
 // Leave reports whether the worker may run something that may take long.
-func (w *Worker) Leave(*class.Class) bool { return w.owner.MayRun() }
+func (w *Worker) Leave(*class.Class) bool { return w.owner.MayTakeLong() }
 
-// LeaveKept reports whether the worker continues in one of the places kept for quick handlers.
-func (w *Worker) LeaveKept() bool { return w.owner.HasKept() || w.owner.ExchangeForKept() }
+// LeaveFor gives the worker a place of one of these kinds. It returns false if none is free.
+func (w *Worker) LeaveFor(_ *class.Class, places admit.Kinds) bool { return w.owner.Enter(places) }
 
 // HoldsLoop returns false here.
 func (w *Worker) HoldsLoop() bool { return false }
@@ -45,6 +46,3 @@ func (w *Worker) Stay(*class.Class) {}
 
 // Overtaken returns false here.
 func (w *Worker) Overtaken() bool { return false }
-
-// LeaveWithoutPlace gives up the worker's place.
-func (w *Worker) LeaveWithoutPlace() { w.owner.Vacate() }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 )
 
@@ -16,20 +17,23 @@ type fakeWorkers struct {
 	leaders    chan *Worker
 	noMore     bool // MayRetake says so
 	serving    int
-	handedOver int // calls of HandOverKept
+	handedOver int // calls of HandOver
 }
 
 func (f *fakeWorkers) Lead(*Seat)         { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) Retake()            { f.leaders <- newFakeWorker() }
 func (f *fakeWorkers) MayRetake(int) bool { return !f.noMore }
 func (f *fakeWorkers) Serving() int       { return f.serving }
-func (f *fakeWorkers) HandOverKept(*Worker) bool {
+func (f *fakeWorkers) HandOver(*Worker, admit.Kinds) bool {
 	f.handedOver++
 	return true
 }
 
 // fakeOwner is a worker without a pool.
-type fakeOwner struct{ lost, kept bool }
+type fakeOwner struct {
+	lost    bool
+	entered admit.Kinds
+}
 
 func newFakeWorker() *Worker {
 	w := new(Worker)
@@ -37,14 +41,11 @@ func newFakeWorker() *Worker {
 	return w
 }
 
-func (o *fakeOwner) MayRun() bool                 { return !o.kept }
+func (o *fakeOwner) MayTakeLong() bool            { return true }
 func (o *fakeOwner) Losing(*Socket, *class.Class) {}
 func (o *fakeOwner) LoseLead()                    { o.lost = true }
-func (o *fakeOwner) HasKept() bool                { return o.kept }
-func (o *fakeOwner) EndKept()                     { o.kept = false }
-func (o *fakeOwner) Vacate()                      {}
-func (o *fakeOwner) ExchangeForKept() bool {
-	o.kept = true
+func (o *fakeOwner) Enter(places admit.Kinds) bool {
+	o.entered = places
 	return true
 }
 
@@ -100,14 +101,14 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// A worker that has lost its seat to the monitor learns of it when it leaves, and exchanges its place for one of the kept ones: it has no
-// seat to hand over.
-func TestKeptPlaceOfAnOvertakenLeader(t *testing.T) {
+// A worker that has lost its seat to the monitor learns of it when it leaves, and enters a place of the kinds that it wants: it has no seat
+// to hand over.
+func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	workers, w := new(fakeWorkers), newFakeWorker()
 	w.seat, w.word = seatIn(new(Group), workers), 1
 	w.seat.word.Store(1 << 32) // the monitor was quicker
 	owner := w.Owner().(*fakeOwner)
-	if ok := w.LeaveKept(); !ok || !owner.lost || !owner.kept || w.Leads() || workers.handedOver > 0 {
+	if ok := w.LeaveFor(nil, admit.Quick.Only()); !ok || !owner.lost || owner.entered != admit.Quick.Only() || w.Leads() || workers.handedOver > 0 {
 		t.Errorf("left: %v, %+v, leads: %v, handed over %d times", ok, owner, w.Leads(), workers.handedOver)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/clock"
 )
@@ -231,9 +232,8 @@ func (s *Seat) turnFailed(w *Worker, socket *Socket, returned *bool) {
 	if socket != nil {
 		socket.served.Abandon(w, value == nil)
 	}
-	w.owner.EndKept()
 	s.endTurn(w)
 	if value == nil && w.seat == s {
-		s.workers.HandOver(w, true)
+		s.workers.HandOver(w, admit.None.Only())
 	}
 }

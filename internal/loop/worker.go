@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/race"
 )
@@ -15,11 +16,9 @@ import (
 type Workers interface {
 	// Lead starts a leader for the seat, which is new.
 	Lead(s *Seat)
-	// HandOver gives the seat, which is w's, to another worker, and gives w the place of an ordinary worker. Unless must is set, it reports
-	// false if no place is left.
-	HandOver(w *Worker, must bool) bool
-	// HandOverKept is HandOver that gives w one of the places kept for quick handlers.
-	HandOverKept(w *Worker) bool
+	// HandOver gives the seat, which is w's, to another worker, and gives w a place of one of these kinds. It returns false, and changes
+	// nothing, if none is free.
+	HandOver(w *Worker, places admit.Kinds) bool
 	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
 	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost odd.
 	Retake()
@@ -35,20 +34,15 @@ type Workers interface {
 
 // Owner is the pool's side of a worker.
 type Owner interface {
-	// MayRun reports whether the worker, which leads no loop, may run a handler that may take long.
-	MayRun() bool
+	// Enter gives the worker, which leads no loop, a place of one of these kinds. It returns false, and changes nothing, if none is free.
+	Enter(places admit.Kinds) bool
+	// MayTakeLong reports whether the worker, which leads no loop, may go on with a handler that turns out to take long.
+	MayTakeLong() bool
 	// Losing says that the worker's seat is being taken away in the turn of a connection, or of none: then the socket is nil. The class is that of
 	// the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker doesn't notice before it returns.
 	Losing(socket *Socket, class *class.Class)
 	// LoseLead makes the worker an ordinary one, after its seat was taken away.
 	LoseLead()
-	// HasKept reports whether the worker has one of the places kept for quick handlers. ExchangeForKept gives up the worker's place for a
-	// kept one, and EndKept returns that.
-	HasKept() bool
-	ExchangeForKept() bool
-	EndKept()
-	// Vacate gives up the worker's place.
-	Vacate()
 }
 
 // Worker is the part of a worker that loops know: where it leads a loop, and what it runs there. All fields but running belong to the

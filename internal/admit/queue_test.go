@@ -1,4 +1,4 @@
-package filo
+package admit
 
 import (
 	"slices"
@@ -10,19 +10,19 @@ import (
 
 // The oldest waiter is served first, and the newest while the oldest has waited for nearly the longest time. One that was woken in vain
 // keeps its place in the order.
-func TestPlaceQueueOrder(t *testing.T) {
-	q := &placeQueue{maxWait: 8 * time.Second}
+func TestQueueOrder(t *testing.T) {
+	q := &queue{maxWait: 8 * time.Second}
 	at := func(seconds int) clock.Time { return clock.Time(0).Add(time.Duration(seconds) * time.Second) }
-	var waiters []*placeWaiter
+	var waiters []*waiter
 	add := func(second int) {
-		w := &placeWaiter{woken: make(chan struct{}, 1), since: at(second)}
+		w := &waiter{woken: make(chan struct{}, 1), since: at(second)}
 		waiters = append(waiters, w)
 		q.join(w)
 	}
 	wake := func(second int, want int) {
 		t.Helper()
 		q.wake(at(second))
-		got := slices.IndexFunc(waiters, func(w *placeWaiter) bool { return len(w.woken) > 0 })
+		got := slices.IndexFunc(waiters, func(w *waiter) bool { return len(w.woken) > 0 })
 		if got != want {
 			t.Fatalf("waiter %d is woken, want %d", got, want)
 		}
@@ -51,13 +51,13 @@ func TestPlaceQueueOrder(t *testing.T) {
 }
 
 // A queue that always has waiters refuses none of them if each is served in time: 40 clients that ask again at once share 2 places of 5 ms.
-func TestPlaceQueueStanding(t *testing.T) {
+func TestQueueStanding(t *testing.T) {
 	const clients, places, service = 40, 2, 5 * time.Millisecond
-	q := &placeQueue{maxWait: 300 * time.Millisecond}
+	q := &queue{maxWait: 300 * time.Millisecond}
 	now, longest := clock.Time(0), time.Duration(0)
-	var waiters []*placeWaiter
+	var waiters []*waiter
 	join := func() {
-		w := &placeWaiter{woken: make(chan struct{}, 1), since: now}
+		w := &waiter{woken: make(chan struct{}, 1), since: now}
 		waiters = append(waiters, w)
 		q.join(w)
 	}
@@ -67,7 +67,7 @@ func TestPlaceQueueStanding(t *testing.T) {
 	for range 1000 {
 		now = now.Add(service / places)
 		q.wake(now)
-		i := slices.IndexFunc(waiters, func(w *placeWaiter) bool { return len(w.woken) > 0 })
+		i := slices.IndexFunc(waiters, func(w *waiter) bool { return len(w.woken) > 0 })
 		longest = max(longest, now.Sub(waiters[i].since))
 		waiters = slices.Delete(waiters, i, i+1)
 		join()

@@ -1,0 +1,185 @@
+// Package admit decides how many handlers may run at once, and who waits until another one has ended. It counts places, and knows neither
+// workers nor connections.
+package admit
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// Kind is a kind of place. Each kind has a limit of its own.
+type Kind uint8
+
+const (
+	// None is no place. A handler that runs where its request was read needs none.
+	None Kind = iota
+	// Ordinary is the place of any handler. It counts against Concurrency.
+	Ordinary
+	// Quick is reserved for finding out whether a handler is quick. Quick handlers, such as a health check's, are called whatever the load.
+	Quick
+	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from when it is accepted until its first
+	// request is refused or answered, and clients of an overloaded machine take their time. In Quick's few places a probe would rarely find one.
+	QuickConn
+	// Always is reserved for handlers that are always answered, such as those of probes that wait for checks, and of operators' pages. The
+	// limit bounds what such a route costs when everybody calls it.
+	Always
+	// Closing is the place of a worker that closes a connection, which may take long.
+	Closing
+	kinds
+)
+
+// The limits of the reserved kinds.
+const (
+	MaxQuick     = 32
+	MaxQuickConn = 8 * MaxQuick
+	MaxAlways    = 16
+)
+
+// Kinds is a set of kinds of places. They are tried in the order of the constants above.
+type Kinds uint8
+
+// Or returns the set with the kind k if it may be used too.
+func (s Kinds) Or(k Kind, may bool) Kinds {
+	if may {
+		s |= k.Only()
+	}
+	return s
+}
+
+// Only returns the set of this kind alone.
+func (k Kind) Only() Kinds { return 1 << k }
+
+func (s Kinds) has(k Kind) bool { return s&k.Only() != 0 }
+
+// isQuick reports whether only a quick handler may run in a place of this kind.
+func (k Kind) isQuick() bool { return k == Quick || k == QuickConn }
+
+// Admission counts the places of a server, and has its queue.
+type Admission struct {
+	most [kinds]int64 // immutable after Init
+	queue
+
+	// The counts are written for each request that is handed over, so they don't share a cache line with what is only read.
+	_     apart.Lines
+	taken [kinds]atomic.Int64 // no count but that of Ordinary exceeds its limit: see TakeBeyond
+}
+
+// Config configures an Admission.
+type Config struct {
+	Concurrency int           // the limit of ordinary places
+	Queue       int           // how many may wait for an ordinary place at once
+	MaxWait     time.Duration // how long one of them waits at most
+	Now         func() clock.Time
+}
+
+// Init makes the Admission ready for use.
+func (a *Admission) Init(c Config) {
+	n := int64(c.Concurrency)
+	a.most = [kinds]int64{None: math.MaxInt64, Ordinary: n, Quick: MaxQuick, QuickConn: MaxQuickConn, Always: MaxAlways, Closing: n}
+	a.queue.most, a.queue.maxWait, a.queue.now = int64(c.Queue), c.MaxWait, c.Now
+}
+
+// Taken returns how many places of the kind are taken.
+func (a *Admission) Taken(k Kind) int { return int(a.taken[k].Load()) }
+
+// IsFull reports whether no ordinary place is free.
+func (a *Admission) IsFull() bool { return a.taken[Ordinary].Load() >= a.most[Ordinary] }
+
+// Beyond returns how many ordinary places are taken beyond the limit.
+func (a *Admission) Beyond() int { return int(max(0, a.taken[Ordinary].Load()-a.most[Ordinary])) }
+
+// TakeBeyond takes a place of the kind for somebody who has begun already, whether or not one is free. It belongs to the Place whose Receive
+// is called with the kind.
+func (a *Admission) TakeBeyond(k Kind) { a.taken[k].Add(1) }
+
+// take takes a place of the kind. It returns false if none is free.
+func (a *Admission) take(k Kind) bool { return k == None || addBelow(&a.taken[k], a.most[k]) }
+
+// addBelow adds one to a count, unless that has reached most.
+func addBelow(count *atomic.Int64, most int64) bool {
+	for {
+		n := count.Load()
+		if n >= most {
+			return false
+		}
+		if count.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// give gives a place of the kind back.
+func (a *Admission) give(k Kind) {
+	if k == None {
+		return
+	}
+	if a.taken[k].Add(-1); k == Ordinary {
+		a.freed()
+	}
+}
+
+// freed wakes one of those that wait, since an ordinary place is free.
+func (a *Admission) freed() {
+	if a.waiting.Load() > 0 {
+		a.queue.wake(a.now())
+	}
+}
+
+// Place is what one handler or one connection has: at most one place at a time. The zero value counts nowhere and is never refused.
+// It belongs to one goroutine at a time.
+type Place struct {
+	of   *Admission
+	kind Kind
+}
+
+// NewPlace returns a Place of the kind None.
+func (a *Admission) NewPlace() Place { return Place{of: a} }
+
+// Kind returns which kind of place this is now.
+func (p *Place) Kind() Kind { return p.kind }
+
+// IsReserved reports whether the place is one of those that are there whatever the load.
+func (p *Place) IsReserved() bool { return p.kind.isQuick() || p.kind == Always }
+
+// Enter makes sure that the place is of one of these kinds, and gives back the one before. It returns false, and changes nothing, if none of
+// them is free. An ordinary place beyond the limit counts as none.
+func (p *Place) Enter(wanted Kinds) bool {
+	if p.of == nil {
+		return true
+	}
+	beyond := p.kind == Ordinary && p.of.Beyond() > 0
+	if wanted.has(p.kind) && !beyond || wanted.has(Quick) && p.kind == QuickConn {
+		return true
+	}
+	for k := None; k < kinds; k++ {
+		if wanted.has(k) && !(beyond && k == Ordinary) && p.of.take(k) {
+			p.of.give(p.kind)
+			p.kind = k
+			return true
+		}
+	}
+	return false
+}
+
+// MayTakeLong makes sure that a handler that was admitted to the place may wait for something. A place of a quick one must become an ordinary
+// one. It returns false if none is free.
+func (p *Place) MayTakeLong() bool { return !p.kind.isQuick() || p.Enter(Ordinary.Only()) }
+
+// Receive makes a place of the kind, which was taken by TakeBeyond, the one that this is.
+func (p *Place) Receive(k Kind) {
+	p.Leave()
+	p.kind = k
+}
+
+// Leave gives the place back.
+func (p *Place) Leave() {
+	if p.kind != None {
+		k := p.kind
+		p.kind = None
+		p.of.give(k)
+	}
+}

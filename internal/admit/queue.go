@@ -1,0 +1,124 @@
+package admit
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
+)
+
+// queue lets goroutines without a place wait for an ordinary one.
+//
+// The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest has
+// waited for nearly as long as that, more requests come than can be served, and each would be served when its client is about to give up.
+// Then the newest is served first: most of those that are served hardly wait, and the others are refused at their deadline.
+type queue struct {
+	most    int64             // how many may wait; immutable
+	maxWait time.Duration     // immutable
+	now     func() clock.Time // immutable
+
+	waiting atomic.Int64 // how many wait, or are about to
+
+	mu      race.Mutex
+	waiters []*waiter // the oldest first; guarded by mu
+}
+
+type waiter struct {
+	woken chan struct{} // capacity 1; whoever takes the waiter out of the queue to wake it sends
+	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
+}
+
+// HasQueue reports whether anybody may wait.
+func (a *Admission) HasQueue() bool { return a.queue.most > 0 }
+
+// MaxWait returns how long somebody waits at most.
+func (a *Admission) MaxWait() time.Duration { return a.maxWait }
+
+// IsAwaited reports whether somebody waits for a place, or is about to.
+func (a *Admission) IsAwaited() bool { return a.waiting.Load() > 0 }
+
+// Waiting returns how many wait.
+func (a *Admission) Waiting() int {
+	a.queue.mu.Lock()
+	defer a.queue.mu.Unlock()
+	return len(a.waiters)
+}
+
+// JoinQueue makes room for one that waits. It returns false if the queue is full. Otherwise the caller calls AwaitPlace, and must call
+// LeaveQueue in the end.
+func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most) }
+
+// LeaveQueue undoes JoinQueue.
+func (a *Admission) LeaveQueue() { a.waiting.Add(-1) }
+
+// AwaitPlace waits, after JoinQueue, until occupy gets an ordinary place, left is closed or the given time has come; the zero time is none. It
+// returns false if the wait ends without a place.
+func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until time.Time) bool {
+	q := &a.queue
+	longest := q.maxWait
+	if !until.IsZero() {
+		longest = min(longest, time.Until(until))
+	}
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	self := &waiter{woken: make(chan struct{}, 1), since: q.now()}
+	for {
+		q.join(self)
+		if occupy() { // a place that became free before join woke nobody
+			if !q.leave(self) {
+				a.freed() // somebody has woken this one for another place
+			}
+			return true
+		}
+		select {
+		case <-self.woken:
+		case <-left:
+			if !q.leave(self) {
+				a.freed() // somebody has woken this one for a place
+			}
+			return false
+		case <-timer.C:
+			return !q.leave(self) && occupy()
+		}
+	}
+}
+
+// join puts a waiter where it belongs by the beginning of its wait, also if it was woken in vain and joins again.
+func (q *queue) join(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := len(q.waiters)
+	for at > 0 && q.waiters[at-1].since > w.since {
+		at--
+	}
+	q.waiters = slices.Insert(q.waiters, at, w)
+}
+
+// leave takes a waiter out of the queue. It reports false if that was done to wake it.
+func (q *queue) leave(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiters, w)
+	if i >= 0 {
+		q.waiters = slices.Delete(q.waiters, i, i+1)
+	}
+	return i >= 0
+}
+
+// wake wakes a waiter for a place that has become free.
+func (q *queue) wake(now clock.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiters) == 0 {
+		return
+	}
+	i := 0
+	if now.Sub(q.waiters[0].since) > q.maxWait-q.maxWait/8 {
+		i = len(q.waiters) - 1
+	}
+	w := q.waiters[i]
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	w.woken <- struct{}{}
+}
