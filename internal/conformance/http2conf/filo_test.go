@@ -15,10 +15,6 @@ import (
 // site has the routes that the table asks for.
 func site(c *filo.Ctx) error {
 	switch c.Path() {
-	case "/":
-		return only(c, "GET, HEAD", func(c *filo.Ctx) error {
-			return c.Bytes(200, "text/html; charset=utf-8", []byte("<!DOCTYPE html><title>filo</title>"))
-		})
 	case "/hello":
 		return only(c, "GET, HEAD", func(c *filo.Ctx) error { return c.Text(200, "Hello, World!") })
 	case "/echo":

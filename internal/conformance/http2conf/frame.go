@@ -143,8 +143,6 @@ func reset(stream uint32, code Code) Frame {
 
 func settings(entries ...string) Frame { return frame(typeSettings, 0, 0, strings.Join(entries, "")) }
 
-func push(stream uint32) Frame { return frame(typePush, endHeaders, stream, uint32Of(2)+getBlock) }
-
 func ping(data string) Frame { return frame(typePing, 0, 0, data) }
 
 func goAway(code Code, debug string) Frame {
@@ -157,18 +155,6 @@ func windowUpdate(stream, increment uint32) Frame {
 
 func priorityUpdate(stream uint32, value string) Frame {
 	return frame(typePriorityUpdate, 0, 0, uint32Of(stream)+value)
-}
-
-// flagged returns f with more flags.
-func flagged(f Frame, flags Flags) Frame {
-	f.Flags |= flags
-	return f
-}
-
-// reserved returns f with its reserved bit set.
-func reserved(f Frame) Frame {
-	f.Stream |= 1 << 31
-	return f
 }
 
 func uint32Of(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }

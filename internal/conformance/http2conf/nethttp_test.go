@@ -24,7 +24,7 @@ import (
 func site(w http.ResponseWriter, r *http.Request) {
 	allow := "GET, HEAD"
 	switch r.URL.Path {
-	case "/", "/hello":
+	case "/hello":
 	case "/echo", "/hold":
 		allow = "POST"
 	default:
@@ -37,9 +37,6 @@ func site(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.URL.Path {
-	case "/":
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		io.WriteString(w, "<!DOCTYPE html><title>net/http</title>")
 	case "/hello":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		io.WriteString(w, "Hello, World!")
@@ -99,23 +96,11 @@ type deviation struct {
 // deviations are those of Go 1.26.
 var deviations = []deviation{
 	{"it answers", `200 ""`, Any, []string{
-		":path/* of OPTIONS", "Content-Length/no DATA, but END_STREAM", "open/HEADERS that depend on themselves",
+		"open/HEADERS that depend on themselves",
 	}},
 	{"it answers", `200 "Hello, World!"`, Any, []string{
-		":authority/beside Host and another one", ":authority/beside Host with another port", ":authority/beside an empty Host",
-		":authority/beside another Host", ":authority/beside two Hosts", ":authority/empty", ":authority/of two hosts",
-		":authority/with a path", ":authority/with a port of letters", ":authority/with a space", ":path/in absolute form",
-		"CONTINUATION/a hundred", "CONTINUATION/nine", "Content-Length/no DATA of a GET, but END_STREAM", "Expect/something else",
-		"HPACK/a table size at the end", "HPACK/a table size behind a field", "HPACK/a table size behind a literal",
-		"HPACK/an index behind what is too large", "HPACK/an index of a request that is too large", "Host/neither that nor :authority",
-		"Host/twice, without :authority", "Host/with a path, without :authority", "TE/empty",
-		"closed streams don't count/one that is too large", "field value/before HTAB", "field value/before a space",
-		"field value/behind HTAB", "field value/behind a space", "field value/of a known field, behind a space", "field value/of a space",
-		"limit/101 fields", "limit/500 empty fields", "limit/a table entry, 300 times", "limit/a value of 16,200 bytes",
-		"limit/a value of 17,000 bytes", "too long/CONTINUATION", "too long/HEADERS",
-	}},
-	{"it resets the stream without an answer", `came: stream 1: RST_STREAM PROTOCOL_ERROR`, Any, []string{
-		":path/* of OPTIONS and more", ":path/a question mark alone", ":path/without a slash",
+		"HPACK/an index behind what is too large", "HPACK/an index of a request that is too large",
+		"closed streams don't count/one that is too large",
 	}},
 	{"it resets the stream at once when it has answered", `200 "Hello, World!", RST_STREAM NO_ERROR`, Any, []string{
 		"idle/HEADERS", "idle/HEADERS and CONTINUATION",
@@ -123,65 +108,36 @@ var deviations = []deviation{
 	{"it resets a stream that is over", `200 "Hello, World!", RST_STREAM PROTOCOL_ERROR`, Any, []string{
 		"closed/PRIORITY that depends on itself",
 	}},
-	{"it takes frames of up to 1 MB, and says so", `200 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`, Any, []string{
-		"too long/DATA", "too long/DATA with padding",
-	}},
 	{"it answers", `200 "hello"`, Any, []string{
-		"Content-Length/twice", "Content-Length/twice, differing", "trailers/with 101 fields", "trailers/with Connection",
-		"trailers/with Content-Length", "trailers/with Host", "trailers/with Transfer-Encoding", "trailers/with a value behind a space",
-		"trailers/with a value of 16,355 bytes",
+		"trailers/with 101 fields", "trailers/with a value of 16,355 bytes",
 	}},
 	{"its handler is told, and answers 400", `400 ""`, Any, []string{
-		"Content-Length/an empty DATA", "Content-Length/less DATA", "Content-Length/less DATA, and an empty one",
-		"Content-Length/less DATA, and trailers", "Content-Length/less DATA, in two frames", "Content-Length/of 20,000, and less DATA",
-		"Content-Length/of 20,000, and trailers too early", "Content-Length/padding isn't content",
-		"Content-Length/twice, differing, and the second one right",
-	}},
-	{"it answers 400 without RST_STREAM", `400 "request header`, Any, []string{
-		"TE/gzip", "TE/trailers and gzip", "TE/trailers with a weight", "TE/trailers, and then gzip",
-		"connection-specific field/Connection that names another", "connection-specific field/Connection, empty",
-		"connection-specific field/Connection: close", "connection-specific field/Connection: keep-alive",
-		"connection-specific field/Keep-Alive", "connection-specific field/Proxy-Connection",
-		"connection-specific field/Transfer-Encoding behind others", "connection-specific field/Transfer-Encoding beside Content-Length",
-		"connection-specific field/Transfer-Encoding: chunked", "connection-specific field/Transfer-Encoding: chunked, and chunks",
-		"connection-specific field/Transfer-Encoding: identity", "connection-specific field/Upgrade: h2c",
-		"connection-specific field/Upgrade: websocket",
-	}},
-	{"it gives the request to its handler", `404 ""`, Any, []string{
-		":path/* of GET", ":path/* of POST", ":path/with a fragment", ":path/with a request line inside", ":path/with a space",
-		"CONNECT/to an empty port", "CONNECT/without a port", "limit/:path of 9,000 bytes",
-	}},
-	{"it gives the request to its handler", `405 ""`, Any, []string{
-		"limit/:method of 100 bytes", "pseudo-header fields/a :method of a request line", "pseudo-header fields/a :method with a comma",
-		"pseudo-header fields/a :method with a space",
+		"Content-Length/of 20,000, and less DATA", "Content-Length/of 20,000, and trailers too early",
 	}},
 	{"it decodes the block first, or gives up on a large one", `GOAWAY COMPRESSION_ERROR`, Any, []string{
-		"CONTINUATION/of 48 KB", "closed by a later stream/HEADERS that can't be decoded",
-		"closed by the client's RST_STREAM/HEADERS that can't be decoded", "closed/HEADERS that can't be decoded",
-		"too long/HEADERS with padding",
+		"closed by a later stream/HEADERS that can't be decoded", "closed by the client's RST_STREAM/HEADERS that can't be decoded",
+		"closed/HEADERS that can't be decoded",
 	}},
 	{"it ends the connection, where RST_STREAM would do", `GOAWAY FRAME_SIZE_ERROR`, Any, []string{
-		"PRIORITY/empty", "PRIORITY/of 100 bytes", "PRIORITY/of 6 bytes", "closed by a later stream/PRIORITY of 4 bytes",
-		"closed by the client's RST_STREAM/PRIORITY of 4 bytes", "closed by the server's RST_STREAM/PRIORITY of 4 bytes",
-		"closed/PRIORITY of 4 bytes", "half-closed (remote)/PRIORITY of 4 bytes", "open/PRIORITY of 4 bytes",
+		"closed by a later stream/PRIORITY of 4 bytes", "closed by the client's RST_STREAM/PRIORITY of 4 bytes",
+		"closed by the server's RST_STREAM/PRIORITY of 4 bytes", "closed/PRIORITY of 4 bytes", "half-closed (remote)/PRIORITY of 4 bytes",
+		"open/PRIORITY of 4 bytes",
 	}},
 	{"it leaves when the client says GOAWAY", `GOAWAY NO_ERROR`, Any, []string{
-		"GOAWAY/behind a request", "GOAWAY/in a request", "GOAWAY/twice", "GOAWAY/with an error", "GOAWAY/with an unknown code",
-		"GOAWAY/with debug data", "too long/GOAWAY",
+		"GOAWAY/in a request", "GOAWAY/twice, with an error",
 	}},
 	{"it ends the connection, by another code or where it need not", `GOAWAY PROTOCOL_ERROR`, Any, []string{
-		"SETTINGS/ACK of nothing", "SETTINGS/HEADER_TABLE_SIZE of 0 and 4,096 again", "SETTINGS/the same one often: the last counts",
-		"closed by a later stream/HEADERS", "closed by a later stream/HEADERS and CONTINUATION",
-		"closed by a later stream/HEADERS of trailers", "closed by a later stream/HEADERS that depend on themselves",
-		"closed by the client's RST_STREAM/HEADERS", "closed by the client's RST_STREAM/HEADERS and CONTINUATION",
-		"closed by the client's RST_STREAM/HEADERS of trailers", "closed by the client's RST_STREAM/HEADERS that depend on themselves",
-		"closed by the server's RST_STREAM/DATA", "closed by the server's RST_STREAM/DATA of padding alone",
-		"closed by the server's RST_STREAM/DATA that are empty", "closed by the server's RST_STREAM/DATA with END_STREAM",
-		"closed by the server's RST_STREAM/RST_STREAM", "closed by the server's RST_STREAM/WINDOW_UPDATE",
-		"closed by the server's RST_STREAM/WINDOW_UPDATE of all", "closed/HEADERS", "closed/HEADERS and CONTINUATION",
-		"closed/HEADERS of trailers", "closed/HEADERS that depend on themselves", "long/SETTINGS of 600 bytes", "stream/with a lower number",
-		"stream/with a lower number, and a field block of two frames", "stream/with the same number",
-		"stream/with the same number, behind another", "too long/SETTINGS", "trailers/without END_STREAM, and then with it",
+		"SETTINGS/HEADER_TABLE_SIZE of 0 and 4,096 again", "SETTINGS/the same one often: the last counts", "closed by a later stream/HEADERS",
+		"closed by a later stream/HEADERS and CONTINUATION", "closed by a later stream/HEADERS of trailers",
+		"closed by a later stream/HEADERS that depend on themselves", "closed by the client's RST_STREAM/HEADERS",
+		"closed by the client's RST_STREAM/HEADERS and CONTINUATION", "closed by the client's RST_STREAM/HEADERS of trailers",
+		"closed by the client's RST_STREAM/HEADERS that depend on themselves", "closed by the server's RST_STREAM/DATA",
+		"closed by the server's RST_STREAM/DATA of padding alone", "closed by the server's RST_STREAM/DATA that are empty",
+		"closed by the server's RST_STREAM/DATA with END_STREAM", "closed by the server's RST_STREAM/RST_STREAM",
+		"closed by the server's RST_STREAM/WINDOW_UPDATE", "closed by the server's RST_STREAM/WINDOW_UPDATE of all", "closed/HEADERS",
+		"closed/HEADERS and CONTINUATION", "closed/HEADERS of trailers", "closed/HEADERS that depend on themselves",
+		"stream/with a lower number", "stream/with a lower number, and a field block of two frames", "stream/with the same number",
+		"stream/with the same number, behind another", "trailers/without END_STREAM, and then with it",
 	}},
 	{"it resets the stream twice more", `RST_STREAM FLOW_CONTROL_ERROR, RST_STREAM STREAM_CLOSED, RST_STREAM STREAM_CLOSED`, Any, []string{
 		"window/of a stream is overrun at once",
@@ -198,11 +154,9 @@ var deviations = []deviation{
 		"closed streams don't count/one that was answered early, and reset by the server", "half-closed (local)/",
 	}},
 	{"it resets the stream, by another code, where it is over, or where the connection has to end", `RST_STREAM PROTOCOL_ERROR`, Any, []string{
-		"padding/of HEADERS, which leaves no room for the priority", "closed by a later stream/PRIORITY that depends on itself",
-		"closed by the client's RST_STREAM/PRIORITY that depends on itself", "idle/PRIORITY that depends on itself",
-		"idle/WINDOW_UPDATE of 0", "padding/of HEADERS, 255", "padding/of HEADERS, as long as the payload",
-		"padding/of HEADERS, longer by one", "too many streams/a field block is decoded all the same", "too many streams/one",
-		"too many streams/three",
+		"closed by a later stream/PRIORITY that depends on itself", "closed by the client's RST_STREAM/PRIORITY that depends on itself",
+		"idle/PRIORITY that depends on itself", "idle/WINDOW_UPDATE of 0", "too many streams/a field block is decoded all the same",
+		"too many streams/one", "too many streams/three",
 	}},
 	{"it resets the stream once more", `RST_STREAM PROTOCOL_ERROR, RST_STREAM PROTOCOL_ERROR`, Any, []string{
 		"closed by the server's RST_STREAM/HEADERS of trailers", "closed by the server's RST_STREAM/HEADERS that depend on themselves",
@@ -215,49 +169,32 @@ var deviations = []deviation{
 		"too many streams/with DATA",
 	}},
 	{"its GOAWAY names a stream that was never opened", `and the client has opened none`, Any, []string{
-		"RST_STREAM/on a later stream", "RST_STREAM/on a server's stream", "WINDOW_UPDATE/on a later stream",
-		"WINDOW_UPDATE/on a server's stream", "first frame/PRIORITY", "idle/DATA", "idle/DATA of padding alone", "idle/DATA that are empty",
-		"idle/DATA with END_STREAM", "idle/PUSH_PROMISE", "idle/RST_STREAM", "idle/WINDOW_UPDATE", "idle/WINDOW_UPDATE of all",
-		"stream/of a server's, with DATA", "stream/of a server's, with WINDOW_UPDATE",
+		"idle/DATA", "idle/DATA of padding alone", "idle/DATA that are empty", "idle/DATA with END_STREAM", "idle/RST_STREAM",
+		"idle/WINDOW_UPDATE", "idle/WINDOW_UPDATE of all",
 	}},
 	{"it takes HEADERS on a stream that it has reset for a new request", `behind RST_STREAM`, Any, []string{
 		"HPACK/an index of HEADERS on a stream that the server has reset", "closed by the server's RST_STREAM/HEADERS",
 		"closed by the server's RST_STREAM/HEADERS and CONTINUATION",
 	}},
 	{"it ignores the frame, closes without GOAWAY, or gives no window", `came: nothing`, Any, []string{
-		"PRIORITY_UPDATE/empty", "PRIORITY_UPDATE/for a server's stream", "PRIORITY_UPDATE/for more streams than may be open",
-		"PRIORITY_UPDATE/for the connection", "PRIORITY_UPDATE/for the connection, with the reserved bit", "PRIORITY_UPDATE/of 3 bytes",
-		"PRIORITY_UPDATE/on a stream", "SETTINGS/NO_RFC7540_PRIORITIES of 2", "too long/PRIORITY_UPDATE",
-		"too long/an unknown type", "window/of the connection is another's to use, too",
+		"window/of the connection is another's to use, too",
 	}},
 	{"it ignores the frame, closes without GOAWAY, or gives no window", `came: nothing`, TLS, []string{
-		"wrong preface/GET by HTTP/1.1", "wrong preface/HTTP/2.1", "wrong preface/HTTP/3.0", "wrong preface/LF in place of CRLF",
-		"wrong preface/POST by HTTP/1.1", "wrong preface/TLS inside TLS", "wrong preface/another first byte",
-		"wrong preface/another last byte", "wrong preface/another letter in SM", "wrong preface/another target", "wrong preface/lower case",
-		"wrong preface/none, but SETTINGS", "wrong preface/with a field", "wrong preface/without SM", "wrong preface/zeros",
+		"wrong preface/GET by HTTP/1.1", "wrong preface/HTTP/2.1", "wrong preface/TLS inside TLS", "wrong preface/another first byte",
+		"wrong preface/another last byte", "wrong preface/lower case", "wrong preface/none, but SETTINGS", "wrong preface/with a field",
+		"wrong preface/without SM",
 	}},
 	{"its answer by HTTP/1.1 lacks Date", `malformed answer: 0 Date fields`, Clear, []string{
 		"cut short/after PRI", "cut short/after a byte", "cut short/after the first line", "wrong preface/HTTP/2.1",
-		"wrong preface/HTTP/3.0", "wrong preface/another first byte", "wrong preface/another target", "wrong preface/lower case",
-		"wrong preface/with a field",
-	}},
-	{"it closes without GOAWAY", `the end (EOF)`, Any, []string{
-		"HEADERS/PADDED, and no length of it", "HEADERS/PRIORITY, and 4 bytes of it", "HEADERS/PRIORITY, and no byte of it",
-		"PUSH_PROMISE/empty", "closed by a later stream/DATA with PADDED and no length of it",
-		"closed by the client's RST_STREAM/DATA with PADDED and no length of it",
-		"closed by the server's RST_STREAM/DATA with PADDED and no length of it", "closed/DATA with PADDED and no length of it",
-		"half-closed (remote)/DATA with PADDED and no length of it", "idle/DATA with PADDED and no length of it",
-		"open/DATA with PADDED and no length of it", "padding/of DATA, without its length",
+		"wrong preface/another first byte", "wrong preface/lower case", "wrong preface/with a field",
 	}},
 }
 
 // racy are cases in which it depends on the moment what net/http does: it resets a stream with NO_ERROR, or has read the end of the request
 // before; it acknowledges each of several SETTINGS, or all of them once; its handlers race for the order of answers.
 var racy = []string{
-	"priority/",
-	"early answer/", "Expect/100-continue, and an answer that doesn't depend on the content", "CONTINUATION/END_STREAM's bit ends nothing",
-	"preface/SETTINGS twice", "SETTINGS/three", "SETTINGS/NO_RFC7540_PRIORITIES, back and forth", "window/changed when both have ended",
-	"window/changed when the answer has ended before the request",
+	"priority/", "early answer/", "Expect/100-continue, and an answer that doesn't depend on the content", "SETTINGS/three",
+	"window/changed when both have ended", "window/changed when the answer has ended before the request",
 }
 
 func among(names []string, c Case) bool {
@@ -325,12 +262,12 @@ func TestNetHTTP(t *testing.T) {
 func runOnNetHTTP(r runner, d *deviation) error {
 	if d == nil {
 		r.timeout = timeout
-		return r.whole()
+		return r.run(true)
 	}
 	// What never comes is waited for in vain: shortly at first, and long enough for a busy machine if that came too early.
 	var err error
 	for _, r.timeout = range []time.Duration{time.Second / 2, 3 * time.Second, 20 * time.Second} {
-		if err = r.whole(); err == nil {
+		if err = r.run(true); err == nil {
 			return fmt.Errorf("it is listed, and passes: %s", d.what)
 		}
 		if strings.Contains(err.Error(), d.came) {

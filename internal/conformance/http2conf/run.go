@@ -2,7 +2,6 @@ package http2conf
 
 import (
 	"bufio"
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -30,10 +29,10 @@ const (
 	cutLast  = 40
 	cutsElse = 40
 
-	// raceStep: a build with the race detector, whose tests run beside those without it, makes one cut of so many.
-	raceStep = 7
+	// sparse: over sockets, where a cut takes a pause, and with the race detector, one cut of so many is made.
+	sparse = 7
 
-	// atOnce is how many connections a case uses at a time.
+	// atOnce is how many cases run at a time. Some wait for a second.
 	atOnce = 16
 
 	// cutPause is how long a socket gets to deliver one part of a case before the next is sent. Too short a pause makes a cut less sharp,
@@ -41,9 +40,9 @@ const (
 	cutPause = time.Millisecond
 )
 
-// Run runs the whole table against the server that dial connects to, by TCP or by TLS whose ALPN has chosen h2: each case whole, and cut in two
-// at every byte. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts exact;
-// over such ones the cases are also sent byte by byte. With -short, cases aren't cut.
+// Run runs the whole table against the server that dial connects to, by TCP or by TLS whose ALPN has chosen h2: each case whole, and cut in
+// two. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts exact; over such
+// ones cases are cut at every byte, and also sent byte by byte. With -short, cases aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	run(t, dial, testing.Short())
@@ -61,14 +60,19 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	places := make(chan struct{}, atOnce)
 	for _, c := range Table() {
 		if c.Over != Any && c.Over != over || c.Holds && !holds {
 			continue
 		}
-		t.Run(c.Name, func(t *testing.T) {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
 			r := &runner{Case: c, dial: dial, timeout: timeout}
 			if err := r.run(short); err != nil {
-				t.Errorf("RFC %s: %s\n%v", c.RFC, c.Sentence, err)
+				t.Errorf("%s: RFC %s: %s\n%v", c.Name, c.RFC, c.Sentence, err)
 			}
 		})
 	}
@@ -103,61 +107,29 @@ type runner struct {
 }
 
 func (r *runner) run(short bool) error {
-	if err := r.whole(); err != nil || short {
-		return err
-	}
-	if err := r.byteByByte(); err != nil {
-		return err
-	}
-	return r.cut()
-}
-
-// whole plays the case with each step in one write.
-func (r *runner) whole() error {
-	return r.on("whole", func(s *session) error { return s.play(nil) })
-}
-
-// byteByByte plays the case with every byte in a Read of its own, where that can be.
-func (r *runner) byteByByte() error {
-	return r.on("byte by byte", func(s *session) error {
-		n := r.length()
-		if _, exact := s.conn.(readWaiter); !exact || n > cutAll {
-			return nil
-		}
-		places := make([]int, n)
-		for i := range places {
-			places[i] = i
-		}
-		return s.play(places)
+	exact := false
+	err := r.on("whole", func(s *session) error {
+		_, exact = s.conn.(readWaiter)
+		return s.play(nil)
 	})
-}
-
-// cut plays the case once for every place where it is cut, and reports the first that goes wrong.
-func (r *runner) cut() error {
+	if err != nil || short {
+		return err
+	}
 	places := cuts(r.length())
-	if race.Enabled {
-		i := 0
-		places = slices.DeleteFunc(places, func(int) bool { i++; return i%raceStep != 0 })
+	if exact && r.length() <= cutAll {
+		if err := r.on("byte by byte", func(s *session) error { return s.play(places) }); err != nil {
+			return err
+		}
 	}
-	share := max(1, (len(places)+atOnce-1)/atOnce)
-	errs := make([]error, (len(places)+share-1)/share)
-	var group sync.WaitGroup
-	for i := range errs {
-		part := places[i*share : min(len(places), (i+1)*share)]
-		group.Go(func() {
-			for _, at := range part {
-				if errs[i] = r.cutAt(at); errs[i] != nil {
-					return
-				}
-			}
-		})
+	for i, at := range places {
+		if (race.Enabled || !exact) && i%sparse != 0 {
+			continue
+		}
+		if err := r.on(fmt.Sprintf("cut at %d", at), func(s *session) error { return s.play([]int{at}) }); err != nil {
+			return err
+		}
 	}
-	group.Wait()
-	return cmp.Or(errs...)
-}
-
-func (r *runner) cutAt(at int) error {
-	return r.on(fmt.Sprintf("cut at %d", at), func(s *session) error { return s.play([]int{at}) })
+	return nil
 }
 
 // cuts returns where a case of n bytes is cut.
