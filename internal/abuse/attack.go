@@ -161,7 +161,7 @@ func (a *Attack) attackBy(ctx context.Context, nc net.Conn, sum *summing) bool {
 	if a.plain != nil {
 		return sum.addRaw(runRaw(ctx, nc, a.plain))
 	}
-	c := newConn(ctx, nc, a.manner, nil)
+	c := newConn(ctx, nc, a.manner)
 	a.run(c)
 	if ctx.Err() == nil && !c.finished() {
 		// Nothing can be sent any more, and the reading goroutine is about to learn why.

@@ -73,17 +73,12 @@ type conn struct {
 	done    chan struct{}
 	running sync.WaitGroup
 
-	// onFrame, if set, sees the frames of streams: HEADERS with the status, DATA and RST_STREAM. The reading goroutine calls it.
-	onFrame func(f *http2.Frame, status int)
-
 	// The fields up to mu are the reading goroutine's.
 	frames http2.Reader
 	block  http2.Block
 	fields *hpack.Decoder
 	status int
-	// retryAfter says that the head that came last has the field of that name.
-	retryAfter bool
-	taken      uint32
+	taken  uint32
 
 	mu      sync.Mutex
 	changed sync.Cond // out has changed, window has grown, or a stream or the connection is over
@@ -124,9 +119,9 @@ type goAway struct {
 }
 
 // newConn begins a connection, which ends with ctx at the latest. The caller must call close.
-func newConn(ctx context.Context, nc net.Conn, m manner, onFrame func(*http2.Frame, int)) *conn {
+func newConn(ctx context.Context, nc net.Conn, m manner) *conn {
 	c := &conn{
-		manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}), onFrame: onFrame,
+		manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}),
 		window: http2.DefaultWindow, streams: map[uint32]struct{}{},
 	}
 	if secured, ok := nc.(*tls.Conn); ok {
@@ -303,7 +298,7 @@ func (c *conn) take(f *http2.Frame, raw []byte) {
 		c.tally.resets[http2.ErrCode(f.Value)]++
 		c.tally.lastReset = http2.ErrCode(f.Value)
 		c.mu.Unlock()
-		c.onStream(f, 0, true)
+		c.streamEnded(f.Stream)
 	case http2.FrameSettings:
 		c.takeSettings(f)
 	case http2.FramePing:
@@ -391,7 +386,7 @@ func (c *conn) takeBlock(f *http2.Frame) {
 			f.Flags |= http2.FlagEndStream // as if HEADERS had come whole
 		}
 	}
-	c.status, c.retryAfter = 0, false
+	c.status = 0
 	_, err := c.fields.Write(block)
 	if err = errors.Join(err, c.fields.Close()); err != nil {
 		c.wrong(fmt.Errorf("a field block of the server: %w", err))
@@ -408,12 +403,13 @@ func (c *conn) takeBlock(f *http2.Frame) {
 		}
 	}
 	c.mu.Unlock()
-	c.onStream(f, c.status, f.EndStream())
+	if f.EndStream() {
+		c.streamEnded(f.Stream)
+	}
 }
 
 // field takes a field of an answer.
 func (c *conn) field(f hpack.HeaderField) {
-	c.retryAfter = c.retryAfter || f.Name == "retry-after"
 	if f.Name == ":status" && len(f.Value) == 3 {
 		for _, digit := range f.Value {
 			c.status = c.status*10 + int(digit-'0')
@@ -429,20 +425,17 @@ func (c *conn) takeData(f *http2.Frame) {
 		c.mu.Unlock()
 		c.taken = 0
 	}
-	c.onStream(f, 0, f.EndStream())
+	if f.EndStream() {
+		c.streamEnded(f.Stream)
+	}
 }
 
-// onStream shows a frame of a stream to onFrame, and takes note of the stream's end.
-func (c *conn) onStream(f *http2.Frame, status int, ends bool) {
-	if c.onFrame != nil {
-		c.onFrame(f, status)
-	}
-	if ends {
-		c.mu.Lock()
-		delete(c.streams, f.Stream)
-		c.changed.Broadcast()
-		c.mu.Unlock()
-	}
+// streamEnded forgets a stream that the server has ended.
+func (c *conn) streamEnded(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.streams, id)
+	c.changed.Broadcast()
 }
 
 // request opens the next stream by a field block, once fewer than max of those that it has opened are left. It returns the stream's number,

@@ -166,7 +166,7 @@ func (c *config) attackers(a *abuse.Attack) func() (net.Conn, error) {
 }
 
 // client starts the polite client of a kind.
-func (c *config) client(kind abuse.Client) (abuse.PoliteClient, error) {
+func (c *config) client(kind abuse.Client) (*abuse.Polite, error) {
 	rate := c.rate
 	if kind == abuse.Handshakes {
 		rate = min(rate, 100) // a handshake costs as much as a hundred requests
@@ -210,7 +210,7 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 // runAll runs one attack after the other, and reports whether the server has withstood them.
 func (c *config) runAll(w io.Writer) (ok bool, err error) {
 	fmt.Fprintf(w, "Each attack for %v; the polite client asks %v times a second.\n\n%s", c.duration, c.rate, header)
-	clients := map[abuse.Client]abuse.PoliteClient{}
+	clients := map[abuse.Client]*abuse.Polite{}
 	defer func() {
 		for _, client := range clients {
 			client.Stop()
@@ -238,7 +238,7 @@ func (c *config) runAll(w io.Writer) (ok bool, err error) {
 
 // runTogether runs all attacks at once beside a polite client of each kind, and reports whether no request of a polite client has failed.
 func (c *config) runTogether(w io.Writer) (ok bool, err error) {
-	clients, phases := map[abuse.Client]abuse.PoliteClient{}, map[abuse.Client]*abuse.Phase{}
+	clients, phases := map[abuse.Client]*abuse.Polite{}, map[abuse.Client]*abuse.Phase{}
 	defer func() {
 		for _, client := range clients {
 			client.Stop()
@@ -291,7 +291,7 @@ func (c *config) runTogether(w io.Writer) (ok bool, err error) {
 }
 
 // runRow measures an attack.
-func (c *config) runRow(r *row, polite abuse.PoliteClient) (err error) {
+func (c *config) runRow(r *row, polite *abuse.Polite) (err error) {
 	r.before, err = c.measure(polite, func() error {
 		time.Sleep(c.before)
 		return nil

@@ -24,7 +24,7 @@ func (u *usage) load() string { return fmt.Sprintf("%.2f", u.cpu.Seconds()/u.spa
 const sampling = 50 * time.Millisecond
 
 // measure calls f and returns what the server has used meanwhile. The polite client's figure of that time goes to figure.
-func (c *config) measure(polite abuse.PoliteClient, f func() error, figure *abuse.PhaseFigure) (usage, error) {
+func (c *config) measure(polite *abuse.Polite, f func() error, figure *abuse.PhaseFigure) (usage, error) {
 	phase := polite.Begin()
 	u, err := c.watch(f)
 	if err != nil {
