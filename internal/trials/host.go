@@ -148,6 +148,7 @@ func (a *attempt) fullDisk() (err error) {
 	if address == "" {
 		return fmt.Errorf("the file server says %q: %w: %s", line, err, &said)
 	}
+	a.begins()
 	content := kit.NewPattern(a.seed)
 	put := func(name string, size, status int, files ...string) {
 		a.uploads(address, disk, name, content.Cut(1, size), status, files)

@@ -23,6 +23,7 @@ type options struct {
 	short  bool
 	only   string
 	output io.Writer
+	begun  func() // if set, called when a trial's programs run
 }
 
 // trial is a fault, and how to try it.
@@ -37,9 +38,8 @@ var errUnrun = errors.New("not run")
 
 // attempt is one run of a trial.
 type attempt struct {
-	ctx   context.Context
-	seed  uint64
-	short bool
+	options
+	ctx context.Context
 	// What has come of it:
 	outcome outcome
 	log     map[string]int
@@ -49,6 +49,13 @@ type attempt struct {
 
 func (a *attempt) fail(format string, values ...any) {
 	a.failed = append(a.failed, fmt.Errorf(format, values...))
+}
+
+// begins is called when the trial's programs run.
+func (a *attempt) begins() {
+	if a.begun != nil {
+		a.begun()
+	}
 }
 
 // add adds what clients have seen.
@@ -65,7 +72,7 @@ func (a *attempt) add(o outcome) {
 
 // run tries the fault, and returns a row of the table.
 func (t trial) run(ctx context.Context, o options) (row string, err error) {
-	a := &attempt{ctx: ctx, seed: o.seed, short: o.short, log: map[string]int{}, outcome: outcome{Right: map[string]int{}, Errors: map[string]int{}}}
+	a := &attempt{options: o, ctx: ctx, log: map[string]int{}, outcome: outcome{Right: map[string]int{}, Errors: map[string]int{}}}
 	err = t.try(a)
 	for _, wrong := range a.outcome.Wrong {
 		a.fail("%s", wrong)
@@ -161,6 +168,7 @@ func (a *attempt) newStage(o orders, p *path, environment ...string) (s *stage, 
 		}
 		s.link = newLink(*p, a.seed, s.server.device, s.clients.device)
 	}
+	a.begins()
 	return s, nil
 }
 

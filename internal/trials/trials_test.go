@@ -167,21 +167,22 @@ func TestInterrupted(t *testing.T) {
 		}
 		return string(text)
 	}
-	for fault, begun := range map[string]func(dir string) bool{
-		"vanishes":         func(string) bool { return len(children(t)) > 1 },
-		"the disk is full": func(dir string) bool { return strings.Contains(mounts(), dir) && len(children(t)) > 0 },
-	} {
+	for _, fault := range []string{"vanishes", "the disk is full"} {
 		t.Run(fault, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- run(ctx, options{seed: 1, only: fault, output: io.Discard}) }()
-			for len(ended) == 0 && !begun(dir) {
-				time.Sleep(time.Millisecond)
+			defer cancel()
+			begun := func() {
+				if fault == "the disk is full" && !strings.Contains(mounts(), dir) {
+					t.Error("the disk isn't mounted")
+				}
+				if len(children(t)) == 0 {
+					t.Error("no program runs")
+				}
+				cancel()
 			}
-			cancel()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
+			if err := run(ctx, options{seed: 1, only: fault, output: io.Discard, begun: begun}); !errors.Is(err, context.Canceled) {
 				t.Errorf("an interrupted run ends with %v", err)
 			}
 			if left := children(t); len(left) > 0 {
