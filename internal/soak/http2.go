@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/filohttp/filo/internal/soak/kit"
 )
 
 // overHTTP2 uses a connection by net/http's client, for several requests at once: use returns what does one after the other.
@@ -39,11 +39,10 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 
 // transport returns net/http's client for the connection. The caller sets its protocol.
 func (v *visit) transport() *http.Transport {
-	only := &onlyConn{TCPConn: v.TCPConn, ended: make(chan struct{})}
 	return &http.Transport{
 		Protocols: new(http.Protocols), DisableCompression: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext:     only.dial,
+		DialContext:     kit.NewOnlyConn(v.TCPConn).Dial,
 	}
 }
 
@@ -53,55 +52,6 @@ func overTLS(v *visit) error {
 	transport.Protocols.SetHTTP1(true)
 	defer transport.CloseIdleConnections()
 	return mixed(v)(transport)
-}
-
-// errEnded says that the connection of a client of HTTP/2 takes no further request.
-var errEnded = errors.New("the connection takes no requests any more")
-
-// onlyConn is a client's only connection. It remembers the last read with a result, which may say why the client uses it no longer.
-type onlyConn struct {
-	*net.TCPConn
-	dialed atomic.Bool
-	ended  chan struct{} // closed when a read has failed, or the client has closed the connection
-	end    sync.Once
-	mu     sync.Mutex
-	last   string // guarded by mu
-}
-
-// dial returns the connection, and fails once that has ended. A client that dials again before is in a hurry: net/http hands a new
-// connection out before requests beside find it. It takes the connection for those, too, while dial waits.
-func (l *onlyConn) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	if l.dialed.CompareAndSwap(false, true) {
-		return l, nil
-	}
-	select {
-	case <-l.ended:
-		return nil, fmt.Errorf("%w after %s", errEnded, l)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *onlyConn) Read(p []byte) (int, error) {
-	n, err := l.TCPConn.Read(p)
-	l.mu.Lock()
-	l.last = fmt.Sprintf("%x, %v", p[max(0, n-64):n], err)
-	l.mu.Unlock()
-	if err != nil {
-		l.end.Do(func() { close(l.ended) })
-	}
-	return n, err
-}
-
-func (l *onlyConn) Close() error {
-	l.end.Do(func() { close(l.ended) })
-	return l.TCPConn.Close()
-}
-
-func (l *onlyConn) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return "reading " + l.last
 }
 
 // unanswered returns what it means that a request has got no answer.

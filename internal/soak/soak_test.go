@@ -201,20 +201,20 @@ func TestOnlyConn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	only := &onlyConn{TCPConn: conn.(*net.TCPConn), ended: make(chan struct{})}
-	if got, err := only.dial(t.Context(), "", ""); got != net.Conn(only) || err != nil {
+	only := kit.NewOnlyConn(conn)
+	if got, err := only.Dial(t.Context(), "", ""); got != net.Conn(only) || err != nil {
 		t.Fatal(got, err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := only.dial(over, "", ""); err != context.Canceled {
+	if _, err := only.Dial(over, "", ""); err != context.Canceled {
 		t.Errorf("while the connection lives: %v", err)
 	}
 	server.Close()
 	if _, err := only.Read(make([]byte, 1)); err != io.EOF {
 		t.Error(err)
 	}
-	if _, err := only.dial(t.Context(), "", ""); !errors.Is(err, errEnded) {
+	if _, err := only.Dial(t.Context(), "", ""); !errors.Is(err, kit.ErrEnded) {
 		t.Errorf("behind the end: %v", err)
 	}
 	only.Close()

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -23,7 +22,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/filohttp/filo/internal/conformance"
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
@@ -81,20 +79,16 @@ func (l load) run(begun func()) outcome {
 		for i := range l.Clients {
 			open.Add(1)
 			all.Go(func() {
-				one := &client{clients: c, name: protocol.name, tls: protocol.tls, random: rand.New(rand.NewPCG(l.Seed, uint64(i)))}
+				one := &client{clients: c, name: protocol.name, http2: protocol.http2, tls: protocol.tls, random: rand.New(rand.NewPCG(l.Seed, uint64(i)))}
 				defer one.close()
 				if l.Kept {
-					one.note(one.open(!protocol.http2))
+					one.note(one.open())
 				}
 				open.Done()
 				<-begin
 				for next := time.Duration(0); one.goesOn(next); next = one.pause() {
 					time.Sleep(next)
-					if protocol.http2 {
-						one.visitHTTP2()
-					} else {
-						one.visit()
-					}
+					one.visit()
 				}
 			})
 		}
@@ -109,15 +103,15 @@ func (l load) run(begun func()) outcome {
 	return c.outcome
 }
 
-// client makes one request after the other.
+// client uses one connection after the other, each by net/http's client.
 type client struct {
 	*clients
-	name   string
-	tls    bool
-	random *rand.Rand
-	made   int      // requests, and attempts to open a connection for one
-	conn   net.Conn // of HTTP/1.1; nil if none is open
-	reader *bufio.Reader
+	name       string
+	http2, tls bool
+	random     *rand.Rand
+	made       int             // requests, and attempts to open a connection for one
+	conn       *kit.OnlyConn   // nil if none is open
+	transport  *http.Transport // of the connection
 }
 
 // goesOn reports whether the client makes another request after a pause.
@@ -213,7 +207,7 @@ func kindOf(err error) string {
 		return nothing
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "reset"
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, kit.ErrEnded):
 		return "closed"
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
@@ -225,8 +219,8 @@ func kindOf(err error) string {
 // streamID is what net/http has of a stream in an error.
 var streamID = regexp.MustCompile(`(stream ID|LastStreamID)[ =]\d+`)
 
-// open opens a connection. hello says that it makes TLS of it, if that is wanted.
-func (c *client) open(hello bool) error {
+// open opens a connection. The first request makes TLS of it, if that is wanted.
+func (c *client) open() error {
 	address := c.Plain
 	if c.tls {
 		address = c.TLS
@@ -235,75 +229,67 @@ func (c *client) open(hello bool) error {
 	if err != nil {
 		return err
 	}
-	netConn.SetDeadline(time.Now().Add(c.Patience))
-	if c.tls && hello {
-		tlsConn := tls.Client(netConn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-		if err := tlsConn.Handshake(); err != nil {
-			netConn.Close()
-			return err
-		}
-		netConn = tlsConn
+	c.conn = kit.NewOnlyConn(netConn)
+	c.transport = &http.Transport{
+		Protocols: new(http.Protocols), DisableCompression: true, MaxConnsPerHost: 1,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DialContext: c.conn.Dial,
 	}
-	c.conn, c.reader = netConn, bufio.NewReader(netConn)
+	c.transport.Protocols.SetHTTP1(!c.http2)
+	c.transport.Protocols.SetUnencryptedHTTP2(c.http2 && !c.tls)
+	c.transport.Protocols.SetHTTP2(c.http2 && c.tls)
 	return nil
 }
 
 func (c *client) close() {
 	if c.conn != nil {
+		c.transport.CloseIdleConnections()
 		c.conn.Close()
 		c.conn = nil
 	}
 }
 
-// visit makes one request of HTTP/1.1, on a connection that is used for several.
+// visit makes one request of HTTP/1.1, on a connection that is used for several, or some of HTTP/2 on a connection of their own.
 func (c *client) visit() {
-	if c.conn != nil && !c.Kept && c.random.IntN(8) == 0 {
-		c.close()
-	}
-	if c.conn == nil && !c.note(c.open(true)) {
+	if c.conn == nil && !c.note(c.open()) {
 		c.made++
 		time.Sleep(10 * time.Millisecond)
 		return
 	}
-	c.conn.SetDeadline(time.Now().Add(c.Patience))
-	closes, err := c.exchange(c.next())
-	if c.note(err) {
-		c.noteRight()
-	}
-	if closes || err != nil {
+	if c.http2 {
+		c.several()
+		c.close()
+	} else if closes := c.ask(c.next()); closes || !c.Kept && c.random.IntN(8) == 0 {
 		c.close()
 	}
 }
 
-func (c *client) exchange(q *request) (closes bool, err error) {
-	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: trial.test\r\n", q.method, q.target)
-	switch {
-	case q.unsized:
-		b = fmt.Appendf(b, "Transfer-Encoding: chunked\r\n\r\n")
-		for piece := range bytes.SplitAfterSeq(q.body, []byte{7}) {
-			if len(piece) > 0 {
-				b = fmt.Appendf(b, "%x\r\n%s\r\n", len(piece), piece)
-			}
+// several makes some requests at once, a few times.
+func (c *client) several() {
+	for range 1 + c.random.IntN(4) {
+		var streams sync.WaitGroup
+		var over atomic.Bool
+		for range 1 + c.random.IntN(4) {
+			q := c.next()
+			streams.Go(func() {
+				if c.ask(q) {
+					over.Store(true)
+				}
+			})
 		}
-		b = append(b, "0\r\n\r\n"...)
-	case q.body != nil:
-		b = append(fmt.Appendf(b, "Content-Length: %d\r\n\r\n", len(q.body)), q.body...)
-	default:
-		b = append(b, "\r\n"...)
-	}
-	_, sendErr := c.conn.Write(b)
-	r, err := conformance.ReadResponse(c.reader, false)
-	if err != nil {
-		var netErr net.Error
-		switch lost := errors.As(err, &netErr); {
-		case lost && sendErr != nil:
-			return true, sendErr
-		case lost, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return true, err
+		streams.Wait()
+		if over.Load() || time.Now().After(c.end) {
+			return
 		}
-		return true, fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
 	}
-	return r.Closes(), q.check(r.Status, strings.Join(r.Values("Number"), ","), r.Body)
+}
+
+// ask makes a request, and counts what has come of it. It reports whether the connection is over.
+func (c *client) ask(q *request) (over bool) {
+	over, err := c.do(q)
+	if c.note(err) {
+		c.noteRight()
+	}
+	return over || err != nil
 }
 
 // check compares an answer to what it must be.
@@ -320,44 +306,8 @@ func (q *request) check(status int, number string, body []byte) error {
 	return nil
 }
 
-// visitHTTP2 makes some requests at once by net/http's client, on a connection of their own.
-func (c *client) visitHTTP2() {
-	transport := &http.Transport{
-		Protocols: new(http.Protocols), DisableCompression: true, MaxConnsPerHost: 1,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			if c.conn == nil {
-				if err := c.open(false); err != nil {
-					return nil, err
-				}
-			}
-			netConn := c.conn
-			c.conn = nil
-			netConn.SetDeadline(time.Time{}) // the requests have deadlines
-			return netConn, nil
-		},
-	}
-	transport.Protocols.SetUnencryptedHTTP2(!c.tls)
-	transport.Protocols.SetHTTP2(c.tls)
-	defer transport.CloseIdleConnections()
-	for range 1 + c.random.IntN(4) {
-		var streams sync.WaitGroup
-		for range 1 + c.random.IntN(4) {
-			q := c.next()
-			streams.Go(func() {
-				if c.note(c.doHTTP2(transport, q)) {
-					c.noteRight()
-				}
-			})
-		}
-		streams.Wait()
-		if time.Now().After(c.end) {
-			return
-		}
-	}
-}
-
-func (c *client) doHTTP2(transport *http.Transport, q *request) error {
+// do makes a request, and checks its answer. closes says that the connection is to be closed behind it.
+func (c *client) do(q *request) (closes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 	defer cancel()
 	url := "http://" + c.Plain
@@ -372,19 +322,24 @@ func (c *client) doHTTP2(transport *http.Transport, q *request) error {
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, url+q.target, body)
 	if err != nil {
-		return err
+		return false, err
 	}
-	response, err := transport.RoundTrip(r)
-	if err != nil && strings.Contains(err.Error(), "connection error: ") { // of net/http, about frames that mustn't come
-		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
-	}
+	response, err := c.transport.RoundTrip(r)
 	if err != nil {
-		return err
+		return true, q.told(err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return true, q.told(err)
 	}
-	return q.check(response.StatusCode, response.Header.Get("Number"), content)
+	return response.Close, q.check(response.StatusCode, response.Header.Get("Number"), content)
+}
+
+// told returns what is wrong if net/http says of an answer that it may not be so: of frames, or of what isn't HTTP/1.1.
+func (q *request) told(err error) error {
+	if text := err.Error(); strings.Contains(text, "connection error: ") || strings.Contains(text, "malformed") {
+		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)
+	}
+	return err
 }

@@ -1,0 +1,65 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrEnded says that the only connection of a client of net/http takes no further request. Without it, net/http would send a request again on
+// another connection, and nobody would learn what the server has done.
+var ErrEnded = errors.New("the connection takes no requests any more")
+
+// OnlyConn is the only connection of a client of net/http. It remembers the last read with a result, which may say why the client uses it no
+// longer.
+type OnlyConn struct {
+	net.Conn
+	dialed atomic.Bool
+	ended  chan struct{} // closed when a read has failed, or the client has closed the connection
+	end    sync.Once
+	mu     sync.Mutex
+	last   string // guarded by mu
+}
+
+// NewOnlyConn makes a connection a client's only one.
+func NewOnlyConn(c net.Conn) *OnlyConn { return &OnlyConn{Conn: c, ended: make(chan struct{})} }
+
+// Dial returns the connection, and fails once that has ended. A client that dials again before is in a hurry: net/http hands a new
+// connection out before requests beside find it. It takes the connection for those, too, while Dial waits.
+func (l *OnlyConn) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if l.dialed.CompareAndSwap(false, true) {
+		return l, nil
+	}
+	select {
+	case <-l.ended:
+		return nil, fmt.Errorf("%w after %s", ErrEnded, l)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *OnlyConn) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.mu.Lock()
+	l.last = fmt.Sprintf("%x, %v", p[max(0, n-64):n], err)
+	l.mu.Unlock()
+	if err != nil {
+		l.end.Do(func() { close(l.ended) })
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (l *OnlyConn) Close() error {
+	l.end.Do(func() { close(l.ended) })
+	return l.Conn.Close()
+}
+
+func (l *OnlyConn) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return "reading " + l.last
+}
