@@ -113,7 +113,6 @@ type tally struct {
 // goAway is the first GOAWAY with an error or, until one comes, the latest.
 type goAway struct {
 	code   http2.ErrCode
-	last   uint32
 	after  time.Duration
 	frames int // sent before
 }
@@ -266,7 +265,7 @@ func (c *conn) read() {
 			if n == 0 {
 				break
 			}
-			c.take(&f, b[:n])
+			c.take(&f)
 			b = b[n:]
 		}
 		unread = copy(buffer, b)
@@ -286,8 +285,8 @@ func (c *conn) wrong(err error) {
 	}
 }
 
-// take takes a frame of the server, whose bytes are raw.
-func (c *conn) take(f *http2.Frame, raw []byte) {
+// take takes a frame of the server.
+func (c *conn) take(f *http2.Frame) {
 	switch f.Type {
 	case http2.FrameHeaders, http2.FrameContinuation:
 		c.takeBlock(f)
@@ -313,8 +312,7 @@ func (c *conn) take(f *http2.Frame, raw []byte) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if g := c.tally.goAway; g == nil || g.code == http2.NoError {
-			last := binary.BigEndian.Uint32(raw[http2.FrameHeaderLen:]) & (1<<31 - 1)
-			c.tally.goAway = &goAway{http2.ErrCode(f.Value), last, time.Since(c.began), c.tally.frames}
+			c.tally.goAway = &goAway{http2.ErrCode(f.Value), time.Since(c.began), c.tally.frames}
 		}
 		c.changed.Broadcast()
 	case http2.FrameWindowUpdate:

@@ -31,7 +31,6 @@ type Client struct {
 	settings map[http2.SettingID]uint32
 	initial  int64 // the server's initial window of a stream
 	window   int64 // the connection's
-	own      int64 // this side's initial window of a stream
 	streams  map[uint32]*Stream
 	pings    int
 	goneAway bool
@@ -63,17 +62,12 @@ func (e *ResetError) Error() string {
 
 // New begins HTTP/2 on a connection with these settings, and awaits the server's.
 func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
-	c := &Client{conn: conn, framer: http2.NewFramer(conn, conn), initial: 65535, window: 65535, own: 65535,
+	c := &Client{conn: conn, framer: http2.NewFramer(conn, conn), initial: 65535, window: 65535,
 		settings: make(map[http2.SettingID]uint32), streams: make(map[uint32]*Stream)}
 	c.changed.L = &c.mu
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.framer.AllowIllegalWrites = true
-	for _, s := range settings {
-		if s.ID == http2.SettingInitialWindowSize {
-			c.own = int64(s.Val)
-		}
-	}
 	// A connection in memory has no room for what nobody reads.
 	sent := make(chan error, 1)
 	c.writing.Lock()
