@@ -2,12 +2,12 @@
 // runs them whole and cut at every byte. It knows nothing of the server's own code.
 //
 // It has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and priorities,
-// streams that count no longer, what stays in the table of HPACK, requests that turn out to be malformed when their handler runs, and the
-// preface beside HTTP/1.1. What a single frame, field block or head may be, package http2 tests without a connection.
+// streams that count no longer, what stays in the table of HPACK, and requests that turn out to be malformed when their handler runs. What a
+// single frame, field block or head may be, package http2 tests without a connection.
 //
 // The server under test has these routes: GET /hello answers "Hello, World!" as text/plain, POST /echo answers the request's body whatever its
-// size, other methods at these paths get 405 and other paths 404. Where there is POST /hold as well, which reads nothing of its body and answers nothing until its stream is over, the cases
-// about receive windows are run too.
+// size, other methods at these paths get 405 and other paths 404. Where there is POST /hold as well, which reads nothing of its body and answers
+// nothing until its stream is over, the cases about receive windows are run too.
 package http2conf
 
 import "slices"
@@ -24,8 +24,6 @@ type Case struct {
 	Then  Then
 	Code  Code // of the GOAWAY, if the connection Fails
 
-	Over  Over // which connections the case is for
-	Bare  bool // the steps begin with the client's preface. Else the runner has sent it, and both sides' SETTINGS are acknowledged.
 	Holds bool // the case needs POST /hold
 }
 
@@ -40,8 +38,6 @@ type Step struct {
 	Fixed bool
 	// Rude is DATA that are sent whatever the windows are.
 	Rude bool
-	// HTTP1 are the statuses of the answers by HTTP/1.1 that must come.
-	HTTP1 []int
 }
 
 // ServerSettings are what the server's first SETTINGS say.
@@ -92,23 +88,12 @@ const (
 	Fails               // GOAWAY with Code, and the end
 	Either              // it goes on, or ends with GOAWAY and Code
 	Leaves              // the client closes its writing half, and the server must end it without answering anything
-	Refused             // GOAWAY with PROTOCOL_ERROR and the end or, on a port that speaks HTTP/1.1 too, an error by that and the end
-	Other               // the connection speaks HTTP/1.1, as HTTP1 says, and goes on
-)
-
-// Over is which connections a case is for.
-type Over int
-
-const (
-	Any   Over = iota
-	Clear      // TCP without TLS, where a client of HTTP/1.1 is served too
-	TLS        // TLS whose ALPN has chosen h2
 )
 
 // Table returns all cases.
 func Table() []Case {
 	return slices.Concat(
-		prefaceCases, stateCases(), goAwayCases, windowCases, priorityOrderCases, streamCases, tableCases, requestCases,
+		stateCases(), goAwayCases, windowCases, priorityOrderCases, streamCases, tableCases, requestCases,
 	)
 }
 
@@ -116,10 +101,7 @@ func Table() []Case {
 func Seeds() [][]byte {
 	var seeds [][]byte
 	for _, c := range Table() {
-		var b []byte
-		if !c.Bare {
-			b = opening()
-		}
+		b := opening()
 		for _, step := range c.Steps {
 			for _, f := range step.frames(ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}) {
 				b = f.Append(b)

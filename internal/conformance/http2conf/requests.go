@@ -60,6 +60,12 @@ func cutOffMalformed(stream uint32) Want {
 	return Want{Stream: stream, What: Reset, Code: protocolError, Status: 200, Or: 400}
 }
 
+// ends returns the group with another end.
+func ends(then Then, c Case) Case {
+	c.Then = then
+	return c
+}
+
 // trailer is a request with content and these frames behind it.
 func trailer(f ...Frame) frames { return append(frames{post(1), data(1, 0, "hello")}, f...) }
 
@@ -106,5 +112,13 @@ var requestCases = slices.Concat(
 	each(comes("interleaved", "9113 5", "A single HTTP/2 connection can contain multiple concurrently open streams, with either endpoint interleaving frames from multiple streams.", echo(1, "abcdef"), echo(3, "uvwxyz")), []sent{
 		{"with frames of the connection between", frames{post(1), ping("12345678"), post(3), settings(), data(1, 0, "abc"), windowUpdate(0, 5), data(3, endStream, "uvwxyz"),
 			frame(typeUnknown, 0, 0, "x"), data(1, endStream, "def")}},
+	}),
+	each(ends(Leaves, comes("cut short", "9113 8.1", "The last frame in the sequence bears an END_STREAM flag. Without it a request isn't complete.")), []sent{
+		{"in the header of a frame", frames{raw("\x00\x00\x20\x01")}},
+		{"in HEADERS", frames{raw(string(bytesOf(frames{get(1)})[:20]))}},
+		{"before CONTINUATION", frames{headers(1, endStream, getBlock)}},
+		{"before DATA", frames{postWith(1, "content-length: 5")}},
+		{"in DATA", frames{postWith(1, "content-length: 5"), raw("\x00\x00\x05\x00\x01\x00\x00\x00\x01hel")}},
+		{"before the second DATA", frames{postWith(1, "content-length: 5"), data(1, 0, "hel")}},
 	}),
 )

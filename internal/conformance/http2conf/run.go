@@ -2,7 +2,6 @@ package http2conf
 
 import (
 	"bufio"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo/internal/conformance"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -56,7 +54,7 @@ func RunWhole(t *testing.T, dial func() (net.Conn, error)) {
 
 func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	t.Helper()
-	over, holds, err := look(dial, timeout)
+	holds, err := look(dial, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +62,7 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	defer group.Wait()
 	places := make(chan struct{}, atOnce)
 	for _, c := range Table() {
-		if c.Over != Any && c.Over != over || c.Holds && !holds {
+		if c.Holds && !holds {
 			continue
 		}
 		places <- struct{}{}
@@ -78,14 +76,10 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	}
 }
 
-// look finds out what the server is: what connections to it are, and whether it has POST /hold.
-func look(dial func() (net.Conn, error), timeout time.Duration) (over Over, holds bool, err error) {
+// look finds out whether the server has POST /hold.
+func look(dial func() (net.Conn, error), timeout time.Duration) (holds bool, err error) {
 	r := &runner{dial: dial, timeout: timeout}
 	err = r.on("a look at the server", func(s *session) error {
-		over = Clear
-		if _, ok := s.conn.(*tls.Conn); ok {
-			over = TLS
-		}
 		if err := s.begin(); err != nil {
 			return err
 		}
@@ -94,7 +88,7 @@ func look(dial func() (net.Conn, error), timeout time.Duration) (over Over, hold
 		holds = s.streams[1].status == 405
 		return err
 	})
-	return over, holds, err
+	return holds, err
 }
 
 // A runner runs one case.
@@ -195,21 +189,15 @@ func (r *runner) on(how string, do func(*session) error) error {
 // An event is what was read.
 type event struct {
 	serverFrame
-	http1 *conformance.Response
-	err   error
+	err error
 }
 
 // read reads what the server sends, up to an error.
 func read(conn net.Conn, events chan<- event, stop <-chan struct{}) {
 	br := bufio.NewReader(conn)
-	first, _ := br.Peek(5)
-	for by1 := string(first) == "HTTP/"; ; {
+	for {
 		var e event
-		if by1 {
-			e.http1, e.err = conformance.ReadResponse(br, false)
-		} else {
-			e.serverFrame, e.err = readFrame(br)
-		}
+		e.serverFrame, e.err = readFrame(br)
 		select {
 		case events <- e:
 		case <-stop:
@@ -248,7 +236,6 @@ type session struct {
 	events chan event
 	stop   chan struct{}
 	wanted map[uint32]Want
-	http1  []int // the statuses of answers by HTTP/1.1
 	end    error // how the connection has ended
 	offset int   // of the next byte among those that can be cut
 }
@@ -258,25 +245,16 @@ var errEnd = errors.New("the connection has ended")
 
 // String says what has come.
 func (s *session) String() string {
-	var words []string
-	if len(s.http1) > 0 {
-		words = append(words, fmt.Sprintf("HTTP/1.1 %d", s.http1))
-	}
-	if came := s.peer.String(); came != "nothing" || len(words) == 0 {
-		words = append(words, came)
-	}
 	if s.end != nil {
-		words = append(words, fmt.Sprintf("the end (%v)", s.end))
+		return fmt.Sprintf("%v; the end (%v)", s.peer, s.end)
 	}
-	return strings.Join(words, "; ")
+	return s.peer.String()
 }
 
 // play plays the case, which is cut at these places.
 func (s *session) play(places []int) error {
-	if !s.Bare {
-		if err := s.begin(); err != nil {
-			return err
-		}
+	if err := s.begin(); err != nil {
+		return err
 	}
 	for i := range s.Steps {
 		last := i == len(s.Steps)-1
@@ -308,10 +286,6 @@ func (s *session) step(step *Step, places []int, last bool) error {
 	}
 	if step.cuttable() {
 		s.offset += len(bytesOf(list))
-	}
-	if len(step.HTTP1) > 0 {
-		want := append(slices.Clone(s.http1), step.HTTP1...)
-		return s.wait(fmt.Sprintf("HTTP/1.1 %d", step.HTTP1), func() bool { return slices.Equal(s.http1, want) })
 	}
 	if last && s.Then != Open && s.Then != OpenOld {
 		return nil
@@ -378,9 +352,6 @@ func (s *session) next() error {
 			return e.err
 		}
 		return fmt.Errorf("%w: %w", errEnd, e.err)
-	case e.http1 != nil:
-		s.http1 = append(s.http1, e.http1.Status)
-		return nil
 	}
 	if err := s.take(e.serverFrame); err != nil {
 		return err
@@ -463,10 +434,6 @@ func (s *session) finish() error {
 		return err
 	case Fails:
 		return s.wantGoAway(s.Code)
-	case Refused:
-		return s.wantRefusal()
-	case Other:
-		return nil
 	}
 	return s.close()
 }
@@ -531,17 +498,4 @@ func (s *session) wantGoAway(code Code) error {
 // ended reports whether the connection has come to an orderly end.
 func (s *session) ended() bool {
 	return s.end == io.EOF || s.abrupt && errors.Is(s.end, syscall.ECONNRESET)
-}
-
-// wantRefusal checks that what isn't HTTP/2 is refused.
-func (s *session) wantRefusal() error {
-	err := s.wait("the end", func() bool { return s.end != nil })
-	_, secure := s.conn.(*tls.Conn)
-	if n := len(s.http1); n > 0 && !secure && s.http1[n-1] >= 400 && s.ended() {
-		return nil
-	}
-	if s.end == nil {
-		return err
-	}
-	return s.wantGoAway(protocolError)
 }
