@@ -19,18 +19,8 @@ const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
 	timeout = time.Minute
 
-	// cutAll is the length up to which a request is cut at every byte. Longer ones, which are long only
-	// to meet a limit, are cut at every byte near their ends and at some between.
-	cutAll   = 700
-	cutEnds  = 150
-	cutsElse = 100
-
 	// atOnce is how many connections a case uses at a time.
 	atOnce = 16
-
-	// cutPause is how long a socket gets to deliver one part of a request before the next is
-	// sent. Too short a pause makes a cut less sharp, never a right server wrong.
-	cutPause = time.Millisecond
 )
 
 // probe is sent after a case to see whether, and at which byte, the server goes on.
@@ -83,7 +73,7 @@ func (r *runner) run(short bool) error {
 // byteByByte plays the case with every byte in a Read of its own, where that can be.
 func (r *runner) byteByByte() error {
 	return r.on("byte by byte", func(s *session) error {
-		if _, exact := s.conn.(readWaiter); !exact || len(r.Raw) > cutAll {
+		if !Exact(s.conn) || len(r.Raw) > CutAll {
 			return nil
 		}
 		parts := make([]string, len(r.Raw))
@@ -113,7 +103,7 @@ func (r *runner) pipelined() error {
 // cut plays the case once for every place where it is cut, and reports the first that
 // goes wrong.
 func (r *runner) cut() error {
-	places := cuts(len(r.Raw))
+	places := Cuts(len(r.Raw))
 	share := max(1, (len(places)+atOnce-1)/atOnce)
 	errs := make([]error, 0, atOnce)
 	var group sync.WaitGroup
@@ -166,19 +156,6 @@ func (r *runner) on(how string, do func(*session) error) error {
 	return nil
 }
 
-// cuts returns where a request of n bytes is cut.
-func cuts(n int) []int {
-	var places []int
-	for i, step := 1, 1; i < n; i += step {
-		places = append(places, i)
-		step = 1
-		if n > cutAll && i >= cutEnds && i < n-cutEnds {
-			step = min(max(1, (n-2*cutEnds)/cutsElse), n-cutEnds-i)
-		}
-	}
-	return places
-}
-
 // A session is one connection to the server.
 type session struct {
 	*Case
@@ -201,7 +178,7 @@ func (s *session) playAndFinish(parts []string) error {
 func (s *session) play(parts []string) error {
 	for i, part := range parts {
 		if i > 0 {
-			s.pause()
+			Pause(s.conn)
 		}
 		if _, err := io.WriteString(s.conn, part); err != nil {
 			break
@@ -229,17 +206,6 @@ func (s *session) play(parts []string) error {
 		}
 	}
 	return s.checkAnnounced()
-}
-
-// A readWaiter is a connection that knows when its peer has read all that was sent.
-type readWaiter interface{ WaitRead() error }
-
-func (s *session) pause() {
-	if w, ok := s.conn.(readWaiter); ok {
-		w.WaitRead()
-		return
-	}
-	time.Sleep(cutPause)
 }
 
 func (s *session) read100() error {

@@ -83,12 +83,12 @@ func readRequests(raw string, n int) error {
 }
 
 func TestCuts(t *testing.T) {
-	if got := cuts(5); !slices.Equal(got, []int{1, 2, 3, 4}) {
+	if got := Cuts(5); !slices.Equal(got, []int{1, 2, 3, 4}) {
 		t.Errorf("5 bytes are cut at %v", got)
 	}
-	for _, n := range []int{0, 1, 2, cutAll, cutAll + 1, 17_000, 1_000_000} {
-		got := cuts(n)
-		if n <= cutAll && len(got) != max(0, n-1) || len(got) > cutAll {
+	for _, n := range []int{0, 1, 2, CutAll, CutAll + 1, 17_000, 1_000_000} {
+		got := Cuts(n)
+		if n <= CutAll && len(got) != max(0, n-1) || len(got) > CutAll {
 			t.Errorf("%d bytes are cut at %d places", n, len(got))
 		}
 		if len(got) > 0 && (got[0] != 1 || got[len(got)-1] != n-1 || !slices.IsSorted(got)) {

@@ -1,5 +1,5 @@
 // Package http2conf holds a server to the RFCs of HTTP/2 with a table of frames, each case beside the sentence that decides its outcome, and
-// runs them whole and cut at every byte. It knows nothing of the server's own code.
+// runs them whole, cut in two and byte by byte. It knows nothing of the server's own code.
 //
 // It has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and priorities,
 // streams that count no longer, what stays in the table of HPACK, and requests that turn out to be malformed when their handler runs. What a

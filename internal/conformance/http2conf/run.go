@@ -13,34 +13,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/conformance"
 )
 
 const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
 	timeout = time.Minute
 
-	// cutAll is up to how many bytes a case is cut at every one. Longer ones, which are long only to meet a limit, are cut at every one of
-	// the first cutFirst, near the end, and at some between.
-	cutAll   = 400
-	cutFirst = 200
-	cutLast  = 40
-	cutsElse = 40
-
-	// sparse: over sockets, where a cut takes a pause, and with the race detector, one cut of so many is made.
+	// sparse: one cut of so many is made, since each takes a connection of its own. Cases begin to count at different places.
 	sparse = 7
 
 	// atOnce is how many cases run at a time. Some wait for a second.
 	atOnce = 16
-
-	// cutPause is how long a socket gets to deliver one part of a case before the next is sent. Too short a pause makes a cut less sharp,
-	// never a right server wrong.
-	cutPause = time.Millisecond
 )
 
 // Run runs the whole table against the server that dial connects to, by TCP or by TLS whose ALPN has chosen h2: each case whole, and cut in
-// two. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts exact; over such
-// ones cases are cut at every byte, and also sent byte by byte. With -short, cases aren't cut.
+// two at some bytes. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts
+// exact; over such ones cases are also sent byte by byte. With -short, cases aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	run(t, dial, testing.Short())
@@ -103,40 +92,25 @@ type runner struct {
 func (r *runner) run(short bool) error {
 	exact := false
 	err := r.on("whole", func(s *session) error {
-		_, exact = s.conn.(readWaiter)
+		exact = conformance.Exact(s.conn)
 		return s.play(nil)
 	})
 	if err != nil || short {
 		return err
 	}
-	places := cuts(r.length())
-	if exact && r.length() <= cutAll {
+	places := conformance.Cuts(r.length())
+	if exact && r.length() <= conformance.CutAll {
 		if err := r.on("byte by byte", func(s *session) error { return s.play(places) }); err != nil {
 			return err
 		}
 	}
-	for i, at := range places {
-		if (race.Enabled || !exact) && i%sparse != 0 {
-			continue
-		}
+	for i := len(r.Name) % sparse; i < len(places); i += sparse {
+		at := places[i]
 		if err := r.on(fmt.Sprintf("cut at %d", at), func(s *session) error { return s.play([]int{at}) }); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// cuts returns where a case of n bytes is cut.
-func cuts(n int) []int {
-	var places []int
-	for i, step := 1, 1; i < n; i += step {
-		places = append(places, i)
-		step = 1
-		if n > cutAll && i >= cutFirst && i < n-cutLast {
-			step = min(max(1, (n-cutFirst-cutLast)/cutsElse), n-cutLast-i)
-		}
-	}
-	return places
 }
 
 // length returns how many bytes of the case can be cut. A case in which the server resets what it has answered early isn't cut: the reset
@@ -396,24 +370,13 @@ func (s *session) writeParts(b []byte, at int, places []int) {
 	for _, place := range places {
 		if n := place - at; n > 0 && n < len(b) {
 			s.conn.Write(b[:n])
-			s.pause()
+			conformance.Pause(s.conn)
 			at, b = place, b[n:]
 		}
 	}
 	if len(b) > 0 {
 		s.conn.Write(b)
 	}
-}
-
-// A readWaiter is a connection that knows when its peer has read all that was sent.
-type readWaiter interface{ WaitRead() error }
-
-func (s *session) pause() {
-	if w, ok := s.conn.(readWaiter); ok {
-		w.WaitRead()
-		return
-	}
-	time.Sleep(cutPause)
 }
 
 // finish checks what becomes of the connection.

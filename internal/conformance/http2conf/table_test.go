@@ -49,18 +49,3 @@ func TestSeeds(t *testing.T) {
 		}
 	}
 }
-
-func TestCuts(t *testing.T) {
-	if got := cuts(5); !slices.Equal(got, []int{1, 2, 3, 4}) {
-		t.Errorf("5 bytes are cut at %v", got)
-	}
-	for _, n := range []int{0, 1, 2, cutAll, cutAll + 1, 17_000, 1_000_000} {
-		got := cuts(n)
-		if n <= cutAll && len(got) != max(0, n-1) || len(got) > cutAll {
-			t.Errorf("%d bytes are cut at %d places", n, len(got))
-		}
-		if len(got) > 0 && (got[0] != 1 || got[len(got)-1] != n-1 || !slices.IsSorted(got)) {
-			t.Errorf("%d bytes are cut at %v", n, got)
-		}
-	}
-}

@@ -1,0 +1,49 @@
+package conformance
+
+import (
+	"net"
+	"time"
+)
+
+const (
+	// CutAll is the length up to which bytes are cut in two at every one. Longer ones, which are long only to meet a limit, are cut at every
+	// byte near their ends and at some between.
+	CutAll   = 400
+	cutEnds  = 120
+	cutsElse = 60
+
+	// cutPause is how long a socket gets to deliver one part before the next is sent. Too short a pause makes a cut less sharp, never a right
+	// server wrong.
+	cutPause = time.Millisecond
+)
+
+// Cuts returns where n bytes are cut.
+func Cuts(n int) []int {
+	var places []int
+	for i, step := 1, 1; i < n; i += step {
+		places = append(places, i)
+		step = 1
+		if n > CutAll && i >= cutEnds && i < n-cutEnds {
+			step = min(max(1, (n-2*cutEnds)/cutsElse), n-cutEnds-i)
+		}
+	}
+	return places
+}
+
+// readWaiter is a connection that knows when its peer has read all that was sent.
+type readWaiter interface{ WaitRead() error }
+
+// Exact reports whether cuts are exact on a connection: it knows when its peer has read all that was sent.
+func Exact(conn net.Conn) bool {
+	_, exact := conn.(readWaiter)
+	return exact
+}
+
+// Pause gives the peer time to read what was sent.
+func Pause(conn net.Conn) {
+	if w, ok := conn.(readWaiter); ok {
+		w.WaitRead()
+		return
+	}
+	time.Sleep(cutPause)
+}
