@@ -68,9 +68,10 @@ type row struct {
 	stops     bool // the process, for longer than time-outs
 }
 
-// Groups of the soak's kinds of clients. Those of the last one depend on no time-out.
+// Groups of the soak's kinds of clients. Those of the last one depend on no time-out. A client that has ended its side while it waits for a place
+// gets a 503, so half-closes is for servers with enough places.
 const (
-	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,half-closes,resets,leaves,watched-resets,hijacks,garbage"
+	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,resets,leaves,watched-resets,hijacks,garbage"
 	overTLS   = "tls,h2-tls,h2-tls-cancels"
 	overHTTP2 = "h2c,h2-both-ways,h2-cancels,h2-gone,h2-windows,h2-cuts,h2-garbage"
 	timeless  = "keep-alive,pipelined,one-shot,uploads,streams,tls,h2c,h2-tls"
@@ -86,7 +87,7 @@ func table(procs string) []row {
 				more        []string
 				stops       bool
 			}{
-				{name: "TCP", kinds: overTCP},
+				{name: "TCP", kinds: overTCP + ",half-closes"},
 				{name: "few places", kinds: overTCP + "," + overHTTP2, more: []string{"-places", "6"}},
 				{name: "TLS", kinds: overTLS},
 				{name: "HTTP/2", kinds: overHTTP2},

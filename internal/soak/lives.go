@@ -138,12 +138,12 @@ func (l *lives) end() error {
 	return nil
 }
 
-// watchfulLog makes the run fail when the server logs a warning or an error but the panics that were asked for: what clients do wrong
-// isn't logged, so it must be the server's own trouble.
+// watchfulLog makes the run fail when the server logs a warning or an error but the panics that were asked for, and refusals: rude clients are
+// refused, and the others fail if they are. What else clients do wrong isn't logged, so it must be the server's own trouble.
 type watchfulLog struct{ run *run }
 
 func (w watchfulLog) Write(record []byte) (int, error) {
-	if !bytes.Contains(record, fmt.Appendf(nil, "value=%q", panicValue)) {
+	if !bytes.Contains(record, []byte(" msg=refused ")) && !bytes.Contains(record, fmt.Appendf(nil, "value=%q", panicValue)) {
 		w.run.fail(fmt.Errorf("the server has logged: %s", record))
 	}
 	return len(record), nil
