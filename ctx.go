@@ -71,6 +71,8 @@ func init() {
 	hooks.TakeBody = (*Ctx).duplex
 	hooks.WholeBody = (*Ctx).wholeBody
 	hooks.Upgrade = (*Ctx).upgrade
+	hooks.Leftover = (*Server).leftover
+	hooks.Overdue = (*Server).overdue
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
 }
 

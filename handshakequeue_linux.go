@@ -56,6 +56,13 @@ type handshakeClient struct {
 	turn       *list.Element // in turns; nil if none is queued
 }
 
+// held returns how many places of the queue are in use.
+func (q *handshakeQueue) held() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.computing + q.waiting.Len() + len(q.all) + len(q.clients) + q.turns.Len()
+}
+
 func (q *handshakeQueue) limit() int {
 	if q.most > 0 {
 		return q.most

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 // lifeBound is how long the tests wait for what has to come. A passing test never waits so long.
@@ -68,8 +69,8 @@ func lifeNew(config *filo.Server, calls int) *lifeServer {
 	}
 }
 
-// closeAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, and no goroutine may be
-// left.
+// closeAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, no goroutine may be left, and nothing may
+// be counted that has ended.
 func (s *lifeServer) closeAtEnd(t testing.TB, calls int) {
 	t.Cleanup(func() {
 		s.Close()
@@ -77,6 +78,10 @@ func (s *lifeServer) closeAtEnd(t testing.TB, calls int) {
 			s.wantServed(t, filo.ErrServerClosed)
 		}
 		s.wantNoGoroutine(t)
+		var left string
+		if !lifeTry(func() bool { left = inside.Leftover(s.Server); return left == "" }) {
+			t.Errorf("these are counted:\n%s", left)
+		}
 	})
 }
 

@@ -46,6 +46,9 @@ func (a *Admission) Waiting() int {
 	return len(a.waiters)
 }
 
+// Joined returns how many have joined the queue and not left it yet.
+func (a *Admission) Joined() int { return int(a.waiting.Load()) }
+
 // JoinQueue makes room for one that waits. It returns false if the queue is full. Otherwise the caller calls AwaitPlace, and must call
 // LeaveQueue in the end.
 func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most) }

@@ -25,9 +25,21 @@ var (
 	WholeBody any
 	// Upgrade is func(c *filo.Ctx) (net.Conn, []byte, error).
 	Upgrade any
+	// Leftover is func(*filo.Server) string.
+	Leftover any
+	// Overdue is func(s *filo.Server, found func(OverdueConn)).
+	Overdue any
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
 )
+
+// OverdueConn is a connection that waits for input or room which is there: see inside.Overdue.
+type OverdueConn struct {
+	Conn     any       // tells it from others
+	What     string    // it waits for, and who the client is
+	Progress [2]uint64 // how many bytes the server has read, and how many the client has received
+	Looks    int64     // of its loop for events, until now
+}
 
 // Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often
 // that a function variable would be too slow.

@@ -18,8 +18,18 @@ var (
 	whole    = hooks.WholeBody.(func(*filo.Ctx) ([]byte, bool, error))
 	upgrade  = hooks.Upgrade.(func(*filo.Ctx) (net.Conn, []byte, error))
 
+	leftover = hooks.Leftover.(func(*filo.Server) string)
+	overdue  = hooks.Overdue.(func(*filo.Server, func(hooks.OverdueConn)))
+
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
 )
+
+// Leftover describes what a server counts although no connection and no request is open, "" if that is nothing. It is for tests.
+func Leftover(s *filo.Server) string { return leftover(s) }
+
+// Overdue calls found for each connection that waits for input or room which is there. If it makes no progress although its loop looks for
+// events again and again, nobody wakes its owner. It is for tests.
+func Overdue(s *filo.Server, found func(hooks.OverdueConn)) { overdue(s, found) }
 
 // Match returns what a router has found for the request, for a router to fill in.
 func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }

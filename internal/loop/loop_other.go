@@ -26,6 +26,9 @@ func (*Group) Await(context.Context) error { return nil }
 // Counts returns zeros here.
 func (*Group) Counts() (c Counts) { return c }
 
+// Waiting returns zeros here.
+func (*Group) Waiting() (goroutines, polled int64) { return 0, 0 }
+
 // Leave reports whether the worker may run something that may take long.
 func (w *Worker) Leave(*class.Class) bool { return w.owner.MayTakeLong() }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 )
 
 const (
@@ -124,14 +125,14 @@ func (l *lives) end() error {
 			return fmt.Errorf("server %d: Serve after Shutdown: %w", number, err)
 		}
 	}
-	stats := l.server.Stats()
-	for end := time.Now().Add(r.settling); stats.WorkersRunning != 0 && time.Now().Before(end); stats = l.server.Stats() {
+	left := inside.Leftover(l.server)
+	for end := time.Now().Add(r.settling); left != "" && time.Now().Before(end); left = inside.Leftover(l.server) {
 		time.Sleep(time.Millisecond) // the last worker may be on its way out
 	}
-	if left := [...]int64{int64(stats.ConnsOpen), int64(stats.Streams), int64(stats.WorkersRunning), int64(stats.RequestsQueued),
-		int64(stats.BodiesBuffered), int64(stats.AnswersBuffered)}; left != [len(left)]int64{} {
-		return fmt.Errorf("server %d: after Shutdown these are counted (connections, streams, workers, queued requests, bytes of bodies and of answers): %d", number, left)
+	if left != "" {
+		return fmt.Errorf("server %d: after Shutdown these are counted:\n%s", number, left)
 	}
+	stats := l.server.Stats()
 	l.handoffs += stats.Handoffs
 	l.retakes += stats.Retakes
 	l.spawned += stats.WorkersSpawned

@@ -17,6 +17,8 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/chaos/pause"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
@@ -151,6 +153,10 @@ func (r *run) period(ctx context.Context) error {
 func (r *run) live(ctx context.Context) error {
 	steps := time.NewTicker(r.span / 2)
 	defer steps.Stop()
+	ended := make(chan struct{})
+	defer close(ended)
+	server := r.lives.server
+	go r.watchOverdue(func(found func(hooks.OverdueConn)) { inside.Overdue(server, found) }, ended)
 	by, end := r.step, time.After(r.span+time.Duration(r.random.Int64N(int64(r.span))))
 	for over := false; !over; {
 		select {

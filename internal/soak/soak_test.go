@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
@@ -155,6 +156,36 @@ func TestHang(t *testing.T) {
 	err := soak(context.Background(), c)
 	if err == nil || !strings.Contains(err.Error(), "no answer after 1s") || !strings.Contains(err.Error(), "goroutine ") {
 		t.Errorf("error %.300v, want one of a hang, with stacks", err)
+	}
+}
+
+// A connection that has what it waits for, and doesn't go on although its loop looks for events, is found. One that goes on isn't, nor one
+// whose loop doesn't run.
+func TestWatchOverdue(t *testing.T) {
+	for name, test := range map[string]struct {
+		read  uint64 // by the server, from one look to the next
+		looks int64  // of its loop, as many
+		found bool
+	}{
+		"it isn't woken":        {0, overdueLooks, true},
+		"it goes on":            {1, overdueLooks, false},
+		"its loop doesn't look": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &run{}
+			r.failed, r.fail = context.WithCancelCause(t.Context())
+			ended, look := make(chan struct{}), 0
+			r.watchOverdue(func(found func(hooks.OverdueConn)) {
+				if look++; look == int(overdueTime/lookTime)+2 {
+					close(ended)
+				}
+				found(hooks.OverdueConn{Conn: r, What: "a test", Progress: [2]uint64{uint64(look) * test.read}, Looks: int64(look) * test.looks})
+			}, ended)
+			if err := context.Cause(r.failed); (err != nil) != test.found {
+				t.Errorf("error %.100v", err)
+			}
+		})
 	}
 }
 

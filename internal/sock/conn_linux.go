@@ -132,6 +132,24 @@ func BufferedIn(fd int) (n int, ok bool) {
 	return int(size), errno == 0
 }
 
+// UnreadIn returns how many bytes of a connection have come and weren't read.
+func UnreadIn(fd int) (n int, ok bool) {
+	var size int32
+	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&size)))
+	return int(size), errno == 0
+}
+
+const (
+	pollIn  = 1 // POLLIN
+	pollOut = 4 // POLLOUT
+)
+
+// IsReadable reports whether a read would return at once, and find as much as SetLowWater asks for.
+func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
+
+// IsWritable reports whether a write would take something, by the system's rule: a third of the buffer is free.
+func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
+
 // Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false if
 // the connection isn't one, or the system doesn't say. Any goroutine may call it.
 func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {

@@ -168,9 +168,6 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// pollIn is POLLIN, which package syscall hasn't.
-const pollIn = 1
-
 // awaitEvent waits until one of the events of poll(2) has happened, or the socket is broken or ended on both sides.
 func awaitEvent(t *testing.T, fd int, events int16) {
 	t.Helper()

@@ -1,0 +1,75 @@
+package filo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/hooks"
+)
+
+// This file has what tests ask a server about itself, by package inside: what it counts although nothing is open, and which connections wait
+// for what has happened. Nothing else calls it.
+
+// leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A count that is off
+// harms nobody for a long time: below 0 it lets in more requests than Server.Concurrency, and above 0 fewer.
+func (s *Server) leftover() string {
+	var all strings.Builder
+	check := func(name string, n int64) {
+		if n != 0 {
+			fmt.Fprintf(&all, "%s: %d\n", name, n)
+		}
+	}
+	if s.pool == nil {
+		return ""
+	}
+	s.pool.audit(check)
+	check("places of handshakes", int64(s.handshakes.held()))
+	waiting, polled := s.loops.Load().Waiting()
+	check("goroutines that wait for clients", waiting)
+	check("second descriptors", polled)
+	check("bytes of bodies", s.bodies.used.Load())
+	check("bytes of answers", s.answers.used.Load())
+	check("handlers that wait for windows", s.answers.waiting.Load())
+	s.silence.mu.Lock()
+	check("silent bodies", int64(len(s.silence.all)))
+	s.silence.mu.Unlock()
+	s.conns.mu.Lock()
+	check("connections", int64(s.conns.conns.count))
+	check("parked streams", int64(s.conns.streams))
+	check("carried requests", int64(s.conns.carried))
+	check("addresses of clients", int64(len(s.conns.addresses)+len(s.conns.strangers)))
+	s.conns.mu.Unlock()
+	return all.String()
+}
+
+// audit passes the counts to check that are 0 while no worker serves.
+func (wp *workerPool) audit(check func(name string, n int64)) {
+	for k, name := range map[admit.Kind]string{admit.Ordinary: "ordinary", admit.Quick: "quick", admit.QuickConn: "quick connections'",
+		admit.Always: "reserve's", admit.Closing: "closing"} {
+		check(name+" places", int64(wp.places.Taken(k)))
+	}
+	check("requests in the queue", int64(wp.places.Joined()))
+	check("requests that wait in the queue", int64(wp.places.Waiting()))
+	wp.mu.Lock()
+	defer wp.mu.Unlock()
+	check("workers that haven't retired", int64(wp.spawned-wp.retired)-int64(len(wp.ready)+wp.leading))
+}
+
+// overdue calls found for each connection that waits for input or room which is there: its owner, or its loop, is about to be woken. Only
+// connections in loops tell.
+func (s *Server) overdue(found func(hooks.OverdueConn)) {
+	s.conns.walk(func(c *conn) {
+		socket, ok := c.looped.(interface {
+			Overdue() (string, [2]uint64)
+			Looks() int64
+		})
+		if !ok {
+			return
+		}
+		if what, progress := socket.Overdue(); what != "" {
+			found(hooks.OverdueConn{Conn: c, What: fmt.Sprintf("%s in state %d: %s", c.netConn.RemoteAddr(), c.state(), what), Progress: progress,
+				Looks: socket.Looks()})
+		}
+	})
+}

@@ -1,0 +1,35 @@
+//go:build !386
+
+package loop
+
+import "github.com/filohttp/filo/internal/sock"
+
+// Overdue says what the socket waits for that has happened already, so that it is about to be woken; "" if there is nothing. progress is how
+// many bytes its owner has read, and how many the client has received. Anybody may call it at any time; it is for tests.
+func (s *Socket) Overdue() (what string, progress [2]uint64) {
+	s.whileOpen(func(fd int) {
+		word := s.poll.Load()
+		reads, writes := word&pollReadParked != 0, word&pollWriteParked != 0
+		if word&pollBusy == 0 {
+			reads, writes = reads || word&pollWaitsWrite == 0, writes || word&pollWaitsWrite != 0
+		}
+		switch {
+		case reads && sock.IsReadable(fd):
+			what = "there is input"
+		case writes && sock.IsWritable(fd):
+			what = "there is room"
+		}
+		received, sent, _ := sock.TransferredIn(fd)
+		unread, _ := sock.UnreadIn(fd)
+		progress = [2]uint64{received - uint64(unread), sent}
+	})
+	return what, progress
+}
+
+// Waiting returns how many goroutines wait for their clients, and how many sockets the runtime's poller watches.
+func (g *Group) Waiting() (goroutines, polled int64) {
+	if g == nil {
+		return 0, 0
+	}
+	return g.waiting.Load(), int64(g.polled.Load())
+}
