@@ -1,5 +1,3 @@
-//go:build !386
-
 package filo
 
 // SetMaxHandshakes changes how many TLS handshakes a server lets compute at once, and how many wait for their clients, before it

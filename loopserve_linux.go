@@ -1,11 +1,10 @@
-//go:build !386
-
 package filo
 
 import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"runtime"
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
@@ -142,11 +141,11 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 	return nil
 }
 
-// loopable reports whether loops can accept from a listener of this type.
+// loopable reports whether loops can accept from a listener of this type. On 386 they aren't used: the kernel may lack their system calls.
 func loopable(listener net.Listener) bool {
 	switch listener.(type) {
 	case *serverListener, *net.TCPListener, *net.UnixListener:
-		return true
+		return runtime.GOARCH != "386"
 	}
 	return false
 }

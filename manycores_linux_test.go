@@ -1,4 +1,4 @@
-//go:build !race && !386
+//go:build !race
 
 package filo
 

@@ -1,7 +1,3 @@
-//go:build !386
-
-// On 386 package syscall lacks the numbers of these calls. The loops, which need the calls, aren't built there.
-
 package sock
 
 import (
@@ -20,7 +16,7 @@ type Address [28]byte
 func Accept(fd int, address *Address) (int, syscall.Errno) {
 	for {
 		size := uint32(len(address))
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(address)),
+		n, _, errno := syscall.RawSyscall6(sysAccept4, uintptr(fd), uintptr(unsafe.Pointer(address)),
 			uintptr(unsafe.Pointer(&size)), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0, 0)
 		switch errno {
 		case 0:
@@ -35,7 +31,7 @@ func Accept(fd int, address *Address) (int, syscall.Errno) {
 // Peer gets the address of a connection's client.
 func Peer(fd int, address *Address) syscall.Errno {
 	size := uint32(len(address))
-	_, _, errno := syscall.RawSyscall(syscall.SYS_GETPEERNAME, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))
+	_, _, errno := syscall.RawSyscall(sysGetpeername, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))
 	return errno
 }
 

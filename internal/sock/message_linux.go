@@ -1,5 +1,3 @@
-//go:build !386
-
 package sock
 
 import (
@@ -7,12 +5,10 @@ import (
 	"unsafe"
 )
 
-const sysGetsockopt = syscall.SYS_GETSOCKOPT
-
 // Peek is Read, but leaves the bytes to be read again.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
+		n, _, errno := syscall.RawSyscall6(sysRecvfrom, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
 			syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 		if errno == 0 {
 			return int(n), 0
@@ -40,4 +36,4 @@ func Writev(fd int, first, second []byte) (int, syscall.Errno) {
 }
 
 // Shutdown ends the sides of a connection that how names, such as syscall.SHUT_WR.
-func Shutdown(fd, how int) { syscall.RawSyscall(syscall.SYS_SHUTDOWN, uintptr(fd), uintptr(how), 0) }
+func Shutdown(fd, how int) { syscall.RawSyscall(sysShutdown, uintptr(fd), uintptr(how), 0) }
