@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/syntax"
@@ -20,7 +21,8 @@ type ConcurrencyLimitOptions struct {
 	Limit int
 	// Queue is how many further requests may wait for one of those to end; 0 means none.
 	Queue int
-	// MaxWait is the maximum time that a request waits, a second if 0.
+	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited for the longest is let in first. While it
+	// has waited for nearly MaxWait, the newest is, whose client is the least likely to have given up.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
@@ -36,20 +38,19 @@ func ConcurrencyLimit(options ConcurrencyLimitOptions) filo.Middleware {
 	limiter := newConcurrencyLimiter(options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			if err := limiter.enter(c); err != nil {
+			place, err := limiter.enter(c)
+			if err != nil {
 				return err
 			}
-			defer limiter.leave()
+			defer place.Leave()
 			return next(c)
 		}
 	}
 }
 
 type concurrencyLimiter struct {
-	places     chan struct{} // a place is taken by sending; those who wait for one get it in the order in which they came
-	waiting    atomic.Int64
-	maxWaiting int64
-	maxWait    time.Duration
+	places     admit.Admission
+	limit      int
 	retryAfter string
 	refused    refusals.Log
 }
@@ -62,49 +63,44 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	o.RetryAfter = cmp.Or(o.RetryAfter, time.Second)
 	check(o.Limit > 0, "ConcurrencyLimit needs a positive Limit")
 	check(o.Queue >= 0 && o.MaxWait >= 0 && o.RetryAfter >= 0, "ConcurrencyLimit: Queue, MaxWait and RetryAfter must not be negative")
-	return &concurrencyLimiter{
-		places: make(chan struct{}, o.Limit), maxWaiting: int64(o.Queue), maxWait: o.MaxWait,
-		retryAfter: strconv.FormatInt(syntax.Seconds(o.RetryAfter), 10),
-	}
+	l := &concurrencyLimiter{limit: o.Limit, retryAfter: strconv.FormatInt(syntax.Seconds(o.RetryAfter), 10)}
+	begin := time.Now()
+	l.places.Init(admit.Config{
+		Concurrency: o.Limit, Queue: o.Queue, MaxWait: o.MaxWait, Now: func() clock.Time { return clock.Time(time.Since(begin)) },
+	})
+	return l
 }
 
 // enter takes a place, or returns the refusal.
-func (l *concurrencyLimiter) enter(c *filo.Ctx) error {
-	select {
-	case l.places <- struct{}{}:
-		return nil
-	default:
+func (l *concurrencyLimiter) enter(c *filo.Ctx) (admit.Place, error) {
+	if place := l.places.NewPlace(); place.Enter(admit.Ordinary.Only()) {
+		return place, nil
 	}
-	if l.waiting.Add(1) > l.maxWaiting {
-		l.waiting.Add(-1)
-		return l.refuse(c)
+	return l.await(c)
+}
+
+// await waits for a place.
+func (l *concurrencyLimiter) await(c *filo.Ctx) (place admit.Place, err error) {
+	if place = l.places.NewPlace(); !l.places.JoinQueue() {
+		return place, l.refuse(c)
 	}
-	defer l.waiting.Add(-1)
+	defer l.places.LeaveQueue()
 	if err := inside.Offload(c); err != nil {
-		return err
+		return place, err
 	}
-	timer := time.NewTimer(l.maxWait)
-	defer timer.Stop()
 	ctx := c.Context()
-	select {
-	case l.places <- struct{}{}:
-		if ctx.Err() == nil {
-			return nil
-		}
-		l.leave() // the place came when nobody wanted the answer any more
-	case <-timer.C:
-	case <-ctx.Done():
+	if l.places.AwaitPlace(func() bool { return place.Enter(admit.Ordinary.Only()) }, ctx.Done(), time.Time{}) && ctx.Err() == nil {
+		return place, nil
 	}
+	place.Leave() // it may have come when nobody wanted the answer any more
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
-		return cause
+		return place, cause
 	}
-	return l.refuse(c)
+	return place, l.refuse(c)
 }
 
 func (l *concurrencyLimiter) refuse(c *filo.Ctx) error {
 	c.Response.Header.Set("Retry-After", l.retryAfter)
-	l.refused.Note(c, "ConcurrencyLimit refuses requests", "limit", cap(l.places))
+	l.refused.Note(c, "ConcurrencyLimit refuses requests", "limit", l.limit)
 	return errConcurrency
 }
-
-func (l *concurrencyLimiter) leave() { <-l.places }
