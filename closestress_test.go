@@ -326,7 +326,7 @@ func TestCloseStress(t *testing.T) {
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			m := &closeStress{t: t, secure: round%2 == 1, conns: make(map[string]net.Conn)}
-			config := &filo.Server{Loops: 2, Handler: m.handle, ConnState: m.changed, ReadHeaderTimeout: lifeBound}
+			config := &filo.Server{Leaders: 2, Handler: m.handle, ConnState: m.changed, ReadHeaderTimeout: lifeBound}
 			if m.secure {
 				m.s = lifeListenTLS(t, config)
 			} else {

@@ -109,18 +109,18 @@ func TestStatsLimits(t *testing.T) {
 	if got := (&filo.Server{Concurrency: 5}).Stats(); got.Limits != (filo.Limits{}) || got.Draining {
 		t.Errorf("before it serves: %+v", got)
 	}
-	s := lifeServe(t, &filo.Server{Handler: lifeTimed, Queue: 7, MaxConns: 50, MaxConnsPerIP: 3, IdleTimeout: -1, MaxBodyBytes: -1, Loops: 2, ReadTimeout: time.Minute})
+	s := lifeServe(t, &filo.Server{Handler: lifeTimed, Queue: 7, MaxConns: 50, MaxConnsPerIP: 3, IdleTimeout: -1, MaxBodyBytes: -1, Leaders: 2, ReadTimeout: time.Minute})
 	c := s.dial(t)
 	c.get("/")
 	c.answer()
 	want := filo.Limits{
-		Driver: "loop", Loops: 2, Concurrency: filo.DefaultConcurrency, Queue: 7, QueueTimeout: filo.DefaultQueueTimeout, MaxConns: 50, MaxConnsPerIP: 3,
+		Driver: "loop", Leaders: 2, Concurrency: filo.DefaultConcurrency, Queue: 7, QueueTimeout: filo.DefaultQueueTimeout, MaxConns: 50, MaxConnsPerIP: 3,
 		MaxConcurrentStreams: 128, MaxBufferedBodies: filo.DefaultMaxBufferedBodies,
 		MaxBufferedAnswers: filo.DefaultMaxBufferedAnswers, ReadHeaderTimeout: filo.DefaultReadHeaderTimeout, ReadTimeout: time.Minute,
 		WriteTimeout: filo.DefaultWriteTimeout, GracePeriod: filo.DefaultGracePeriod,
 	}
 	if filo.BlockingDriver() {
-		want.Driver, want.Loops = "blocking", 0
+		want.Driver, want.Leaders = "blocking", 0
 	}
 	stats := s.Stats()
 	if stats.Limits != want || stats.Draining || stats.KeepAlivesOff || !stats.DrainingSince.IsZero() {

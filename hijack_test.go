@@ -549,7 +549,7 @@ func TestUpgradeWithoutAPlace(t *testing.T) {
 		}
 		return err
 	})
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Concurrency: 1, Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}

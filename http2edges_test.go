@@ -25,7 +25,7 @@ import (
 func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
 		var second *rawHTTP2
-		_, dial := serve(&filo.Server{Loops: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+		_, dial := serve(&filo.Server{Leaders: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
 			body, err := c.Body()
 			if err != nil {
 				return err
@@ -74,7 +74,7 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	var retakes atomic.Uint64 // before the request
 	release, stuck := make(chan struct{}), make(chan struct{})
 	var s *lifeServer
-	config := &filo.Server{Loops: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
+	config := &filo.Server{Leaders: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
 		if state == filo.StateActive && delay.CompareAndSwap(true, false) {
 			lifeTry(func() bool { return s.Stats().Retakes > retakes.Load() })
 		}

@@ -95,7 +95,7 @@ func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
 			}
 		}
 	})
-	config := &filo.Server{Loops: 2, Logger: log.logger(), Concurrency: concurrency, Handler: m.handle, HTTP2: filo.HTTP2Options{Unencrypted: true, MaxGlitches: -1}}
+	config := &filo.Server{Leaders: 2, Logger: log.logger(), Concurrency: concurrency, Handler: m.handle, HTTP2: filo.HTTP2Options{Unencrypted: true, MaxGlitches: -1}}
 	if memory {
 		listener := servertest.NewListener()
 		m.s, m.dial = lifeServe(t, config, listener), listener.Dial

@@ -46,7 +46,7 @@ func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 func TestHTTP2ParkedAfterABody(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
 	park := parkAll(parked, ended)
-	_, dial := serveRawHTTP2(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	_, dial := serveRawHTTP2(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Method() == "POST" {
 			return echoBody(c)
 		}

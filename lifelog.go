@@ -27,7 +27,7 @@ func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	}
 	known := []any{"address", address, "driver", driver.String()}
 	if driver == DriverLoop {
-		known = append(known, "loops", s.config.leaders)
+		known = append(known, "leaders", s.config.leaders)
 	}
 	known = append(known, "tls", config != nil, "protocols", strings.Join(protocols, " "))
 	if s.ProxyProtocol.enabled() {

@@ -32,7 +32,7 @@ func lifeRecords(log *lifeLog) string {
 // A server logs what it serves, that it drains, and how it has ended: once, however often it is told to end.
 func TestLifeLog(t *testing.T) {
 	log := new(lifeLog)
-	config := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger(), Loops: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
+	config := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
 	config.HTTP2.Unencrypted = true
 	memory := servertest.NewListener()
 	s := lifeServe(t, config, lifeListen(t, "tcp", "127.0.0.1:0"), memory)
@@ -45,7 +45,7 @@ func TestLifeLog(t *testing.T) {
 	}
 	s.Shutdown(context.Background())
 	s.Close()
-	driver := "driver=loop loops=1"
+	driver := "driver=loop leaders=1"
 	if filo.BlockingDriver() || runtime.GOOS != "linux" {
 		driver = "driver=blocking"
 	}

@@ -272,7 +272,7 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := lifeWaitingLog{slog.NewTextHandler(os.Stdout, nil), make(chan struct{})}
-	s := &filo.Server{Handler: takenOver, Loops: 2, MaxConns: -1, Logger: slog.New(log.Handler)}
+	s := &filo.Server{Handler: takenOver, Leaders: 2, MaxConns: -1, Logger: slog.New(log.Handler)}
 	switch mode {
 	case "derived":
 		s.MaxConns = 0

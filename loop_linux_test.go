@@ -34,7 +34,7 @@ func TestOneListenerForAllLoops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Loops: 8 * loops, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error { return c.Text(200, "served") })}
+	s := &Server{Leaders: 8 * loops, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error { return c.Text(200, "served") })}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	ask := func() (net.Conn, string, error) {
@@ -128,7 +128,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			if name == "inherited socket" {
 				listener = inherited(listener)
 			}
-			s := &Server{Loops: 2, Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error { return c.Text(200, c.RemoteAddr().Network()) }}
+			s := &Server{Leaders: 2, Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error { return c.Text(200, c.RemoteAddr().Network()) }}
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(listener) }()
 			await("the goroutine to wait", quiet)
@@ -179,7 +179,7 @@ func TestBusyLeaders(t *testing.T) {
 	if BlockingDriver() {
 		t.Skip("the blocking driver is under test")
 	}
-	s := &Server{Loops: 2, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error {
+	s := &Server{Leaders: 2, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error {
 		for begin := time.Now(); time.Since(begin) < 20*time.Microsecond; {
 		}
 		return c.Text(200, c.Path())
@@ -268,7 +268,7 @@ func TestLateCloseOfAHandshake(t *testing.T) {
 		t.Skip("of the loop driver")
 	}
 	ended := make(chan bool, 1)
-	s := &Server{Loops: 1, Handler: func(c *Ctx) error {
+	s := &Server{Leaders: 1, Handler: func(c *Ctx) error {
 		c.Response.Header.Set("Connection", "close")
 		return c.NoContent()
 	}, ConnState: func(observed net.Conn, state ConnState) {

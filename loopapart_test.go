@@ -55,7 +55,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	} {
 		for class, mode := range map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload} {
 			t.Run(name+", "+class, func(t *testing.T) {
-				s := lifeServe(t, &filo.Server{Loops: 1, Handler: mode(apartHandler)})
+				s := lifeServe(t, &filo.Server{Leaders: 1, Handler: mode(apartHandler)})
 				for range 3 {
 					unfinished := s.dial(t)
 					if test.reads == "" {
@@ -139,7 +139,7 @@ func TestUnfinishedHelloTimesOut(t *testing.T) {
 // The deadline of a parked connection's writers is theirs, whatever the connection's loop is doing.
 func TestParkedWriteDeadlines(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
@@ -192,7 +192,7 @@ func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 		"offload":        filo.Offload(answer),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Loops: 1, Handler: handler})
+			s := lifeServe(t, &filo.Server{Leaders: 1, Handler: handler})
 			c := s.dial(t)
 			const requests = 2000
 			s.run(func() {

@@ -20,7 +20,7 @@ func TestHandlersThatCompute(t *testing.T) {
 		}
 	}
 	computing, waiting := class.Class{Name: "computing"}, class.Class{Name: "waiting"}
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/wait" {
 			waiting.Median.Store(int64(class.Brief) / 2)
 			if err := inside.Enter(c, &waiting); err != nil {
@@ -36,7 +36,7 @@ func TestHandlersThatCompute(t *testing.T) {
 		spin()
 		return c.Text(200, "fine")
 	}})
-	plain := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error { // enters no class
+	plain := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error { // enters no class
 		spin()
 		return c.Text(200, "fine")
 	}})

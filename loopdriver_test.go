@@ -108,7 +108,7 @@ func TestClasses(t *testing.T) {
 	learned.Name = "learned"
 	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/inline":
 			return inline(c)
@@ -154,7 +154,7 @@ func TestClassBeforeEnter(t *testing.T) {
 	lifeLooped(t)
 	learned := class.Class{Name: "learned"}
 	calls := 0 // of one client
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		calls++
 		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
 			time.Sleep(5 * time.Millisecond)
@@ -184,7 +184,7 @@ func TestClassBeforeEnter(t *testing.T) {
 // A retake is blamed once on the server's own class, whether or not the handler has ever entered another one.
 func TestRetakeIsBlamedOnce(t *testing.T) {
 	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/slow" {
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -218,7 +218,7 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		}
 		return c.Text(200, "fine")
 	})
-	s := lifeServe(t, &filo.Server{Loops: 2, Handler: handler})
+	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: handler})
 	t.Cleanup(func() { close(release) })
 	var others []*lifeClient
 	for range 8 {
@@ -266,7 +266,7 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 				running.Add(-1)
 				done.Add(1)
 			}
-			s := lifeServe(t, &filo.Server{Concurrency: concurrency, Loops: loops, Handler: filo.Inline(func(c *filo.Ctx) error {
+			s := lifeServe(t, &filo.Server{Concurrency: concurrency, Leaders: loops, Handler: filo.Inline(func(c *filo.Ctx) error {
 				switch {
 				case c.Path() == "/never" && test.stuck == "handler":
 					hang()
@@ -339,7 +339,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 	gate := newLifeGate()
 	health := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "healthy") })
 	work := filo.Offload(gate.handle)
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Loops: 2, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Concurrency: 1, Leaders: 2, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/health" {
 			return health(c)
 		}
@@ -487,7 +487,7 @@ func TestEndWithTheRequest(t *testing.T) {
 // A second instance is refused the address, though the loops share it.
 func TestAddressOfItsOwn(t *testing.T) {
 	lifeLooped(t)
-	s := &filo.Server{Handler: newLifeGate().handle, Loops: 3}
+	s := &filo.Server{Handler: newLifeGate().handle, Leaders: 3}
 	listener, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -524,7 +524,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 	lifeLooped(t)
 	var computes atomic.Bool
 	begun := make(chan struct{}, 1)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/compute" {
 			for begun <- struct{}{}; computes.Load(); {
 			}
@@ -556,7 +556,7 @@ func TestLeadersWithoutProcessors(t *testing.T) {
 		}
 		return c.Text(200, "spun")
 	})
-	s := lifeServe(t, &filo.Server{Loops: 2, Handler: spin})
+	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: spin})
 	var clients sync.WaitGroup
 	ended := make(chan struct{})
 	for range 32 {

@@ -46,10 +46,10 @@ func faultRest(t *testing.T, s *lifeServer, body string) {
 	t.Helper()
 	lifeAwait(t, "the server to be as at first", func() bool {
 		stats := s.Stats()
-		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == s.Loops
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == s.Leaders
 	})
 	var clients []*lifeClient
-	for range 8 * s.Loops {
+	for range 8 * s.Leaders {
 		clients = append(clients, s.dial(t))
 	}
 	for _, c := range clients {
@@ -112,7 +112,7 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 func TestPlaceTakenByTheHandler(t *testing.T) {
 	lifeLooped(t)
 	gate := newLifeGate()
-	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
 		var e *filo.HTTPError
 		if errors.As(err, &e) {
 			c.Text(e.Status, "refused")
@@ -165,7 +165,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 		_, err := c.Body()
 		return err
 	})
-	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -204,7 +204,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	lifeLooped(t)
 	gate, refused := newLifeGate(), make(chan struct{})
 	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+	s = lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
 		if c.Path() == "/hold" {
 			filo.DefaultErrorHandler(c, err)
 			return
@@ -233,7 +233,7 @@ func TestRefusedBodyIsRead(t *testing.T) {
 // With an offloaded handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
 // afterwards all is as before.
 func TestEveryPlaceTaken(t *testing.T) {
-	s, gate := faultGate(t, &filo.Server{Loops: 2, Concurrency: 1})
+	s, gate := faultGate(t, &filo.Server{Leaders: 2, Concurrency: 1})
 	holder := s.dial(t)
 	gate.holdPlace(t, s, holder)
 	const overload = "Service Unavailable: too many requests at once\n"
@@ -301,7 +301,7 @@ func TestBodyWithoutAWorker(t *testing.T) {
 		}
 		return c.Text(200, fmt.Sprint(len(body)))
 	})
-	s := lifeServe(t, &filo.Server{Loops: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -347,7 +347,7 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 		}
 		return c.Text(200, "small")
 	})
-	s := lifeServe(t, &filo.Server{Loops: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -392,7 +392,7 @@ func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClie
 		return c.Text(200, "quick")
 	})
 	// No WriteTimeout: a machine may be so busy that the last client comes to read long after the first one.
-	config := &filo.Server{Loops: 1, Concurrency: 1, WriteTimeout: -1, MaxBufferedAnswers: 64 << 20, Handler: func(c *filo.Ctx) error {
+	config := &filo.Server{Leaders: 1, Concurrency: 1, WriteTimeout: -1, MaxBufferedAnswers: 64 << 20, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -508,7 +508,7 @@ func TestDescriptorReuse(t *testing.T) {
 		return c.Text(200, c.Path())
 	}
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
-	s := lifeServe(t, &filo.Server{Loops: 2, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: func(c *filo.Ctx) error {
 		if strings.HasSuffix(c.Path(), "0") {
 			return offload(c)
 		}
@@ -594,7 +594,7 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	}
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(work)})
+			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(work)})
 			for _, test := range []struct {
 				path string
 				size int
@@ -631,7 +631,7 @@ func TestEventsForABusyConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lifeLooped(t)
 			gate := newLifeGate()
-			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(gate.handle)})
+			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(gate.handle)})
 			defer gate.open()
 			var pipelined, halves, resets []*lifeClient
 			for range 4 {
@@ -683,7 +683,7 @@ func TestResetsOfEachClass(t *testing.T) {
 	const post = "POST /body HTTP/1.1\r\nHost: a\r\n"
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(func(c *filo.Ctx) error {
+			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(func(c *filo.Ctx) error {
 				switch c.Path() {
 				case "/body":
 					if _, err := c.Body(); err != nil {
@@ -731,7 +731,7 @@ func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lifeLooped(t)
 			gate := newLifeGate()
-			s := lifeServe(t, &filo.Server{Loops: 2, Handler: mode(gate.handle)})
+			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(gate.handle)})
 			defer gate.open()
 			for range 3 {
 				gate.hold(t, s.dial(t))
@@ -771,7 +771,7 @@ func TestPanicsOfALeader(t *testing.T) {
 					}
 				}
 				s := lifeServe(t, &filo.Server{
-					Loops: 2,
+					Leaders: 2,
 					Handler: filo.Inline(func(c *filo.Ctx) error {
 						if c.Path() == "/" {
 							return c.Text(200, "fine")
@@ -875,7 +875,7 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 	gate := newLifeGate()
 	hold, quick := filo.Offload(gate.handle), filo.Inline(gate.handle)
 	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s = lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -918,7 +918,7 @@ func TestEndsDuringHandoffs(t *testing.T) {
 			}
 			return c.Text(200, "fine")
 		})
-		s := lifeServe(t, &filo.Server{Loops: 2, Handler: work})
+		s := lifeServe(t, &filo.Server{Leaders: 2, Handler: work})
 		var clients sync.WaitGroup
 		var answers atomic.Int32
 		for i := range 6 {

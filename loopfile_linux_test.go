@@ -40,7 +40,7 @@ func slowFiles(t *testing.T, config *filo.Server) (s *lifeServer, file *os.File,
 	file, content = sectionFile(t, slowFileSize)
 	closed = new(atomic.Int32)
 	work := filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "worked") })
-	config.Concurrency, config.Loops = 1, 12 // so many that some leaders have run no handler before
+	config.Concurrency, config.Leaders = 1, 12 // so many that some leaders have run no handler before
 	config.Handler = func(c *filo.Ctx) error {
 		if c.Path() == "/work" {
 			return work(c)
@@ -163,7 +163,7 @@ func TestSlowDownloadEnds(t *testing.T) {
 func TestFilesWithoutHandOff(t *testing.T) {
 	lifeLooped(t)
 	file, content := sectionFile(t, 100<<10)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		c.Response.SetBodyStream(io.NewSectionReader(file, 0, int64(len(content))), int64(len(content)))
 		return nil
 	}})
@@ -194,7 +194,7 @@ func TestFilesWithoutPlace(t *testing.T) {
 		<-release
 		return c.Text(200, "worked")
 	})
-	s := lifeServe(t, &filo.Server{Loops: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/wait":
 			return wait(c)

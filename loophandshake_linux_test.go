@@ -36,7 +36,7 @@ func TestStalledHandshakes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &filo.Server{Loops: 1, ReadHeaderTimeout: time.Second / 2, Handler: newLifeGate().handle}
+			config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Second / 2, Handler: newLifeGate().handle}
 			config.SetMaxHandshakes(2)
 			s := lifeListenTLS(t, config)
 			ended := make(chan struct{})
@@ -99,7 +99,7 @@ func (s *lifeServer) dialPaused(t *testing.T, from string) (c *pausedConn, secur
 func TestSilentHandshakes(t *testing.T) {
 	lifeLooped(t)
 	const most, clients = 4, 16
-	config := &filo.Server{Loops: 1, ReadHeaderTimeout: time.Hour, Handler: newLifeGate().handle}
+	config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Hour, Handler: newLifeGate().handle}
 	config.SetMaxHandshakes(most)
 	s := lifeListenTLS(t, config)
 	slow, secure, completed := s.dialPaused(t, "127.0.0.2")

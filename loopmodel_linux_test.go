@@ -82,7 +82,7 @@ func newModel(t *testing.T, concurrency int) *model {
 			t.Logf("%s=%d", modelSeed, m.seed)
 		}
 	})
-	s := &filo.Server{Loops: 2, Concurrency: concurrency, Handler: m.handle}
+	s := &filo.Server{Leaders: 2, Concurrency: concurrency, Handler: m.handle}
 	listener, err := s.Listen("127.0.0.1:0") // a socket for each loop
 	if err != nil {
 		t.Fatal(err)

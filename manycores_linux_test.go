@@ -125,7 +125,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			route := &class.Class{Name: "GET /"}
 			route.SetInline()
-			s := &Server{Loops: 16, Handler: func(c *Ctx) error {
+			s := &Server{Leaders: 16, Handler: func(c *Ctx) error {
 				if err := c.enter(route, route.Name); err != nil {
 					return err
 				}

@@ -276,7 +276,7 @@ func TestParkedQuick(t *testing.T) {
 	lifeLooped(t)
 	texts := []string{"read", "write", "panic", "goexit"}
 	called := make(chan string, 1)
-	s := lifeServe(t, &filo.Server{Loops: 1, Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
@@ -394,7 +394,7 @@ func awaitParked(t *testing.T, s *filo.Server) {
 // A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
 func TestParkedThatComputes(t *testing.T) {
 	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
 			b := make([]byte, 64)
 			n, err := p.Read(b)
@@ -430,7 +430,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	large := make([]byte, size)
 	var calls atomic.Int64
 	before, written := make(chan uint64, 1), make(chan error, 1)
-	server := &filo.Server{Loops: 1, SocketOptions: filo.SocketOptions{WriteBuffer: 4 << 10}}
+	server := &filo.Server{Leaders: 1, SocketOptions: filo.SocketOptions{WriteBuffer: 4 << 10}}
 	handoffs := func() uint64 { return classOf(server, "(parked)").Handoffs }
 	server.Handler = func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
@@ -488,7 +488,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 // A client that never stops sending keeps its loop from nobody.
 func TestParkedFlood(t *testing.T) {
 	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Loops: 1, Handler: func(c *filo.Ctx) error {
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}

@@ -91,9 +91,9 @@ type Server struct {
 	// FILO_DRIVER overrides this field.
 	Driver Driver
 
-	// Loops is the number of leaders in the loop driver: of the workers that serve its connections at the same time. Up to eight of
+	// Leaders is the number of workers that serve the connections of the loop driver at the same time, each as the leader of a loop. Up to eight of
 	// them share a loop. Default GOMAXPROCS.
-	Loops int
+	Leaders int
 
 	// SocketOptions are set on the listening sockets that the server opens.
 	SocketOptions SocketOptions
@@ -358,7 +358,7 @@ func (s *Server) newConfig() serverConfig {
 		idleTimeout:       withDefault(s.IdleTimeout, DefaultIdleTimeout),
 		idleWorker:        min(positive(s.MaxIdleWorkerDuration, DefaultMaxIdleWorkerDuration), 100*365*24*time.Hour),
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
-		leaders:           positive(s.Loops, runtime.GOMAXPROCS(0)),
+		leaders:           positive(s.Leaders, runtime.GOMAXPROCS(0)),
 	}
 	c.http2 = s.newHTTP2Config(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)

@@ -215,9 +215,9 @@ func (c *observedConn) SetWriteDeadline(time.Time) error { return errObserved }
 type Limits struct {
 	// Driver is "loop" if loops serve a listener, and otherwise "blocking".
 	Driver string
-	// Loops is the number of leaders, 0 in the blocking driver. The other limits are the fields of Server, and of HTTP2Options, that have
+	// Leaders is the number of leaders, 0 in the blocking driver. The other limits are the fields of Server, and of HTTP2Options, that have
 	// their names.
-	Loops                                        int
+	Leaders                                      int
 	Concurrency, Queue                           int
 	MaxConns, MaxConnsPerIP, MaxRequestsPerConn  int
 	MaxConcurrentStreams                         int // of a connection of HTTP/2
@@ -240,7 +240,7 @@ func (s *Server) limits() Limits {
 		GracePeriod: max(withDefault(s.GracePeriod, DefaultGracePeriod), 0),
 	}
 	if s.loops.Load() != nil {
-		l.Driver, l.Loops = DriverLoop.String(), c.leaders
+		l.Driver, l.Leaders = DriverLoop.String(), c.leaders
 	}
 	return l
 }

@@ -112,7 +112,7 @@ func TestBlockingInline(t *testing.T) {
 	r := router.New()
 	// So long that even a busy machine sees that the loop is lost in most calls.
 	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(30 * time.Millisecond); return c.NoContent() }).Inline()
-	s := lifeServe(t, &filo.Server{Handler: r.Serve, Logger: log.logger(), Loops: 1}, lifeListen(t, "tcp", "127.0.0.1:0"))
+	s := lifeServe(t, &filo.Server{Handler: r.Serve, Logger: log.logger(), Leaders: 1}, lifeListen(t, "tcp", "127.0.0.1:0"))
 	c := s.dial(t)
 	for deadline := time.Now().Add(time.Minute); len(log.lines("an Inline handler blocks")) == 0; {
 		if time.Now().After(deadline) {

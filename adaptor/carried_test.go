@@ -789,7 +789,7 @@ func TestCarriedSettings(t *testing.T) {
 			"GET / HTTP/1.1\r\n\r\n", "404"},
 		"Concurrency": {}, "Queue": {}, "QueueTimeout": {}, "MaxBufferedBodies": {}, "Logger": {}, "Tasks": {},
 	}
-	const others = " Driver Loops SocketOptions MaxIdleWorkerDuration MaxConns MaxConnsPerIP MaxRequestsPerConn ReadHeaderTimeout ReadTimeout WriteTimeout " +
+	const others = " Driver Leaders SocketOptions MaxIdleWorkerDuration MaxConns MaxConnsPerIP MaxRequestsPerConn ReadHeaderTimeout ReadTimeout WriteTimeout " +
 		"IdleTimeout GracePeriod IdleGrace MinTransferRate MaxBufferedAnswers TLSConfig HTTP2 ProxyProtocol ConnState ConnContext "
 	page, err := os.ReadFile("../docs/NETHTTP.md")
 	if err != nil {

@@ -245,7 +245,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 				c.Response.Header.Set("Cache-Control", "max-age=60")
 				return c.Text(200, "held")
 			})
-			s := &filo.Server{Loops: 1, Handler: filo.Inline(around(hold)), Logger: slog.New(slog.DiscardHandler)}
+			s := &filo.Server{Leaders: 1, Handler: filo.Inline(around(hold)), Logger: slog.New(slog.DiscardHandler)}
 			address := tcptest.Serve(t, s)
 			var clients sync.WaitGroup
 			get := func() {

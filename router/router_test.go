@@ -495,7 +495,7 @@ func testRouteInlineAndOffload(t *testing.T, driver filo.Driver) {
 	r.GET("/offload", show).Offload()
 	mounted.GET("/learned", show)
 	r.Mount("/mount", mounted.Serve).Offload()
-	server := &filo.Server{Handler: r.Serve, Concurrency: 1, Loops: 1, Driver: driver, Logger: slog.New(slog.DiscardHandler)}
+	server := &filo.Server{Handler: r.Serve, Concurrency: 1, Leaders: 1, Driver: driver, Logger: slog.New(slog.DiscardHandler)}
 	address := "http://" + tcptest.Serve(t, server)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	status := func(path string) int {

@@ -227,7 +227,7 @@ func TestClasses(t *testing.T) {
 		t.Skip(noLoops)
 	}
 	dir := tree(t, map[string]string{"small.txt": "small", "large.bin": string(noise(300 << 10))})
-	server := &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: time.Hour, OpenFiles: -1}).Serve, Driver: filo.DriverLoop, Loops: 1}
+	server := &filo.Server{Handler: open(t, dir, static.Options{CacheCheck: time.Hour, OpenFiles: -1}).Serve, Driver: filo.DriverLoop, Leaders: 1}
 	address := tcptest.Serve(t, server)
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestLargeFilesWithoutPlace(t *testing.T) {
 				<-release
 				return c.Text(200, "waited")
 			})
-			server := &filo.Server{Concurrency: 1, Loops: 1, Handler: func(c *filo.Ctx) error {
+			server := &filo.Server{Concurrency: 1, Leaders: 1, Handler: func(c *filo.Ctx) error {
 				if c.Path() == "/wait" {
 					return wait(c)
 				}

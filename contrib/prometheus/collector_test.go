@@ -100,7 +100,7 @@ func TestCollectorLimits(t *testing.T) {
 	}
 	text := exposed(t, registry)
 	wantLines(t, "limits, and what has reached them", text,
-		"filo_concurrency_limit 10.0", "filo_connections_limit 1.0", "filo_queue_limit 0.0", "filo_loops 0.0", "filo_http2_streams_limit 128.0",
+		"filo_concurrency_limit 10.0", "filo_connections_limit 1.0", "filo_queue_limit 0.0", "filo_leaders 0.0", "filo_http2_streams_limit 128.0",
 		`filo_driver_info{driver="blocking"} 1.0`, `filo_timeout_seconds{kind="head"} 0.02`, `filo_timeout_seconds{kind="queue"} 0.1`,
 		"filo_grace_period_seconds 20.0", "filo_request_bodies_bytes 0.0", "filo_request_bodies_limit_bytes 1.34217728e+08", "filo_unsent_answers_bytes 0.0", "filo_unsent_answers_limit_bytes 1.34217728e+08",
 		"filo_request_body_limit_bytes 4.194304e+06",

@@ -25,7 +25,7 @@ var (
 
 	buildInfo  = describe("filo_build_info", "1. The versions of filo and Go that the program was built with.", "version", "goversion")
 	driverInfo = describe("filo_driver_info", "1 for the driver in use: loop or blocking.", "driver")
-	loops      = describe("filo_loops", "Leaders of loops, so many handlers may run where their requests are read.")
+	leaders    = describe("filo_leaders", "Leaders of loops, so many handlers may run where their requests are read.")
 
 	concurrencyLimit = describe("filo_concurrency_limit", "How many requests may be handled at once: compare filo_workers, running.")
 	queueLimit       = describe("filo_queue_limit", "How many requests may wait for a place: compare filo_requests_queued.")
@@ -46,7 +46,7 @@ var (
 
 // limitDescs are those of collectLimits.
 var limitDescs = [...]*client.Desc{
-	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, loops,
+	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, leaders,
 	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, answers, answersLimit, bodyLimit, timeoutLimit,
 	gracePeriod,
 }
@@ -112,7 +112,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 		return // nothing is served
 	}
 	gauge(driverInfo, 1, l.Driver)
-	gauge(loops, float64(l.Loops))
+	gauge(leaders, float64(l.Leaders))
 	gauge(queueLimit, float64(l.Queue))
 	limit(concurrencyLimit, float64(l.Concurrency))
 	limit(connectionsLimit, float64(l.MaxConns))

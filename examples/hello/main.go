@@ -37,7 +37,7 @@ type config struct {
 	concurrency       int
 	maxIdleWorker     time.Duration
 	driver            filo.Driver
-	loops             int
+	leaders           int
 	h2c               bool
 	certFile, keyFile string
 	selfSigned        bool
@@ -50,7 +50,7 @@ func parseFlags(args []string) (config, error) {
 	flags.IntVar(&cfg.concurrency, "concurrency", 0, "handlers that run at once and may wait; more requests get a 503 (0: filo's default)")
 	flags.DurationVar(&cfg.maxIdleWorker, "max-idle-worker", 0, "a worker idle for this long retires (0: filo's default)")
 	blocking := flags.Bool("blocking", false, "serve with the blocking driver, where a connection has a worker while it lives")
-	flags.IntVar(&cfg.loops, "loops", 0, "loops of the loop driver (0: one for each processor)")
+	flags.IntVar(&cfg.leaders, "leaders", 0, "leaders of the loop driver (0: one for each processor)")
 	flags.BoolVar(&cfg.h2c, "h2c", true, "speak HTTP/2 without TLS with clients that begin with it")
 	flags.StringVar(&cfg.certFile, "tls-cert", "", "certificate `file` (PEM); with -tls-key the server speaks HTTPS")
 	flags.StringVar(&cfg.keyFile, "tls-key", "", "private key `file` (PEM)")
@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		Concurrency:           cfg.concurrency,
 		MaxIdleWorkerDuration: cfg.maxIdleWorker,
 		Driver:                cfg.driver,
-		Loops:                 cfg.loops,
+		Leaders:               cfg.leaders,
 		GracePeriod:           shutdownGrace,
 		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS it is there by default
 	}

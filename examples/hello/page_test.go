@@ -48,10 +48,10 @@ func TestPageInTheBrowser(t *testing.T) {
 // The page says what is true of the driver that serves it, and how this process is ended, and no other one of its name.
 func TestPageSaysWhatRuns(t *testing.T) {
 	for _, tc := range []struct{ args, has, lacks string }{
-		{"-loops=1", "It runs its loop driver", "blocking driver"},
+		{"-leaders=1", "It runs its loop driver", "blocking driver"},
 		{"-blocking", "It runs its blocking driver", "loop driver"},
 	} {
-		if tc.args == "-loops=1" && runtime.GOOS != "linux" {
+		if tc.args == "-leaders=1" && runtime.GOOS != "linux" {
 			continue
 		}
 		r := start(t, tc.args)

@@ -21,9 +21,9 @@ import (
 
 func main() {
 	blocking := flag.Bool("blocking", false, "use the blocking driver")
-	loops := flag.Int("loops", 0, "number of leaders, GOMAXPROCS if 0")
+	leaders := flag.Int("leaders", 0, "number of leaders, GOMAXPROCS if 0")
 	flags := site.Parse()
-	s := &filo.Server{Name: site.Server, MaxBodyBytes: site.MaxBody, Loops: *loops}
+	s := &filo.Server{Name: site.Server, MaxBodyBytes: site.MaxBody, Leaders: *leaders}
 	s.HTTP2.Unencrypted = flags.HTTP2
 	s.Handler = newHandler(flags, *blocking)
 	if *blocking {
