@@ -350,7 +350,7 @@ func (lc *loopConn) flushAnswers() {
 	lc.worker.worker.EndClass()
 	if size > maxUnsent {
 		// A worker that has lost its loop may have no place.
-		if w := lc.worker; w.leave(w.timer.Class()) == nil && w.occupy() {
+		if w := lc.worker; w.giveWay(w.timer.Class(), admit.Ordinary.Only()) == nil {
 			lc.flush()
 			return
 		}

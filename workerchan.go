@@ -150,7 +150,7 @@ func (wp *workerPool) crowded(l *leadership) bool {
 
 // LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. A lock may be held, under which no Logger may be called.
 func (w *workerChan) LoseLead() {
-	w.place.Receive(admit.Ordinary)
+	w.place.ReceiveLate()
 	w.leading = false
 	if w.scratch == nil {
 		return

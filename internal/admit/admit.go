@@ -134,6 +134,7 @@ func (a *Admission) freed() {
 type Place struct {
 	of   *Admission
 	kind Kind
+	late bool // it was received, and Enter hasn't admitted it since: see ReceiveLate
 }
 
 // NewPlace returns a Place of the kind None.
@@ -146,19 +147,21 @@ func (p *Place) Kind() Kind { return p.kind }
 func (p *Place) IsReserved() bool { return p.kind.isQuick() || p.kind == Always }
 
 // Enter makes sure that the place is of one of these kinds, and gives back the one before. It returns false, and changes nothing, if none of
-// them is free. An ordinary place beyond the limit counts as none.
+// them is free.
 func (p *Place) Enter(wanted Kinds) bool {
 	if p.of == nil {
 		return true
 	}
-	beyond := p.kind == Ordinary && p.of.Beyond() > 0
-	if wanted.has(p.kind) && !beyond || wanted.has(Quick) && p.kind == QuickConn {
+	if p.late = p.late && p.of.Beyond() > 0; p.late {
+		wanted &^= Ordinary.Only()
+	}
+	if wanted.has(p.kind) || wanted.has(Quick) && p.kind == QuickConn {
 		return true
 	}
 	for k := None; k < kinds; k++ {
-		if wanted.has(k) && !(beyond && k == Ordinary) && p.of.take(k) {
+		if wanted.has(k) && p.of.take(k) {
 			p.of.give(p.kind)
-			p.kind = k
+			p.kind, p.late = k, false
 			return true
 		}
 	}
@@ -167,7 +170,10 @@ func (p *Place) Enter(wanted Kinds) bool {
 
 // MayTakeLong makes sure that a handler that was admitted to the place may wait for something. A place of a quick one must become an ordinary
 // one. It returns false if none is free.
-func (p *Place) MayTakeLong() bool { return !p.kind.isQuick() || p.Enter(Ordinary.Only()) }
+func (p *Place) MayTakeLong() bool {
+	p.late = false
+	return !p.kind.isQuick() || p.Enter(Ordinary.Only())
+}
 
 // Receive makes a place of the kind, which was taken by TakeBeyond, the one that this is.
 func (p *Place) Receive(k Kind) {
@@ -175,11 +181,18 @@ func (p *Place) Receive(k Kind) {
 	p.kind = k
 }
 
+// ReceiveLate is Receive for an ordinary place whose handler was to be admitted first. While places are taken beyond the limit, Enter
+// doesn't admit it.
+func (p *Place) ReceiveLate() {
+	p.Receive(Ordinary)
+	p.late = true
+}
+
 // Leave gives the place back.
 func (p *Place) Leave() {
 	if p.kind != None {
 		k := p.kind
-		p.kind = None
+		p.kind, p.late = None, false
 		p.of.give(k)
 	}
 }

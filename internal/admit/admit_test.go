@@ -42,7 +42,11 @@ func TestPlaces(t *testing.T) {
 		case 1:
 			if beyond < 2 {
 				a.TakeBeyond(Ordinary)
-				p.Receive(Ordinary)
+				if random.IntN(2) == 0 {
+					p.Receive(Ordinary)
+				} else {
+					p.ReceiveLate()
+				}
 			}
 		case 2:
 			ok := p.MayTakeLong()
@@ -51,7 +55,7 @@ func TestPlaces(t *testing.T) {
 			}
 		default:
 			wanted := Kinds(random.IntN(1 << kinds))
-			overLimit := before == Ordinary && a.Beyond() > 0
+			overLimit := p.late && a.Beyond() > 0 // who entered a place is admitted there, whoever else is beyond the limit
 			holds := wanted.has(before) && !overLimit || wanted.has(Quick) && before == QuickConn
 			room := false
 			for k := None; k < kinds; k++ {

@@ -133,15 +133,14 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 // Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class that turns out to take long. It
 // returns false if w gets no place for that.
 func (w *Worker) Leave(class *class.Class) bool {
-	if w.seat == nil {
-		return w.owner.MayTakeLong()
+	if w.seat != nil {
+		w.EndClass()
+		if !w.seat.handOff(w, admit.Ordinary.Only()) {
+			return false
+		}
+		class.Handoffs.Add(1)
 	}
-	w.EndClass()
-	if !w.seat.handOff(w, admit.Ordinary.Only()) {
-		return false
-	}
-	class.Handoffs.Add(1)
-	return true
+	return w.owner.MayTakeLong()
 }
 
 // LeaveFor gives w's seat, if it has one, to another worker, and w a place of one of these kinds, before w runs something of the class; nil is
