@@ -43,6 +43,9 @@ const (
 	stateMask = 1<<stateBits - 1
 )
 
+// Another state than these would reach into the deadline of conn.word.
+const _ = uint(stateMask - stateShed)
+
 // idle reports whether the owner waits for a request and no byte of it has arrived.
 func (s waitState) idle() bool { return s <= stateIdle || s == stateLast || s == stateHandshake }
 

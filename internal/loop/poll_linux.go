@@ -139,6 +139,7 @@ func (s *Socket) WokenBy() (cut, expired bool) {
 // Release makes the connection idle until the client sends or, if write is set, takes something. It reports false if that has already
 // happened: then the caller still owns the connection, and must try the socket again.
 func (s *Socket) Release(write bool) bool {
+	s.assertOwned()
 	s.moveBack()
 	happened, idle := uint32(pollReadable|pollHup|pollClosing|pollReadExpired|pollWriteExpired), uint32(0)
 	if write {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -390,5 +391,31 @@ func TestRequeue(t *testing.T) {
 	}
 	if i := slices.IndexFunc(l.queue[:cap(l.queue)], func(lc *Socket) bool { return lc != nil }); i >= 0 {
 		t.Errorf("the queue still holds a connection at %d", i)
+	}
+}
+
+// In builds with the race detector, what only the owner may do panics if nobody owns the socket.
+func TestAssertOwned(t *testing.T) {
+	var s Socket
+	s.fd = -1
+	for name, use := range map[string]func(){
+		"TryRead":     func() { s.TryRead(nil) },
+		"Read":        func() { s.Read(nil) },
+		"WriteVector": func() { s.WriteVector(nil, nil) },
+		"Release":     func() { s.Release(false) },
+	} {
+		for _, owned := range []bool{false, true} {
+			if s.poll.Store(0); owned {
+				s.poll.Store(pollBusy)
+			}
+			panicked := func() (panicked bool) {
+				defer func() { panicked = recover() != nil }()
+				use()
+				return
+			}()
+			if want := race.Enabled && !owned; panicked != want {
+				t.Errorf("%s, owned: %t: it panics: %t", name, owned, panicked)
+			}
+		}
 	}
 }

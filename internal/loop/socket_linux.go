@@ -80,6 +80,14 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
+// assertOwned panics if nobody owns the socket, in builds with the race detector. In others it costs nothing. If somebody else owns the
+// socket, the race detector reports what both touch.
+func (s *Socket) assertOwned() {
+	if race.Enabled && s.poll.Load()&pollBusy == 0 {
+		panic("filo: a socket was used by somebody who doesn't own it")
+	}
+}
+
 // Served returns what Open was told.
 func (s *Socket) Served() Conn { return s.served }
 
@@ -105,6 +113,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if taken := s.Taken(); taken != nil {
 		return taken.Read(p)
 	}
+	s.assertOwned()
 	s.Drained = false // this read may leave bytes that no further event reports
 	for {
 		word := s.poll.Load()
@@ -215,6 +224,7 @@ func (s *Socket) Close() error {
 
 // WriteVector sends first and second with one system call, and then the rest of the one in which the call has stopped.
 func (s *Socket) WriteVector(first, second []byte) (int64, error) {
+	s.assertOwned()
 	n, errno := sock.Writev(int(s.fd), first, second)
 	switch {
 	case errno == syscall.EAGAIN:
@@ -250,6 +260,7 @@ func (s *Socket) RawWrite(write sock.RawWrite) (err error) {
 
 // TryRead is Read without waiting: if nothing has arrived the error is ErrNotYet.
 func (s *Socket) TryRead(p []byte) (int, error) {
+	s.assertOwned()
 	n, errno := sock.Read(int(s.fd), p)
 	switch {
 	case errno == syscall.EAGAIN:
@@ -358,6 +369,7 @@ func (s *Socket) Duplicate() (net.Conn, error) {
 
 // GiveTo takes the socket out of its loop, for the owner. From here on calls go to the duplicate, which alone has the socket.
 func (s *Socket) GiveTo(duplicate net.Conn) {
+	s.assertOwned()
 	s.MakeWaiters()
 	s.moveBack()
 	// Before fd is -1: a goroutine that finds -1 finds the duplicate.
@@ -375,6 +387,7 @@ func (s *Socket) IsClosed() bool { return s.fd < 0 }
 
 // CloseSocket closes the socket, for the owner.
 func (s *Socket) CloseSocket() {
+	s.assertOwned()
 	s.moveBack()
 	s.loop.remove(s)
 }
