@@ -50,9 +50,8 @@ type requestContext struct {
 	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
 	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
 	leaveOuter func() bool
-	// watchedSince and watchedLooks are when the connection's loop began to watch the client. Set before the loop can find the context.
-	watchedSince clock.Nanos
-	watchedLooks int64 // see loop.Socket.Looks
+	// watchedSince is when the connection's loop began to watch the client.
+	watchedSince clock.Atomic[clock.Nanos]
 }
 
 // contextEnd holds the functions that end an armed context. It is immutable.

@@ -16,7 +16,7 @@ func TestCalledWithoutTheLock(t *testing.T) {
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
 		"requestContext": func() { (&requestContext{cause: ErrClientGone}).newEndLocked() },
-		"workerPool":     func() { new(workerPool).popLocked() },
+		"workerPool":     func() { new(workerPool).countSpawnLocked() },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

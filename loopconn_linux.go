@@ -75,7 +75,7 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	case broken:
 		r.cancel(ErrClientGone)
 	default:
-		r.clientEnded(lc.MayPrecede(r.watchedLooks) || clock.Nanotime().Sub(r.watchedSince) <= halfCloseTime)
+		r.clientEnded(clock.Nanotime().Sub(r.watchedSince.Load()) <= halfCloseTime)
 	}
 }
 

@@ -459,15 +459,13 @@ func (lc *loopConn) wait() {
 	}
 }
 
-// watch makes the loop cancel the context when the client leaves. If the client has left already, the loop knows, or finds out by its next
-// look for events. To ask the system costs a call, so watch asks only while the loop waits: then MayPrecede couldn't tell PeerLeft
-// whether the client left before. The descriptor isn't closed meanwhile: see requestContext.
+// watch makes the loop cancel the context when the client leaves. If the client has left already, the loop may not know yet, so watch asks
+// the system. The descriptor isn't closed meanwhile: see requestContext.
 func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	waits := lc.LoopWaits()
-	r.watchedSince, r.watchedLooks = clock.Nanotime(), lc.Looks()
+	r.watchedSince.Store(clock.Nanotime())
 	lc.watcher.Store(r)
-	if half, gone = lc.SawEnd(); waits && !half {
-		return lc.AskEnd()
+	if half, gone = lc.SawEnd(); !half {
+		half, gone = lc.AskEnd()
 	}
 	return half, gone
 }

@@ -40,9 +40,8 @@ type Loop struct {
 
 	// The filler's.
 	events  [maxEvents]pollEvent
-	filled  int          // entries put into batch and not yet published
-	looks   atomic.Int64 // see Socket.Looks; the filler writes it, and anybody reads it
-	queue   []*Socket    // claimed connections to be served, from index queued on
+	filled  int       // entries put into batch and not yet published
+	queue   []*Socket // claimed connections to be served, from index queued on
 	queued  int
 	taken   []*Socket // the last content of inbox
 	napper  napper
@@ -105,7 +104,6 @@ func (l *Loop) Conns() int {
 
 // poll puts the events of the epoll set into the batch. It reports whether there were any. The caller is the filler.
 func (l *Loop) poll() bool {
-	l.looks.Add(1)
 	return l.collect(l.epoll.poll(l.events[:]))
 }
 

@@ -72,16 +72,12 @@ func (p *parker) ring() { sock.RingEventFD(p.bell) }
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {
-			waited := p.armed
-			if !waited {
+			if !p.armed {
 				p.armed = true
 				p.outer.change(int(p.inner), watchLevel, 0, 0)
 			}
 			if l.pending.Load() {
 				return true
-			}
-			if waited {
-				l.looks.Add(1) // for the wait: see Socket.Looks
 			}
 			return l.poll()
 		}

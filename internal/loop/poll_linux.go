@@ -109,16 +109,6 @@ func (s *Socket) SawEnd() (half, gone bool) {
 	return word&pollHup != 0, word&pollGone != 0
 }
 
-// Looks counts the loop's looks for events, each when it begins. A look that ends a wait in the parker counts twice: see MayPrecede.
-func (s *Socket) Looks() int64 { return s.loop.looks.Load() }
-
-// MayPrecede reports whether an event that the loop tells of now may have happened before Looks returned looks: the next look after that finds
-// such an event. If LoopWaits was true then, that look may count twice, and MayPrecede can't tell.
-func (s *Socket) MayPrecede(looks int64) bool { return s.Looks()-looks <= 1 }
-
-// LoopWaits reports whether the loop waits for events, and nobody has called it by its bell.
-func (s *Socket) LoopWaits() bool { return s.loop.sleeping.Load() }
-
 // WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
 // deadline of the owner has passed, and clears that.
 func (s *Socket) WokenBy() (cut, expired bool) {
