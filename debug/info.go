@@ -12,7 +12,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// statsCache keeps the server's counters for a second: to gather them is to look at every connection.
+// statsCache keeps the server's counters for a second: gathering them takes a look at every
+// connection.
 type statsCache struct {
 	mu   sync.Mutex
 	at   time.Time // when they were gathered; guarded by mu

@@ -80,7 +80,7 @@ func logChange(logger *slog.Logger, from, to slog.Level, known []any, change fun
 	}
 }
 
-// levelForm returns what a form asks for. The duration is 0 if the level is to stay.
+// levelForm returns what a form asks for. The duration is 0 if the level stays for good.
 func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) {
 	c.SetMaxBodyBytes(1 << 10)
 	form, err := c.Request.Form()

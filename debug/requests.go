@@ -64,7 +64,7 @@ func (s seconds) String() string {
 	}
 }
 
-// newRunningPage describes requests, the oldest of which comes first.
+// newRunningPage describes requests, the oldest first.
 func newRunningPage(running []filo.RunningRequest) runningPage {
 	p := runningPage{Time: time.Now().UTC(), Total: len(running), Routes: []runningRoute{}, Requests: []runningRequest{}}
 	for _, each := range running {

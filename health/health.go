@@ -245,7 +245,7 @@ const keepRunning = 2 * time.Minute
 // clock returns the time in nanoseconds since New was called, which no change of the date moves.
 func (h *Health) clock() int64 { return int64(time.Since(h.start)) }
 
-// note takes note of a probe.
+// note records a probe.
 func (h *Health) note() {
 	if !h.probed.Load() {
 		h.probed.Store(true)

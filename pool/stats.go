@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// measured is the sampling rate of waits: the wait of one task in so many is measured.
+	// measured is the sampling rate of waits: one wait in measured is measured.
 	measured = 64
 
 	// waitBuckets is the number of buckets of a WaitHistogram.

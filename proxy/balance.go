@@ -37,7 +37,7 @@ func (u *upstream) resting(now time.Time) bool {
 	return now.Before(u.until)
 }
 
-// note takes note of how an attempt ended, and reports whether the upstream is left alone from now on.
+// note records how an attempt ended, and reports whether the upstream is left alone from now on.
 func (u *upstream) note(failed bool, options *Options) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -60,7 +60,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// trusts reports whether an address is that of a trusted proxy.
+// trusts reports whether an address belongs to a trusted proxy.
 func (p *Proxy) trusts(remote string) bool {
 	address, err := netip.ParseAddr(remote)
 	if err != nil {

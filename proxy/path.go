@@ -12,7 +12,7 @@ import (
 var (
 	errTunnel     = filo.Error(501, "no tunnels are made here")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
-	// errHiddenSlash is that of Options.EncodedSlashes.
+	// errHiddenSlash refuses a path because of Options.EncodedSlashes.
 	errHiddenSlash = filo.Error(400, "the path has an encoded slash, a backslash or NUL")
 )
 

@@ -30,8 +30,8 @@
 // "/admin%252Fx". An upstream that ignores what is behind a semicolon in a segment, as Java servers do, or that decodes a path twice,
 // must have guards of its own.
 //
-// The query is passed on unchanged, but for ";", which is sent as "%3B", and "%" without two hexadecimal digits, which is sent as
-// "%25". So upstreams that split a query at ";" find no parameters that Ctx.Query hasn't. For the same reason a query with more than 1000
+// The query is passed on unchanged, except ";", which is sent as "%3B", and "%" without two hexadecimal digits, which is sent as "%25".
+// So upstreams that split a query at ";" find no parameters that Ctx.Query hasn't. For the same reason a query with more than 1000
 // parameters is refused with 400. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of Upgrades.
 //
 // # HTTP/2
@@ -304,7 +304,7 @@ func (p *Proxy) fail(_ http.ResponseWriter, r *http.Request, err error) {
 	adaptor.Fail(r, problem(r.Context(), err))
 }
 
-// problem returns what the client is to be told.
+// problem returns what the client gets to know.
 func problem(ctx context.Context, err error) error {
 	var known *filo.HTTPError
 	var timeout net.Error

@@ -140,7 +140,7 @@ func differentConstraints(p, other *pattern) bool {
 	return false
 }
 
-// commonPath returns a path that both match, but for what constraints ask.
+// commonPath returns a path that both match if constraints are ignored.
 func commonPath(p, other *pattern) string {
 	var path strings.Builder
 	long, short := p.segments, other.segments

@@ -76,8 +76,8 @@ func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 	return found.(*mountPoint)
 }
 
-// found takes note that a Router is mounted here. The flag is written once: a write by each request would have the cores
-// take its cache line from each other.
+// found records that a Router is mounted here. The flag is written once: a write by each request would have the cores take its cache line
+// from each other.
 func (m *mountPoint) found() {
 	if m.mounted.Load() != mountRouter {
 		m.mounted.Store(mountRouter)

@@ -30,7 +30,7 @@ type segment struct {
 	constraint *constraint // of a single wildcard; nil is none
 }
 
-// segmentKind says what a segment matches. Of two kinds that match the same segment, the lower one is more specific.
+// segmentKind says what a segment matches. If two kinds match the same segment, the lower one is more specific.
 type segmentKind uint8
 
 const (

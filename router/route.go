@@ -20,7 +20,7 @@ type Route struct {
 
 	class     class.Class
 	names     []string    // of the values
-	restNamed bool        // the last one is that of a {name...}
+	restNamed bool        // the last one belongs to a {name...}
 	mount     *mountPoint // what the route hands over to; nil is none
 
 	pattern    *pattern
@@ -109,7 +109,7 @@ func (route *Route) Always() *Route {
 	return route
 }
 
-// tell takes note of where the route is to run.
+// tell records where the route must run.
 func (route *Route) tell(where string) {
 	r := route.group.router
 	r.mu.Lock()

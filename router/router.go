@@ -99,7 +99,7 @@ type table struct {
 
 	unmatched                  filo.Handler // what has no route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
-	// class is that of what the router answers itself, or has NotFound and MethodNotAllowed answer: these may do anything.
+	// class is the class of answers by the router itself, and by NotFound and MethodNotAllowed, which may do anything.
 	class class.Class
 }
 

@@ -142,7 +142,7 @@ func (s *search) setMethod(method []byte) { s.method, s.known = method, known(me
 // route that it finds is the most specific one: if another matched too, one of the two would be the more specific one,
 // or they would conflict; and where they part, the more specific one has what is tried first. No node is visited twice.
 //
-// The first byte of path, if there is one, is that of n's prefix, if there is one: it led here, or it is a slash.
+// If both path and n's prefix have a first byte, the two are equal: the byte led here, or it is a slash.
 func (n *node) match(s *search, path []byte) *Route {
 	for {
 		if len(path) <= len(n.prefix) {
@@ -242,7 +242,7 @@ func (n *node) remainder(s *search, path []byte) *Route {
 	return n.rest
 }
 
-// noteSlash takes note of a node where the path would have come to with a slash behind it.
+// noteSlash records the node that the path would have reached with a slash behind it.
 func (s *search) noteSlash(n *node) {
 	if s.withSlash != nil {
 		return

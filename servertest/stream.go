@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxBuffered bounds what one direction of a connection holds: a writer whose
-	// peer doesn't read blocks after so many bytes, as with a full socket buffer.
+	// maxBuffered bounds what one direction of a connection holds: a writer whose peer doesn't read
+	// blocks after that many bytes, as with a full socket buffer.
 	maxBuffered = 64 << 10
 
 	minRing = 1 << 10

@@ -26,7 +26,7 @@ type Broker interface {
 
 // Delivery is a message from a Broker, or the news that messages are missing.
 type Delivery struct {
-	// Number is that of the message. It is greater than those of all messages before.
+	// Number is the message's number. It is greater than the numbers of all messages before.
 	Number uint64
 	// Gap says that this isn't a message: messages with numbers up to Number may be missing, as far as they weren't delivered. No
 	// message after it is missing.

@@ -145,7 +145,7 @@ func (h *Hub) publishThrough(b Broker, topic string, event []byte) (id string, e
 }
 
 // spreadLocked sends the hub's last event to the topic's subscribers, with its ID behind it, and remembers it. It returns the
-// event, extended. Without a topic nobody wants the event, and it isn't to be kept.
+// event, extended. Without a topic nobody wants the event, and it needn't be kept.
 func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	h.published++
 	if t == nil {
@@ -161,7 +161,7 @@ func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	return event
 }
 
-// publishableLocked returns the topic when there is room for one more event. It is nil if nobody wants it and it isn't to be
+// publishableLocked returns the topic when there is room for one more event. It is nil if nobody wants the event and it needn't be
 // kept.
 func (h *Hub) publishableLocked(name string) (*topic, error) {
 	for {

@@ -10,9 +10,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// shard has a part of a hub's subscribers. What is to be done with them is posted, under Hub.mu where its order matters, and
-// done by one goroutine, in that order: an event that was published before a subscriber came isn't for it, and all later ones
-// are.
+// shard has a part of a hub's subscribers. Work for them is posted, under Hub.mu where its order matters, and done by one
+// goroutine in that order: a subscriber gets no event that was published before it came, and all later ones.
 type shard struct {
 	hub     *Hub
 	backlog atomic.Int32 // events that were posted and aren't delivered yet

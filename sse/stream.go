@@ -162,7 +162,7 @@ func (s *Stream) write(b []byte) error {
 	return s.writer.Flush()
 }
 
-// fail takes note of an error of the connection. The caller holds mu.
+// fail records an error of the connection. The caller holds mu.
 func (s *Stream) fail(err error) error {
 	if err != nil {
 		s.err = err

@@ -69,7 +69,7 @@ type loaded struct {
 // errLoadPanicked is the result of a load that panics, for the goroutines that wait for it.
 var errLoadPanicked = errors.New("static: a panic while the file was read")
 
-// entry returns what there is to know of a file, as it is now. It reads from the disk, once for all who ask meanwhile.
+// entry returns the properties of a file as it is now. It reads from the disk, once for all callers that come meanwhile.
 func (f *Files) entry(name string) (*entry, error) {
 	loading, first := f.loading.Join([]byte(name))
 	if !first {

@@ -99,7 +99,7 @@ func New(fsys fs.FS, options ...Options) *Files {
 }
 
 // Dir returns a Files for a directory. It opens the directory at once, and so serves it even after it is renamed. It follows
-// links as long as they stay in the directory. The error is that of opening it. Dir panics if an option is wrong.
+// links as long as they stay in the directory. The error says why it couldn't be opened. Dir panics if an option is wrong.
 func Dir(path string, options ...Options) (*Files, error) {
 	o := setup.One("static: Dir", options)
 	root, err := os.OpenRoot(path)
@@ -255,7 +255,7 @@ func (f *Files) findFile(c *filo.Ctx, name string) error {
 	return redirect(c, relative(path.Base(name)+"/"))
 }
 
-// findDirectory answers a request for a directory, the name of which is empty for that of the tree.
+// findDirectory answers a request for a directory. The name of the tree's root is empty.
 func (f *Files) findDirectory(c *filo.Ctx, name string) error {
 	e, err := f.indexOf(name)
 	if err == nil {
@@ -302,7 +302,7 @@ func wantsPage(c *filo.Ctx, name string) bool {
 	if strings.Contains(path.Base(name), ".") && name != "" {
 		return false
 	}
-	// Whoever takes anything gets the first offer.
+	// A client that accepts anything gets the first offer.
 	return c.Negotiate("application/octet-stream", "text/html") == "text/html"
 }
 

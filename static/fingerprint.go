@@ -67,11 +67,11 @@ func isHash(s string) bool {
 // words finds what may be words: capitals, small letters with a capital in front or none.
 var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
-// camelCase is how names are written whose words all begin with a capital, but for the first one.
+// camelCase matches names whose words all begin with a capital, except the first one.
 var camelCase = regexp.MustCompile(`^[a-zA-Z]?[a-z0-9]*([A-Z][a-z0-9]+)*$`)
 
-// isBase64Hash reports whether s is a hash in base64url. Words are told from it by having several letters each, of one case but for the
-// first. With a separator in it, or written as words are, s must have less in common with them.
+// isBase64Hash reports whether s is a hash in base64url. A word differs from a hash by having several letters, all of one case except the
+// first. If s has a separator, or is written as words are, it must look less like words.
 func isBase64Hash(s string) bool {
 	lower, upper, digits, separators, run := 0, 0, 0, 0, 0
 	for i := range len(s) {

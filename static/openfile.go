@@ -59,7 +59,7 @@ func (o *openFile) is(s *stamp) bool {
 	return err == nil && stampOf(info) == *s
 }
 
-// reader returns what reads a range. Of a file that isn't shared there is one reader at a time.
+// reader returns a reader of a range. A file that isn't shared has one reader at a time.
 func (o *openFile) reader(r byterange.Range) (io.Reader, error) {
 	if o.shared != nil {
 		return io.NewSectionReader(o.shared, r.Begin, r.Length), nil
@@ -179,7 +179,7 @@ func (f *openFiles) drop(representations ...*representation) {
 	}
 }
 
-// dropLocked takes out a file, which the caller is to close.
+// dropLocked takes out a file, which the caller must close.
 func (f *openFiles) dropLocked(o *openFile) {
 	last := len(f.ring) - 1
 	f.ring[o.slot] = f.ring[last]

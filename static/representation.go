@@ -28,7 +28,7 @@ type description struct {
 	modified time.Time
 	dated    bool         // modified is a strong validator
 	kept     []filo.Field // of 200, 206 and 304
-	content  []filo.Field // of 200 and 206, but for Content-Type
+	content  []filo.Field // of 200 and 206, without Content-Type
 }
 
 // loadRepresentation reads a file of an entry: that of an encoding, or itself if there is none.
@@ -103,7 +103,7 @@ func (f *Files) hashFile(name string) (string, error) {
 	return hashTag([sha256.Size]byte(hash.Sum(nil))), nil
 }
 
-// see takes note of what the file system says.
+// see records what the file system says.
 func (r *representation) see(info fs.FileInfo, now time.Time) {
 	r.stamp = stampOf(info)
 	r.settled = r.stamp.settled(now)

@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// stamp is what a file system knows of a file's content without reading it. Two contents of the same stamp are possible, but
-// for settled ones only if somebody goes to great lengths.
+// stamp is what a file system knows of a file's content without reading it. Two contents can have the same stamp. If both are
+// settled, somebody must have gone to great lengths.
 type stamp struct {
 	size          int64
 	modified      int64 // in nanoseconds since 1970; 0 is unknown

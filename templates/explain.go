@@ -16,8 +16,8 @@ var place = regexp.MustCompile(`template: ?([^\s:]+):(\d+)`)
 // around is how many lines are shown before and after the one with the error.
 const around = 3
 
-// explained returns err as it is to be answered: in development with what a developer wants to see, else as it is, which the
-// client isn't shown.
+// explained returns the error to answer with: in development with what a developer wants to see, else err itself, which the
+// client doesn't get to see.
 func (t *Templates) explained(err error) error {
 	if !t.options.Reload {
 		return err

@@ -85,7 +85,7 @@ func matches(patterns []string, name string) (bool, error) {
 	return false, nil
 }
 
-// parse makes a set of the files. Its err is that of the first file that has one.
+// parse makes a set of the files. Its err is the first file's that has one.
 func (t *Templates) parse(files []file) *set {
 	s := &set{files: files, pages: make(map[string]*template.Template)}
 	s.err = t.parseInto(s)
@@ -137,7 +137,7 @@ func (t *Templates) page(shared *template.Template, f file) (*template.Template,
 		return nil, fmt.Errorf("templates: %w", err)
 	}
 	if f.shared {
-		// A layout alone misses what pages define. That is an error only to who renders it so.
+		// A layout alone misses what pages define. That is an error only if it is rendered alone.
 		return all.Lookup(f.path), nil
 	}
 	layoutsOwn := all.Lookup(content)

@@ -32,8 +32,8 @@ import (
 
 // Options are the options of New. The zero value is for pages that name their layouts.
 //
-// Patterns are those of path.Match. A pattern without a slash matches file names in any directory; any other pattern matches
-// whole paths.
+// Patterns follow path.Match. A pattern without a slash matches file names in any directory; any other pattern matches whole
+// paths.
 type Options struct {
 	// Pages are patterns of the files to render. Default "*.html". A file that Shared matches is not a page.
 	Pages []string

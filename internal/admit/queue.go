@@ -26,7 +26,7 @@ type queue struct {
 }
 
 type waiter struct {
-	woken chan struct{} // capacity 1; whoever takes the waiter out of the queue to wake it sends
+	woken chan struct{} // capacity 1; the goroutine that takes the waiter out of the queue to wake it sends
 	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
 }
 

@@ -49,7 +49,7 @@ func DirectiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
 	return Seconds(argument)
 }
 
-// Age returns what the field Age says, and whether it says something. Of a list the first number counts (RFC 9111, section 5.1).
+// Age returns what the field Age says, and whether it says something. In a list the first number counts (RFC 9111, section 5.1).
 func Age(h *filo.Header) (time.Duration, bool) {
 	first, _, _ := bytes.Cut(h.GetBytes("Age"), []byte{','})
 	return Seconds(syntax.TrimSpace(first))

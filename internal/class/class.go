@@ -16,14 +16,14 @@ const (
 	Quick = 10 * time.Microsecond
 	// Brief is the longest time for which a handler that computes may run where its request was read while nothing else is ready there.
 	Brief = 400 * time.Microsecond
-	// TimedCalls: a worker times one in so many calls of quick handlers.
+	// TimedCalls: a worker times one in TimedCalls calls of quick handlers.
 	TimedCalls = 64
-	// SampledCalls: of one in so many calls of a handler between Quick and Brief a worker finds out whether the handler computes or waits.
+	// SampledCalls: in one of SampledCalls calls of a handler between Quick and Brief, a worker finds out whether the handler computes or waits.
 	// Clients that ask for two or four such handlers in turn don't have the same one sampled each time.
 	SampledCalls = 7
 
-	// A class computes once so many more of its samples have said so than said that it waits, of which each counts waitWeight times. On a
-	// busy machine a few samples of a handler that computes seem to wait. More than maxComputed aren't kept.
+	// A class computes once the balance of its samples is minComputed: a sample that computed adds 1, one that waited takes off waitWeight. On a
+	// busy machine a few samples of a handler that computes seem to wait. The balance is at most maxComputed.
 	minComputed = 8
 	maxComputed = 16
 	waitWeight  = 4
@@ -141,7 +141,7 @@ func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
 
-// AddSample notes whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
+// AddSample records whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
 func (k *Class) AddSample(computed bool) {
 	balance := k.computed.Load()
 	next := max(balance-waitWeight, 0)
@@ -153,7 +153,7 @@ func (k *Class) AddSample(computed bool) {
 	}
 }
 
-// Retaken notes that a call has held up its loop for so long that the loop was taken away.
+// Retaken records that a call has held up its loop for so long that the loop was taken away.
 func (k *Class) Retaken() {
 	k.retakes.Add(1)
 	if k.fixed != learned {
@@ -222,9 +222,8 @@ func isFar(median int64) bool {
 // Quick moves.
 const steady = 8
 
-// drifts notes that a call was above or below the estimate, and reports whether the estimate is to be moved. If it moved with every timed
-// call, the processors that run the handler would take its cache line from each other. An update that gets lost beside another one
-// doesn't matter.
+// drifts records whether a call was above or below the estimate, and reports whether the estimate must move. If it moved with every timed call,
+// the processors that run the handler would take its cache line from each other. An update that gets lost beside another one doesn't matter.
 func (k *Class) drifts(above bool) bool {
 	trend, step := k.trend.Load(), int32(-1)
 	if above {

@@ -63,8 +63,8 @@ func (f *Flight[V]) end() {
 	close(f.Done)
 }
 
-// EndOf ends the flights for a key, and for those that begin with prefix, whoever has begun them: what they are for is no longer wanted. The
-// flights of the group must have no Value, which belongs to that goroutine.
+// EndOf ends the flights for a key, and for keys that begin with prefix, no matter which goroutine began them: their result is no longer
+// wanted. The flights of the group must have no Value, which belongs to that goroutine.
 func (g *Group[V]) EndOf(key, prefix string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -29,7 +29,7 @@ var (
 		"x-http-host-override": Claim, "x-script-name": Claim,
 		// Cloudflare.
 		"cf-ipcountry": Claim, "cf-visitor": Claim, "cf-pseudo-ipv4": Claim,
-		// Who the client is.
+		// The client's identity.
 		"x-userinfo": Claim, "x-credential-identifier": Claim,
 	}
 

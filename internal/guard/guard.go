@@ -115,7 +115,7 @@ type token struct{ hash [sha256.Size]byte }
 func newToken(text string) *token { return &token{sha256.Sum256([]byte(text))} }
 
 func (t *token) admit(c *filo.Ctx) error {
-	// A browser adds the password that it knows by itself, whoever's page asks it to.
+	// A browser adds the password that it knows by itself, for a page of any site.
 	if crossSite(c) {
 		return errCrossSite
 	}

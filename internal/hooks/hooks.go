@@ -135,8 +135,8 @@ type Transport interface {
 	Hijack() (net.Conn, error)
 }
 
-// Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. Its errors are those of the Ctx's own reader. It may be
-// used until the handler returns, and fails afterwards.
+// Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. It fails as the Ctx's own reader does. It may be used
+// until the handler returns, and fails afterwards.
 type Duplex interface {
 	io.Reader
 	// Trailer returns the fields behind the body, once Read has returned io.EOF.
@@ -148,7 +148,7 @@ type Duplex interface {
 // Head is the head of an answer.
 type Head struct {
 	Status int
-	// Fields yields the fields, but for those that frame the body. They are borrowed.
+	// Fields yields the fields, except those that frame the body. They are borrowed.
 	Fields iter.Seq2[[]byte, []byte]
 	// Length is the value of Content-Length; negative leaves the field out.
 	Length int64

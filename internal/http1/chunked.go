@@ -63,7 +63,7 @@ func (d *ChunkDecoder) Decode(b []byte) (data []byte, n int, fault Fault) {
 	return nil, n, NoFault
 }
 
-// Took notes that size bytes of the current chunk's data were consumed.
+// Took counts size bytes of the current chunk's data as consumed.
 func (d *ChunkDecoder) Took(size int64) {
 	d.remaining -= size
 	if d.remaining == 0 {
@@ -190,7 +190,7 @@ func (d *ChunkDecoder) GiveBack(size int) {
 	d.state = chunkData
 }
 
-// InData reports whether the next byte is data, of which the chunk has Remaining bytes left.
+// InData reports whether the next byte is data. The chunk has Remaining bytes of data left.
 func (d *ChunkDecoder) InData() bool { return d.state == chunkData }
 
 // Remaining returns how many bytes of the current chunk's data haven't been consumed.

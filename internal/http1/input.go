@@ -18,7 +18,7 @@ type Input struct {
 	buf    []byte // its length is its capacity
 	pinned int    // buf[:pinned] is lent
 	r, w   int    // buf[r:w] hasn't been consumed
-	// outgrown holds the buffers before buf, parts of which are still lent. They are kept only to be poisoned.
+	// outgrown holds the buffers before buf whose parts are still lent. They are kept only to be poisoned.
 	outgrown [][]byte
 }
 

@@ -60,8 +60,8 @@ func (w *ReceiveWindow) Recount() { w.drained = 0 }
 // Drained returns how many bytes were drained since the size changed, or since Recount.
 func (w *ReceiveWindow) Drained() int32 { return w.drained }
 
-// Receive takes note of n bytes of DATA that have come, with the padding. False means that the client may not send that many: FaultOverrun
-// or FaultConnectionOverrun.
+// Receive counts n received bytes of DATA, with the padding. False means that the client may not send that many: FaultOverrun or
+// FaultConnectionOverrun.
 func (w *ReceiveWindow) Receive(n int) bool {
 	if n > int(w.left) {
 		return false
@@ -70,9 +70,9 @@ func (w *ReceiveWindow) Receive(n int) bool {
 	return true
 }
 
-// Drain takes note that n of the bytes that came take up no memory any more. It returns by how much the client's window is to be increased
-// now, by WINDOW_UPDATE, 0 for not yet: an eighth of the window is worth a frame. A window that has been drained once over, and of which
-// nothing is left to be drained, grows fourfold, up to limit; one that is larger than that stays as it is.
+// Drain records that n of the received bytes take up no memory any more. It returns by how much a WINDOW_UPDATE must increase the client's
+// window now, 0 for not yet: an eighth of the window is worth a frame. A window that was drained once over, and now is drained completely,
+// grows fourfold, up to limit; a larger one stays as it is.
 func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed += int32(n)
 	w.drained = min(w.drained, maxWindow-int32(n)) + int32(n)
@@ -91,7 +91,7 @@ func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	return increment
 }
 
-// Enlarge makes the window larger at once, and returns by how much the client's is to be increased, 0 for not at all.
+// Enlarge makes the window larger at once, and returns by how much to increase the client's, 0 for not at all.
 func (w *ReceiveWindow) Enlarge(size int32) (increment uint32) {
 	if size <= w.size {
 		return 0

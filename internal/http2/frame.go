@@ -3,7 +3,7 @@
 // the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
 //
 // A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
-// (EventOf), which State.Step judges; the state is that of the stream in the Table, or what IDs say of one that isn't there. DATA use up both
+// (EventOf), which State.Step judges; the Table has the stream's state, and IDs say it for a stream that isn't there. DATA use up both
 // ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the decoder
 // into a Head. State.Ends says what a fault ends.
 package http2
@@ -63,13 +63,13 @@ type Frame struct {
 	Payload []byte
 	// Size is how many bytes of DATA's payload this is, with the padding: that much of the windows is used up (RFC 9113, section 6.1).
 	Size int
-	// Length is that of the whole frame's payload.
+	// Length is the length of the whole frame's payload.
 	Length int
 	Stream uint32
 	// Value is the window's increment, the error code of RST_STREAM and GOAWAY, or the stream that PRIORITY_UPDATE is for.
 	Value uint32
 	Type  FrameType
-	// Flags are the frame's. Of a frame in pieces, the last piece alone has FlagEndStream.
+	// Flags are the frame's. If a frame comes in pieces, the last piece alone has FlagEndStream.
 	Flags Flags
 	// Follows says that this isn't the first piece of its frame.
 	Follows bool
@@ -97,7 +97,7 @@ func ReadPreface(b []byte) (bool, Fault) {
 // FrameHeaderLen+MaxFrameSize bytes.
 type Reader struct {
 	length  int32 // of the frame that comes in pieces
-	left    int32 // bytes of it that are to come, with the padding
+	left    int32 // bytes of it that will still come, with the padding
 	padding int32 // how many of them are padding
 	stream  uint32
 	block   uint32 // the stream of a field block that goes on, 0 if none does
@@ -140,7 +140,7 @@ func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
 // known reports whether the frame is of a type that means something to a server.
 func (f *Frame) known() bool { return f.Type <= FrameContinuation || f.Type == FramePriorityUpdate }
 
-// lengths are the shortest and the longest payload of each type, but for PRIORITY, a wrong length of which is its stream's fault.
+// lengths are the shortest and the longest payload of each type, except PRIORITY: its wrong length is the stream's fault.
 var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameData:         {0, MaxFrameSize},
 	FrameHeaders:      {0, MaxFrameSize},
@@ -220,8 +220,8 @@ func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
 	return n, NoFault
 }
 
-// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: whoever gets
-// a piece without data may take it for a frame without data.
+// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: the caller may
+// take a piece without data for a frame without data.
 func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	left, data := int(r.left), int(r.left-r.padding)
 	n := min(len(b)-start, left)
@@ -274,7 +274,7 @@ func (r *Reader) parse(f *Frame) Fault {
 	return NoFault
 }
 
-// parseHeaders takes the padding and the priority of RFC 7540 off HEADERS. Of that priority nothing is used (RFC 9113, section 5.3.2).
+// parseHeaders takes the padding and the priority of RFC 7540 off HEADERS. The priority isn't used (RFC 9113, section 5.3.2).
 func (r *Reader) parseHeaders(f *Frame) Fault {
 	padding := 0
 	if f.Flags.Has(FlagPadded) {
@@ -331,7 +331,7 @@ func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
 	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
 }
 
-// AppendGoAway appends GOAWAY: no stream over last was or will be served. The text, of at most 1,000 bytes, is for who debugs the client.
+// AppendGoAway appends GOAWAY: no stream over last was or will be served. The text, of at most 1,000 bytes, helps to debug the client.
 func AppendGoAway(b []byte, last uint32, code ErrCode, text string) []byte {
 	text = text[:min(len(text), 1000)]
 	b = AppendFrameHeader(b, 8+len(text), FrameGoAway, 0, 0)

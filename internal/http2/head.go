@@ -27,7 +27,7 @@ type span struct{ start, end uint32 }
 
 // Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, which has looked at the characters of each and
 // at how large they are together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of them, which
-// checks what HTTP versions have in common. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
+// checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
 // again, and keeps its memory.
 //
 // A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
@@ -279,8 +279,7 @@ func (h *Head) add(name, value []byte, id field.ID) {
 	}
 }
 
-// refuse takes note of what the head says is wrong, which is malformed where it would be in each version of HTTP, and where it isn't about
-// a limit.
+// refuse records the head's error. It makes the request malformed if it would in each version of HTTP, and isn't about a limit.
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {
@@ -368,7 +367,7 @@ type Content struct{ left int64 }
 // Begin begins with the length of http1.Framing: -1 is unknown.
 func (c *Content) Begin(length int64) { c.left = length }
 
-// Receive takes note of n bytes of content, or of the stream's end.
+// Receive counts n bytes of content, or records the stream's end.
 func (c *Content) Receive(n int, endStream bool) Fault {
 	if c.left < 0 {
 		return NoFault

@@ -204,7 +204,7 @@ func (o *output) field(f *fieldView) {
 	o.sink.Field(f.name, f.value, f.id, f.validName && f.validValue)
 }
 
-// readInt reads an integer whose prefix has so many bits (RFC 7541, section 5.1), and returns what is behind it.
+// readInt reads an integer whose prefix has that number of bits (RFC 7541, section 5.1), and returns what is behind it.
 func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errCutShort
@@ -250,7 +250,7 @@ func (s *codedString) room() int {
 	return len(s.b)
 }
 
-// decode appends the string to text if it is to be kept there, or must be decoded. It reports false if it can't be.
+// decode appends the string to text if it must be kept there, or decoded. It reports false if it can't be.
 func (s *codedString) decode(text []byte, keep bool) (_, decoded []byte, ok bool) {
 	switch start := len(text); {
 	case s.huffman:

@@ -40,7 +40,7 @@ func AppendStatus(dst []byte, status int) []byte {
 }
 
 // AppendField appends a field that the table doesn't get. The name may be in any case, and goes out in lower case. Its number says it
-// already, but for field.Unknown. A value that an attacker mustn't guess through a table is marked as never to be indexed: see sensitive.
+// already, except field.Unknown. A value that an attacker mustn't guess through a table is marked as never to be indexed: see sensitive.
 func AppendField(dst []byte, id field.ID, name, value []byte) []byte {
 	dst = appendName(dst, id, name)
 	if len(value) >= huffmanMinLen {
@@ -256,7 +256,7 @@ func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	return append(dst, l.indexing...)
 }
 
-// appendInt appends an integer whose first byte has other bits before so many of it (RFC 7541, section 5.1).
+// appendInt appends an integer whose first byte has other bits before the prefix of that many bits (RFC 7541, section 5.1).
 func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	prefix := uint32(1)<<bits - 1
 	if v < prefix {

@@ -252,7 +252,7 @@ func (t *table) trim() {
 	}
 }
 
-// rebase takes note that the entries' text lies n bytes further to the front.
+// rebase adjusts the entries to text that lies n bytes further to the front.
 func (t *table) rebase(n uint32) {
 	for age := range t.count {
 		t.at(age).at -= n

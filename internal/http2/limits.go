@@ -60,7 +60,7 @@ const (
 	maxEarnedContent = 1 << 30
 )
 
-// Data notes that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
+// Data records that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
 // waited: if they are few, little was written, and they are two reasons, for both windows. Data that are few because the client's window is
 // small are none.
 func (e *Earned) Data(n int, all bool) {
@@ -72,8 +72,8 @@ func (e *Earned) Data(n int, all bool) {
 	}
 }
 
-// Answer notes that an answer was sent as a whole, and of how much of its content the client hasn't opened its stream's window again. It is a
-// reason.
+// Answer records that an answer was sent as a whole, and for how many bytes of its content the client hasn't opened its stream's window again.
+// It is a reason.
 func (e *Earned) Answer(content int) {
 	e.add(1)
 	e.answers = min(e.answers+1, maxEarned)
@@ -219,9 +219,9 @@ func (k *Block) Begin(f *Frame) (whole bool) {
 	return false
 }
 
-// Continue goes on with CONTINUATION, and reports whether the block is whole. The limit is that of a request's head, in bytes. The answer to
-// a head over the limit is for its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many
-// frames, is the end of the connection.
+// Continue goes on with CONTINUATION, and reports whether the block is whole. The limit is for a request's head, in bytes. The answer to a head
+// over the limit is for its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many frames, is
+// the end of the connection.
 func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
 	if k.frames++; k.frames > max(MaxContinuations, limit/continuationSize) || len(k.b)+len(f.Payload)-limit > limit {
 		return false, FaultBlock

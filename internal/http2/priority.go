@@ -19,10 +19,10 @@ type Priority struct {
 }
 
 var (
-	// DefaultPriority is what RFC 9218 has for members that a field doesn't have.
+	// DefaultPriority has RFC 9218's defaults for members that a field lacks.
 	DefaultPriority = Priority{Urgency: defaultUrgency}
-	// UnsaidPriority is that of a request that says nothing of its priority. Such requests take turns. By the default of RFC 9218 they would
-	// be answered one after the other, and a long answer, such as a stream of messages, would hold up all later ones.
+	// UnsaidPriority is the priority of a request that doesn't state one. Such requests take turns. By the default of RFC 9218 they would be
+	// answered one after the other, and a long answer, such as a stream of messages, would hold up all later ones.
 	UnsaidPriority = Priority{Urgency: defaultUrgency, Incremental: true}
 )
 
@@ -57,9 +57,9 @@ type prioritized struct {
 // Empty reports whether nothing is kept.
 func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
 
-// Put keeps the priority of an idle stream, of which no more than room may have one: "The number of streams that have been prioritized but
-// remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS parameter."
-// A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
+// Put keeps the priority of an idle stream. No more than room idle streams may have one: "The number of streams that have been prioritized
+// but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS
+// parameter." A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
 func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	if id&1 == 0 {
 		return FaultPrioritized // the connection, or a stream that only a server opens
@@ -121,7 +121,7 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 
 // Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
 // turn, and the others one after the other to their end. Where there are both, every other frame is of one that isn't incremental: the RFC
-// leaves that open, and so neither kind starves. A step takes at most the logarithm of the number of streams, and no memory but for the
+// leaves that open, and so neither kind starves. A step takes at most the logarithm of the number of streams, and no memory except for the
 // heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
@@ -182,7 +182,7 @@ func (q *Schedule[S]) SetPriority(n *Sender[S], p Priority) {
 	}
 }
 
-// Next returns the stream whose turn it is to send a frame, nil if none waits.
+// Next returns the stream that may send the next frame, nil if none waits.
 func (q *Schedule[S]) Next() *S {
 	if n := q.next(); n != nil {
 		return n.stream

@@ -49,7 +49,7 @@ func (s *PeerSettings) Reset() {
 }
 
 // Apply takes over the entries of SETTINGS without ACK, which must then be acknowledged. By windowDelta the send windows of all streams
-// change. Of several initial windows the last one counts, so a frame full of them is no more work than one.
+// change. Only the last of several initial windows counts, so a frame full of them is no more work than one.
 func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 	before := s.InitialWindow
 	for ; len(entries) >= settingLen; entries = entries[settingLen:] {
@@ -139,7 +139,7 @@ func number(set bool) uint32 {
 	return 0
 }
 
-// Acks counts the SETTINGS that the server has sent and the client hasn't acknowledged. The zero value is that of a connection on which
+// Acks counts the SETTINGS that the server has sent and the client hasn't acknowledged. The zero value is for a connection on which
 // nothing was sent.
 type Acks struct {
 	deadline clock.Time // of the last that were sent; 0 for none
@@ -147,13 +147,13 @@ type Acks struct {
 	acked    bool
 }
 
-// Sent takes note of SETTINGS that are sent, and must be acknowledged within the time-out, for ever if that is negative.
+// Sent records SETTINGS that are sent, and must be acknowledged within the time-out; a negative one is no limit.
 func (a *Acks) Sent(now clock.Time, timeout time.Duration) {
 	a.waiting++
 	a.deadline = now.Deadline(timeout)
 }
 
-// Received takes note of SETTINGS with ACK. False means that there were none to acknowledge: RFC 9113 doesn't say what that is, so it is
+// Received records SETTINGS with ACK. False means that there were none to acknowledge: RFC 9113 doesn't say what that is, so it is
 // ignored and charged as a glitch.
 func (a *Acks) Received() bool {
 	if a.waiting == 0 {

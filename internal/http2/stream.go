@@ -2,8 +2,8 @@ package http2
 
 import "slices"
 
-// State is that of a stream, as a server that doesn't push sees it (RFC 9113, section 5.1). Both "reserved" states belong to pushing, and
-// don't occur.
+// State is the state of a stream, as a server that doesn't push sees it (RFC 9113, section 5.1). Both "reserved" states belong to pushing,
+// and don't occur.
 //
 //	                   +------+
 //	                   | Idle |
@@ -198,13 +198,13 @@ func (s State) Ends(f Fault) Ends {
 
 // IDs tells the state of the streams that nothing is remembered of, by the number of the last one: "The first use of a new stream
 // identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream
-// identifier" (RFC 9113, section 5.1.1). The zero value is that of a connection without streams.
+// identifier" (RFC 9113, section 5.1.1). The zero value is for a connection without streams.
 type IDs struct {
 	last  uint32
 	reset uint32 // the highest that became Reset
 }
 
-// Open takes note of the client's opening a stream, which must be idle.
+// Open records that the client opens a stream, which must be idle.
 func (s *IDs) Open(id uint32) Fault {
 	if id&1 == 0 || id <= s.last {
 		return FaultStreamID
@@ -213,10 +213,10 @@ func (s *IDs) Open(id uint32) Fault {
 	return NoFault
 }
 
-// Last returns the number of the last stream that the client has opened, 0 for none. It is what GOAWAY has.
+// Last returns the number of the last stream that the client has opened, 0 for none. GOAWAY states it.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset takes note that the stream has become Reset, or was opened behind GOAWAY and will never be served: what comes on it is late, and not
+// Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and not
 // wrong. It holds for all streams before, too. That needs no list that a client could make grow, and what is overlooked is charged all the
 // same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }

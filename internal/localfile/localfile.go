@@ -49,7 +49,7 @@ const (
 	warmSize = 128 << 20
 )
 
-// Sent takes note that so many bytes at the offset were sent, by a call that the scheduler was told of.
+// Sent records that size bytes at the offset were sent, by a call that the scheduler was told of.
 func (f *File) Sent(offset, size int64) {
 	now := clock.Nanotime()
 	f.mu.Lock()

@@ -27,7 +27,7 @@ type Group struct {
 // maxSeats is how many leaders share a loop at most. More would compete for its batch.
 const maxSeats = 8
 
-// Count returns the number of loops that so many leaders share.
+// Count returns the number of loops that this number of leaders shares.
 func Count(leaders int) int { return (leaders + maxSeats - 1) / maxSeats }
 
 // NewGroup makes loops with a seat for each element of workers. It fails when descriptors run out.

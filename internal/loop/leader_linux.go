@@ -32,7 +32,7 @@ func (w *Worker) IsAlone() bool {
 	return l.fill() == 0
 }
 
-// Stay notes that a handler of the class, which isn't quick, runs in the leader, since that is alone.
+// Stay records that a handler of the class, which isn't quick, runs in the leader, since that is alone.
 func (w *Worker) Stay(class *class.Class) {
 	w.seat.crossed.Store(hasStayed)
 	w.BeginClass(class)
@@ -86,7 +86,7 @@ func (s *Seat) retake(word uint64) {
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
 // loseSocket takes the connection away whose turn the worker is in. The seat was taken away before. Perhaps the worker has ended the turn
-// since, and is in another one: no harm is done, since whoever gets that connection serves it as well.
+// since, and is in another one: no harm is done, since the worker that gets that connection serves it as well.
 func (w *Worker) loseSocket() {
 	if s := w.losable.Load(); s != nil {
 		s.served.Retaken()

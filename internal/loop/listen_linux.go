@@ -376,8 +376,8 @@ func (ll *Listener) share(fd int, peer sock.Address) error {
 	return ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
 
-// failed handles an error of accept, or of the loop that was to watch an accepted connection. After a lack of descriptors, memory or watches,
-// which passes, the loop tries again after a pause, longer each time.
+// failed handles an error of accept, or of the loop that should have watched an accepted connection. After a lack of descriptors, memory or
+// watches, which passes, the loop tries again after a pause, longer each time.
 func (e *listenerEntry) failed(err error) {
 	ll := e.Listener
 	if !sock.IsTemporary(err) {
@@ -391,7 +391,7 @@ func (e *listenerEntry) failed(err error) {
 	ll.lacks(err)
 }
 
-// lacks notes that accepting has failed for a while.
+// lacks records that accepting has failed for a while.
 func (ll *Listener) lacks(err error) {
 	if ll.full != nil {
 		ll.full()

@@ -138,7 +138,7 @@ func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	return
 }
 
-// closingListener returns a listener that is to be closed after a last accept, nil if there is none.
+// closingListener returns a listener that must be closed after a last accept, nil if there is none.
 func (l *Loop) closingListener() *listenerEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()

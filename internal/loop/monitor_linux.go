@@ -80,7 +80,7 @@ func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	}
 }
 
-// rest waits until a leader has woken up. It reports false if run is to end.
+// rest waits until a leader has woken up. It reports false if run must end.
 func (m *monitor) rest(l *Loop) bool {
 	m.idle.Store(true)
 	if !l.sleeping.Load() && m.idle.CompareAndSwap(true, false) {

@@ -16,7 +16,7 @@ const (
 	pollShared // several goroutines write: see Share
 )
 
-// event notes an event of the epoll set. It returns true if the connection was idle: then the caller has claimed it.
+// event records an event of the epoll set. It returns true if the connection was idle: then the caller has claimed it.
 func (s *Socket) event(events uint32) (claimed bool) {
 	set := pollBits(events)
 	if set&pollWritable != 0 && s.IsShared() {

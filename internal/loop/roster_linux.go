@@ -18,7 +18,7 @@ type roster struct {
 	rested []*Seat    // the seats of those that do, the last one to rest at the end; guarded by mu
 	closed bool       // no leader rests any more; guarded by mu
 
-	resting atomic.Int32              // len(rested), for who doesn't hold mu
+	resting atomic.Int32              // len(rested), for readers that don't hold mu
 	until   clock.Atomic[clock.Nanos] // no leader is called before: it would have no processor
 	pause   time.Duration             // how long that was set ahead; guarded by mu
 }
@@ -72,7 +72,7 @@ func (r *roster) callHelp() {
 	}
 }
 
-// lacksProcessors notes that a leader had to share its processor. For a while, longer if this happened not long ago, callHelp wakes
+// lacksProcessors records that a leader had to share its processor. For a while, longer if this happened not long ago, callHelp wakes
 // nobody. lacksProcessors reports whether the leader should rest: another one is awake.
 func (r *roster) lacksProcessors() (rest bool) {
 	now := clock.Nanotime()

@@ -146,8 +146,8 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 }
 
-// Want makes a Read that has to wait return when so many bytes have come: who reads a body as a whole can do nothing with a part. It returns
-// fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. 0 or 1: it returns what has come.
+// Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. It returns fewer
+// at the end of the input, when a read deadline passes, or if some have come just before it waits. 0 or 1: it returns what has come.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()
@@ -163,7 +163,7 @@ func (s *Socket) WantsMuch() bool {
 	return all != nil && all.wanted != 0
 }
 
-// setLowWater makes the system report input when so many bytes have come, or now if they have.
+// setLowWater makes the system report input when that many bytes have come, or now if they have.
 func (s *Socket) setLowWater(all *connWaiters, bytes int32) {
 	if all.lowWater != bytes {
 		all.lowWater = bytes
@@ -452,7 +452,7 @@ func (s *Socket) SetLinger(seconds int) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptLinger(int(s.fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &linger))
 }
 
-// expire notes that a deadline has passed.
+// expire records that a deadline has passed.
 func (s *Socket) expire(write bool) {
 	bit := uint32(pollReadExpired)
 	if write {

@@ -32,7 +32,7 @@ var directions = [2]direction{
 
 // waiter is where a goroutine waits, in one direction.
 type waiter struct {
-	woken  chan struct{}                // sent to by whoever clears the parked bit; cap 1
+	woken  chan struct{}                // the goroutine that clears the parked bit sends; cap 1
 	polled atomic.Pointer[polledSocket] // where it waits by itself; nil: its loop wakes it
 	waits  int                          // since the connection was idle, until polled is set
 }
@@ -99,7 +99,7 @@ func (p *polledSocket) close(g *Group) {
 // and to move it back are eight system calls.
 const loopWaits = 1
 
-// moveOut returns where the goroutine is to wait by itself, or nil if its loop is to wake it.
+// moveOut returns where the goroutine must wait by itself, or nil if its loop will wake it.
 func (s *Socket) moveOut(way int) *polledSocket {
 	all := s.waiters.Load()
 	w := &all.waiter[way]
@@ -107,7 +107,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 		return p
 	}
 	if s.IsShared() {
-		return nil // others may wait, too, whoever owns it
+		return nil // others may wait, too, no matter who owns it
 	}
 	if w.waits++; w.waits <= loopWaits {
 		return nil
@@ -182,7 +182,7 @@ func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 }
 
 // await waits in a direction until its event, or something else that ends the wait, has happened. Or it returns, without waiting, where the
-// goroutine is to wait by itself.
+// goroutine must wait by itself.
 func (s *Socket) await(way int) (*polledSocket, error) {
 	s.MakeWaiters()
 	if err := s.served.BeforeWait(); err != nil {

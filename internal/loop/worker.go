@@ -38,8 +38,8 @@ type Owner interface {
 	Enter(places admit.Kinds) bool
 	// MayTakeLong reports whether the worker, which leads no loop, may go on with a handler that turns out to take long.
 	MayTakeLong() bool
-	// Losing says that the worker's seat is being taken away in the turn of a connection, or of none: then the socket is nil. The class is that of
-	// the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker doesn't notice before it returns.
+	// Losing says that the worker's seat is being taken away in the turn of a connection, or of none: then the socket is nil. The class belongs
+	// to the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker doesn't notice before it returns.
 	Losing(socket *Socket, class *class.Class)
 	// LoseLead makes the worker an ordinary one, after its seat was taken away.
 	LoseLead()
@@ -58,7 +58,7 @@ type Worker struct {
 	running atomic.Pointer[class.Class]
 	// losable is the socket of the turn, if its connection can be taken away together with the seat.
 	losable atomic.Pointer[Socket]
-	// socket is the turn's, nil for a listener. Whoever takes the seat away reads it, under losing.
+	// socket is the turn's, nil for a listener. The goroutine that takes the seat away reads it, under losing.
 	socket *Socket
 	losing race.Mutex // held while the seat is taken from the worker and Owner.Losing is called
 }
@@ -92,7 +92,7 @@ func (w *Worker) Running() *class.Class { return w.running.Load() }
 func (w *Worker) Leads() bool { return w.seat != nil }
 
 // MaySpend reports whether the worker leads a loop, and may go on doing so for about that long: the batch has then taken no longer than
-// maxBatchTime. If so, MaySpend notes the time as spent.
+// maxBatchTime. If so, MaySpend counts the time as spent.
 func (w *Worker) MaySpend(time time.Duration) bool {
 	if !w.HoldsLoop() || w.spent+time > maxBatchTime {
 		return false
@@ -106,7 +106,7 @@ func (w *Worker) IsTired(class *class.Class) bool {
 	return w.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler
 }
 
-// BeginClass notes that the leader runs a handler of the class.
+// BeginClass records that the leader runs a handler of the class.
 func (w *Worker) BeginClass(class *class.Class) {
 	w.spent += time.Duration(class.Median.Load())
 	if w.running.Load() != class {
@@ -114,7 +114,7 @@ func (w *Worker) BeginClass(class *class.Class) {
 	}
 }
 
-// EndClass notes that no class is to blame for what w does from here on.
+// EndClass records that w's work doesn't count for any class from here on.
 func (w *Worker) EndClass() {
 	if w.running.Load() != nil {
 		w.running.Store(nil)

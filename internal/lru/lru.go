@@ -62,8 +62,8 @@ func (l *Map[V]) Get(key []byte, now time.Time) (value V, ok bool) {
 	return value, false
 }
 
-// Put keeps value under key until it expires. What costs more than the Capacity isn't kept. What replaces an entry has at least
-// its rank.
+// Put keeps value under key until it expires. A value that costs more than the Capacity isn't kept. A value that replaces
+// another gets at least its rank.
 func (l *Map[V]) Put(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	maxOwnRecords = 64 << 10
 )
 
-// admits reports whether size more bytes of a message may wait behind so many. A single message may always wait.
+// admits reports whether size more bytes of a message may wait behind those that wait already. A single message may always wait.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
 // stall watches the client while bytes wait for it: it looks now and then at what the client has taken, also of what the system's buffer
@@ -33,7 +33,7 @@ type stall struct {
 	buffered int        // in the system's buffer at the last look; -1 before the first
 }
 
-// took notes that the socket has taken n bytes.
+// took records that the socket has taken n bytes.
 func (s *stall) took(n int) {
 	if s != nil {
 		s.moved += n

@@ -29,7 +29,7 @@ type Owner interface {
 	Limits() pace.Limits
 	// Now returns the time.
 	Now() clock.Time
-	// HasMore reports, without the lock, whether more is to be sent when the Socket has room: see PumpLater.
+	// HasMore reports, without the lock, whether more must be sent when the Socket has room: see PumpLater.
 	HasMore() bool
 	// Drained is called, without the lock, by the goroutine that writes where there is no Socket, when everything queued has left.
 	Drained()
@@ -162,7 +162,7 @@ func (o *Outbox) putLocked(p piece, copied bool) {
 	o.queueLocked(p)
 }
 
-// sendPieceLocked sends what it can of a piece at once. It reports false if a rest is to be queued.
+// sendPieceLocked sends what it can of a piece at once. It reports false if the caller must queue the rest.
 func (o *Outbox) sendPieceLocked(p *piece) (done bool) {
 	o.mu.AssertHeld()
 	if o.socket == nil {
@@ -226,7 +226,7 @@ func (o *Outbox) admitLocked(size int) error {
 	return nil
 }
 
-// brokenLocked notes that only the first n bytes of a Write have left by its deadline.
+// brokenLocked records that only the first n bytes of a Write have left by its deadline.
 func (o *Outbox) brokenLocked(n int) {
 	o.mu.AssertHeld()
 	if n > 0 && o.frames {
@@ -313,8 +313,9 @@ func (o *Outbox) Fail(err error) {
 	o.failLocked(err)
 }
 
-// breakLocked notes that a write has failed. If the client has left, the owner's reads say so too, after what the client has sent before. Of
-// another reason, such as a lack of memory, nothing may tell the owner: then it would wait for the client, and the client for what can't be sent.
+// breakLocked records that a write has failed. If the client has left, the owner's reads say so too, after the input that came before. For
+// another reason, such as a lack of memory, nothing may tell the owner: then it would wait for the client, and the client for what can't be
+// sent.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)

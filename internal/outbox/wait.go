@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// deadline is that of the goroutines that wait until their bytes have left. The outbox's lock guards the fields.
+// deadline is for the goroutines that wait until their bytes have left. The outbox's lock guards the fields.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer // wakes them then; nil unless goroutines wait

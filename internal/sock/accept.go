@@ -32,7 +32,7 @@ type AcceptLog struct {
 	logged  time.Time // time of the last record of a failure; guarded by mu
 }
 
-// Failed notes that accepting has failed.
+// Failed records that accepting has failed.
 func (a *AcceptLog) Failed(logger *slog.Logger, err error) {
 	if a.Failures != nil {
 		a.Failures.Add(1)
@@ -42,7 +42,7 @@ func (a *AcceptLog) Failed(logger *slog.Logger, err error) {
 	}
 }
 
-// isDue reports whether a failure is to be logged.
+// isDue reports whether a failure must be logged.
 func (a *AcceptLog) isDue() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,7 +54,7 @@ func (a *AcceptLog) isDue() bool {
 	return true
 }
 
-// Succeeded notes that a connection was accepted.
+// Succeeded records that a connection was accepted.
 func (a *AcceptLog) Succeeded(logger *slog.Logger) {
 	if a.failing.Load() && a.failing.Swap(false) {
 		logger.Info("accepting connections again")

@@ -183,7 +183,7 @@ func TransferredIn(fd int) (received, sent uint64, ok bool) {
 	return binary.NativeEndian.Uint64(info.came[:]), binary.NativeEndian.Uint64(info.acknowledged[:]), ok
 }
 
-// LimitUnsent makes the system take no more of a TCP connection's output, once it has so many bytes that it can't send yet. So what is written
+// LimitUnsent makes the system take no more of a TCP connection's output, once it has that many bytes that it can't send yet. So what is written
 // afterwards doesn't wait behind megabytes. It does nothing to other connections.
 func LimitUnsent(netConn net.Conn, bytes int) {
 	if looped, ok := transport(netConn).(interface{ LimitUnsent(bytes int) }); ok {

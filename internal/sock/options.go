@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Options are TCP socket options. Meanings and defaults are those of filo.SocketOptions, which is converted to Options.
+// Options are TCP socket options. They mean the same as in filo.SocketOptions, which is converted to Options, and have
+// its defaults.
 type Options struct {
 	Backlog                 int
 	ReusePort               bool
@@ -19,7 +20,7 @@ type Options struct {
 	ReadBuffer, WriteBuffer int
 }
 
-// defaultKeepAlive is that of net.ListenConfig.
+// defaultKeepAlive is net.ListenConfig's default.
 const defaultKeepAlive = 15 * time.Second
 
 // keepAlive returns the keep-alive interval, 0 for none.

@@ -91,8 +91,8 @@ func Control(of any, f func(fd int) error) error {
 	return failed
 }
 
-// SetLowWater makes pollers report a TCP socket as readable when it has so many bytes, or when no more can come before some are read. It
-// does nothing where that can't be relied on: for sockets of other protocols, such as Multipath TCP, and before Linux 5.12, which under
+// SetLowWater makes pollers report a TCP socket as readable when it has that many bytes, or when no more can come before some are read. It does
+// nothing where that can't be relied on: for sockets of other protocols, such as Multipath TCP, and before Linux 5.12, which under
 // pressure for memory may never report.
 func SetLowWater(fd, bytes int) {
 	if !hasLowWater() {

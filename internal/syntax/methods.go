@@ -1,6 +1,6 @@
 package syntax
 
-// Methods are those of RFC 9110, section 9, PATCH (RFC 5789) and QUERY (RFC 10008), the most common ones first.
+// Methods are RFC 9110's (section 9), PATCH (RFC 5789) and QUERY (RFC 10008), the most common ones first.
 var Methods = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "QUERY", "CONNECT", "TRACE"}
 
 // Retrieves reports whether a method asks for a representation, which a client may have already and a cache may give: GET, HEAD and

@@ -7,7 +7,7 @@ import "github.com/filohttp/filo"
 // Session is the session of a request, as far as a cache must know it. What it is saved with, a cookie, may come when the cache has
 // seen the answer already.
 type Session interface {
-	// Unsaved reports whether the session, or one that the request has asked for before, is to be saved.
+	// Unsaved reports whether the session, or one that the request has asked for before, must be saved.
 	Unsaved() bool
 }
 
