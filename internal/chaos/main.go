@@ -72,6 +72,7 @@ type row struct {
 // gets a 503, so half-closes is for servers with enough places.
 const (
 	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,resets,leaves,watched-resets,hijacks,garbage"
+	inParts   = "continued,pieces" // the server waits for them all the time; others would take their processors
 	overTLS   = "tls,h2-tls,h2-tls-cancels"
 	overHTTP2 = "h2c,h2-both-ways,h2-cancels,h2-gone,h2-windows,h2-cuts,h2-garbage"
 	timeless  = "keep-alive,pipelined,one-shot,uploads,streams,tls,h2c,h2-tls"
@@ -87,6 +88,7 @@ func table(procs string) []row {
 				more        []string
 				stops       bool
 			}{
+				{name: "bodies", kinds: inParts, more: []string{"-clients", "4"}},
 				{name: "TCP", kinds: overTCP + ",half-closes"},
 				{name: "few places", kinds: overTCP + "," + overHTTP2, more: []string{"-places", "6"}},
 				{name: "TLS", kinds: overTLS},

@@ -38,6 +38,7 @@ var kinds = []kind{
 	{name: "uploads", use: repeat(20, func(v *visit) *request { return v.upload(v.random.IntN(100 << 10)) })},
 	{name: "large-uploads", use: repeat(3, func(v *visit) *request { return v.upload(largeBody) })},
 	{name: "continued", use: continued},
+	{name: "pieces", use: pieces},
 	{name: "streams", use: repeat(10, func(v *visit) *request { return v.stream(v.random.IntN(200 << 10)) })},
 	{name: "panics", use: panics},
 	{name: "slow-heads", use: slowHeads},
@@ -148,6 +149,25 @@ func continued(v *visit) error {
 		return fmt.Errorf("%s: status %d instead of 100", q, r.Status)
 	}
 	return v.exchangeAs(q.body, q)
+}
+
+// pieces sends bodies in two or three parts, one so shortly behind the other that the server has just found that there is nothing more, and is
+// about to wait for it.
+func pieces(v *visit) error {
+	for range 1 + v.random.IntN(30) {
+		q := v.upload(v.random.IntN(64 << 10))
+		b := encode(q)
+		for range 1 + v.random.IntN(2) {
+			cut := v.random.IntN(len(b) + 1)
+			v.Write(b[:cut])
+			b = b[cut:]
+			spin(time.Duration(v.random.IntN(200)) * time.Microsecond)
+		}
+		if err := v.exchangeAs(b, q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // panics checks that the connection lives on, too.
