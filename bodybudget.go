@@ -53,7 +53,7 @@ func bodyCost(capacity int) int64 {
 	return int64(capacity)
 }
 
-// bodyRoom is the room that a request's body takes up. It is the handler's goroutine's, but for bytes.
+// bodyRoom is the room that a request's body takes up. Only the handler's goroutine uses it, except bytes.
 type bodyRoom struct {
 	bytes atomic.Int64 // none is left when the body was cut off for others
 	waits bool         // silentBodies has it
@@ -155,7 +155,7 @@ const (
 	silentRest = 5 * time.Millisecond
 )
 
-// begin notes that the handler of a body waits since then, if the body takes up room. end follows.
+// begin records since when the handler of a body waits, if the body takes up room. end follows.
 func (r *silentBodies) begin(room *bodyRoom, body silentBody) {
 	if room.bytes.Load() == 0 || room.waits {
 		return
@@ -318,7 +318,7 @@ func (h *http2Conn) mayBufferLocked(n int) bool {
 	return used <= limit/2 || used <= limit && h.bodies.Load()+int64(n) <= limit/bodyShare
 }
 
-// chargeLocked takes note that the buffer of a stream's body takes so many bytes now.
+// chargeLocked records how many bytes the buffer of a stream's body takes now.
 func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 	h.mu.AssertHeld()
 	if delta := int64(size) - int64(s.charged); delta != 0 {

@@ -75,9 +75,9 @@ type looped interface {
 	IsBroken() bool
 	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
-	// want makes reads wait until so many bytes have come, so that the handler isn't woken for less; 0 ends that.
+	// want makes reads wait until that many bytes have come, so that the handler isn't woken for less; 0 ends that.
 	want(size int)
-	// gathers reports whether reads wait so.
+	// gathers reports whether reads wait for more bytes because of want.
 	gathers() bool
 	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
 	// taken all earlier answers. sendFirst then sends out, and what the client takes at once of the file, up to some size.

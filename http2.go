@@ -46,7 +46,7 @@ type http2Conn struct {
 	encoder   http2.Encoder // see updateDue
 
 	connContext sync.Mutex  // guards the context of ConnContext
-	closeAsked  atomic.Bool // the connection is to end when its streams have ended
+	closeAsked  atomic.Bool // the connection must end when its streams have ended
 	asksLook    atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
 	wakers      wakers
 	goneAway    goneAway
@@ -59,7 +59,7 @@ type http2Conn struct {
 	ending      bool // no frame is taken any more: the connection ends when the output has been sent
 
 	// inline is the stream whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
-	// the monitor finds them. Whoever replaces the stream by nil, the owner or the monitor, has the connection.
+	// the monitor finds them. The one that replaces the stream by nil, the owner or the monitor, has the connection.
 	inline atomic.Pointer[http2Stream]
 
 	out outbox.Outbox // framed bytes that the client hasn't taken
@@ -69,7 +69,7 @@ type http2Conn struct {
 	// What follows is guarded by mu.
 	streams    http2.Table[http2Stream]    // those that others than the owner may touch
 	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
-	queue      []byte                      // frames that are to go to out, in order
+	queue      []byte                      // frames that will go to out, in order
 	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
 	used       clock.Time                  // when content was framed last, or a stream has ended
 	ids        http2.IDs
@@ -86,13 +86,13 @@ type http2Conn struct {
 	finishing  bool // the owner waits for the end of that
 	closed     bool // nothing is sent any more
 	wakeEmpty  bool // the owner must know when the last stream ends
-	// updateDue says that the next field block, whoever renders it, must begin with an update of HPACK's table. Until that block is in
+	// updateDue says that the next field block, of any stream, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner.
 	updateDue bool
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	shed       bool   // the connection is to end if it has no streams, since others need its place; the owner's
+	shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
 	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
 }
 
@@ -158,9 +158,9 @@ type http2Scratch struct {
 	repeat http2.Repeat // of the connection that has the turn
 	frame  http2.Frame
 	spare  *http2Stream // for the next request; nil if the last one kept it
-	run    *http2Stream // whose handler is to run: see http2Run
+	run    *http2Stream // whose handler must run: see http2Run
 	owned  *http2Conn   // the connection that the worker owns, nil once others have it
-	toWake uint32       // the stream whose reader is to be woken once the input is used up: see wakeLaterLocked; 0 for none
+	toWake uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out    []byte       // rendered in this turn, and not in the connection's queue yet
 	_      apart.Lines
 }
@@ -259,7 +259,7 @@ func (h *http2Conn) takeNext(w *scratch) http2Step {
 	return step
 }
 
-// needInput is the step when the input is used up. A connection that is to end tells its client so, and ends when its streams have.
+// needInput is the step when the input is used up. A connection that must end tells its client so, and ends when its streams have.
 func (h *http2Conn) needInput(w *scratch) http2Step {
 	if h.leaves() {
 		h.leaveSoon(w)

@@ -88,7 +88,7 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 		w.http2.out = http2.AppendData(w.http2.out, s.id, r.bodyBytes(), true)
 	}
 	if s.state == http2.Open {
-		h.pushLocked(w) // RST_STREAM is to follow
+		h.pushLocked(w) // RST_STREAM will follow
 	}
 	h.sentLocked(s)
 }
@@ -386,7 +386,7 @@ func (s *http2Stream) reachedLocked() error {
 	return errStreamReset
 }
 
-// lose notes that the client can't be reached.
+// lose records that the client can't be reached.
 func (s *http2Stream) lose() { s.failed, s.lost = true, true }
 
 // awaitRoomLocked waits until half of what may wait of the answer without the handler waits.

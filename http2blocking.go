@@ -103,7 +103,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	}
 }
 
-// read waits for input, or for something else that is to be done.
+// read waits for input, or for other work.
 func (d *blockingHTTP2) read(w *scratch) {
 	h, c := d.h, d.h.conn
 	state, deadline := h.wait(c.server.clock.now(), w.in.Len() > 0)

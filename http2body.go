@@ -83,7 +83,7 @@ func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fa
 	return http2.NoFault, ended
 }
 
-// cameLocked notes that n bytes have come of a body that is awaited before the handler runs, and that more is to come.
+// cameLocked records that n bytes have come of a body that is awaited before the handler runs, and that more will come.
 func (s *http2Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -97,7 +97,7 @@ func (s *http2Stream) cameLocked(n int) {
 }
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
-// body. Who wants all of a body isn't woken for a part of what fits into its buffer.
+// body. A handler that wants the whole body is woken only when its buffer is full.
 func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
 	h.mu.AssertHeld()
 	switch f := s.into; {
@@ -317,7 +317,7 @@ func (s *http2Stream) fillLocked(p []byte) (n int) {
 	return n
 }
 
-// takeLocked copies what has come of the body. It reports whether the client's window is to be increased by what is in the queue now.
+// takeLocked copies what has come of the body. It reports whether a frame that is in the queue now increases the client's window.
 func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
@@ -334,7 +334,7 @@ func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 	return n, credit > 0
 }
 
-// drainLocked takes note that n received bytes take up no memory any more. It returns by how much the client's window is to be increased.
+// drainLocked records that n received bytes take up no memory any more. It returns by how much the client's window must be increased.
 // A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
 func (s *http2Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
@@ -363,7 +363,7 @@ func (s *http2Stream) beforeWait(b *body) error {
 	return nil
 }
 
-// bodyEnded notes that the handler has read all of the body.
+// bodyEnded records that the handler has read all of the body.
 func (s *http2Stream) bodyEnded(b *body) error {
 	s.takeTrailer()
 	b.reachEnd()

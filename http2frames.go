@@ -267,7 +267,7 @@ func (s *http2Stream) expectBody(endStream, refused bool) {
 	s.recv.Open(http2.DefaultWindow)
 }
 
-// awaitLocked notes what a stream awaits of its request, and since when.
+// awaitLocked records what a stream awaits of its request, and since when.
 func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
@@ -294,7 +294,7 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead
 	h.mu.Lock()
 	s.running = true
 	if s.state == http2.Open {
-		h.listLocked(s) // the rest of the request is to come
+		h.listLocked(s) // the rest of the request will come
 	}
 	s.refuseLocked(reason, &refusalFields, isHead)
 	h.handlerEndedLocked(s)

@@ -46,7 +46,7 @@ func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended *r
 	return h.endStreamLocked(s, http2.Reset)
 }
 
-// handlerEndedLocked notes that a stream has no handler any more.
+// handlerEndedLocked records that a stream has no handler any more.
 func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
@@ -61,7 +61,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	s.beginRestLocked()
 }
 
-// returnedLocked notes that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
+// returnedLocked records that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
 // the answer's end can reach the client, which may open another stream then.
 func (s *http2Stream) returnedLocked() {
 	s.h.mu.AssertHeld()
@@ -83,7 +83,7 @@ func (h *http2Conn) leaveLocked() {
 	}
 }
 
-// sentLocked notes that the answer's end is in the queue.
+// sentLocked records that the answer's end is in the queue.
 func (h *http2Conn) sentLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
@@ -105,7 +105,7 @@ func (s *http2Stream) isRestLocked() bool {
 	return s.awaits == awaitsEnd && !s.running && s.taken == nil && s.parked == nil
 }
 
-// beginRestLocked begins to discard the rest of a request, if nobody is to get it.
+// beginRestLocked begins to discard the rest of a request, if nobody will read it.
 func (s *http2Stream) beginRestLocked() {
 	s.h.mu.AssertHeld()
 	if s.isRestLocked() {
@@ -133,7 +133,7 @@ func (s *http2Stream) takeRestLocked() {
 	}
 }
 
-// receivedLocked notes that the request has come as a whole.
+// receivedLocked records that the request has come as a whole.
 func (h *http2Conn) receivedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {

@@ -15,8 +15,8 @@ import (
 // body, and what is read the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended
 // before: there Read returns io.EOF when the client has gone.
 //
-// While nothing happens no goroutine has the stream. It rests, and whoever notices a reason to call the ParkedConn's function starts a
-// goroutine for that (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream
+// While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event for the ParkedConn's function starts another
+// one that calls it (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream
 // has room for more.
 type http2StreamConn http2Stream
 
@@ -101,7 +101,7 @@ func (h *http2Conn) wakeParkedLocked() {
 	}
 }
 
-// parkedGoneLocked notes that the client of a parked stream can't be reached any more: writes fail.
+// parkedGoneLocked records that the client of a parked stream can't be reached any more: writes fail.
 func (s *http2Stream) parkedGoneLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
@@ -157,7 +157,7 @@ func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
 	return WakeDeadline, s.passedLocked(p.wait)
 }
 
-// serveParked calls the function of a parked stream until there is no reason to, or the stream is to end.
+// serveParked calls the function of a parked stream until there is no reason to, or the stream must end.
 func (s *http2Stream) serveParked() {
 	p, rests := s.parked, false
 	defer func() {
@@ -276,7 +276,7 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 	return n
 }
 
-// roomLocked notes that less of a stream's answer waits than before.
+// roomLocked records that less of a stream's answer waits than before.
 func (s *http2Stream) roomLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.writable)
@@ -311,7 +311,7 @@ func (c *http2StreamConn) PumpLater() {
 	s.roomLocked()
 }
 
-// LeaveTurn implements outbox.Socket. The caller waits until the client has taken what it has left in the queue.
+// LeaveTurn implements outbox.Socket. The caller waits until the client has taken the caller's bytes in the queue.
 func (c *http2StreamConn) LeaveTurn() { c.h.flush() }
 
 // Buffered implements outbox.Socket: what waits, waits for the client's windows.

@@ -30,7 +30,7 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 	}
 }
 
-// sentDataLocked notes that n bytes of content were framed. all says that nothing else of the answer waited.
+// sentDataLocked records that n bytes of content were framed. all says that nothing else of the answer waited.
 func (s *http2Stream) sentDataLocked(n int, all bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -211,7 +211,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	return spare
 }
 
-// maxFlush is how much one call of flush sends of what streams have.
+// maxFlush is how many bytes of the streams' content one call of flush sends.
 const maxFlush = 256 << 10
 
 // crowded reports whether so much waits for the client that nothing more is read from it.

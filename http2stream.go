@@ -177,7 +177,7 @@ func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
 	return true
 }
 
-// wakeLocked wakes whoever waits.
+// wakeLocked wakes the goroutine that waits.
 func (s *http2Stream) wakeLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.readable)
@@ -216,7 +216,7 @@ func (s *http2Stream) disown() {
 	s.h.driver.watch(s)
 }
 
-// wasTaken notes that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
+// wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
 func (s *http2Stream) wasTaken() {
 	s.apart, s.worker.http2.owned = true, nil
 	s.h.mu.Lock()
@@ -393,7 +393,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 	return false
 }
 
-// answer runs the handler, or returns what is to be answered without it.
+// answer runs the handler, or returns the error to answer with instead.
 func (s *http2Stream) answer(ctx *Ctx) error {
 	if err := s.enterServer(); err != nil {
 		return err

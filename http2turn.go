@@ -34,7 +34,7 @@ func (h *http2Conn) beginTurn(w *scratch) {
 	}
 }
 
-// received notes that n bytes have come, into this space.
+// received records that n bytes have come, into this space.
 func (h *http2Conn) received(w *scratch, space []byte, n int) {
 	if w.in.Received(n); n == len(space) {
 		w.in.Enlarge() // more is probably there
@@ -47,7 +47,7 @@ func (h *http2Conn) received(w *scratch, space []byte, n int) {
 	}
 }
 
-// pingDeadline returns when the silence of a client has lasted so long that something is to be done; 0: never.
+// pingDeadline returns when the silence of a client has lasted so long that something must be done; 0: never.
 func (h *http2Conn) pingDeadline() clock.Time {
 	switch q := h.silence; {
 	case q == nil:
@@ -96,7 +96,7 @@ func (h *http2Conn) giveAway(s *http2Stream) {
 	w.running.begin(h.conn.server.clock.now(), w.timer.Class(), h.conn, RunningHandler)
 }
 
-// takeAway takes the connection from a worker that runs a handler inline, with what that worker has of it, and returns the worker. Then the
+// takeAway takes the connection, and its parts that the worker holds, from a worker that runs a handler inline, and returns the worker. Then the
 // connection is the caller's. takeAway returns nil if no handler runs inline.
 func (h *http2Conn) takeAway() *scratch {
 	s := h.inline.Load()
@@ -123,7 +123,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	h.mu.Lock()
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
-	// ConnState is to be told that the connection is idle. Of streams that end before the wait the owner learns here.
+	// ConnState must be told that the connection is idle. Here the owner learns of streams that end before the wait.
 	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.conn.server.ConnState != nil
 	deadline = now.Deadline(config.idleTimeout)
 	if streams == 0 {
@@ -252,7 +252,7 @@ func (h *http2Conn) closeSoon() {
 	}
 }
 
-// leaves reports whether the connection is to end. A connection without a request isn't told to end as soon as the server shuts down: a
+// leaves reports whether the connection must end. A connection without a request isn't told to end as soon as the server shuts down: a
 // client whose new connection ends before its first request may give up, as net/http's does.
 func (h *http2Conn) leaves() bool {
 	s := h.conn.server

@@ -75,7 +75,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				}
 			case was:
 				crowded = false
-			case budget < readBudget: // now the input is used up, and nothing is to be kept of it
+			case budget < readBudget: // now the input is used up, and nothing of it must be kept
 				h.endTurn(w)
 				return true
 			default:
@@ -204,7 +204,7 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	lc.endHTTP2(false)
 }
 
-// Retaken implements loop.Conn: it takes the connection from a worker that runs a handler inline, with what the worker has of it.
+// Retaken implements loop.Conn: it takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
 func (lc *loopConn) Retaken() {
 	if h := lc.http2.Load(); h != nil && h.takeAway() != nil {
 		lc.Post()

@@ -144,7 +144,7 @@ func (lc *loopConn) sendApart(p []byte) error {
 	return err
 }
 
-// leaveLoop implements looped. Nothing is to be given away if the connection isn't served any more.
+// leaveLoop implements looped. There is nothing to give away if the connection isn't served any more.
 func (lc *loopConn) leaveLoop() error {
 	if lc.worker == nil {
 		return nil
@@ -225,8 +225,8 @@ func (lc *loopConn) dropUnsent() {
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
-	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor knows
-	// which handler is to blame, so that must be one that learns.
+	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor knows which
+	// handler caused it, so that must be one that learns.
 	maxFirst = 1 << 20
 	// firstTime is about how long that takes if the file is in memory.
 	firstTime = 60 * time.Microsecond

@@ -415,7 +415,7 @@ func (lc *loopConn) abandon(linger bool) {
 	lc.ended = true
 	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
-		lc.detach() // the request has ended, whoever has the connection now
+		lc.detach() // the request has ended, no matter who has the connection now
 	}
 	switch {
 	case !over && lc.parked != nil && ended:
