@@ -129,8 +129,8 @@ func (s *http2Stream) keepsLocked() int {
 	return 0
 }
 
-// hasRoomLocked reports whether a whole answer of so many bytes has room. What the client's windows let through at once always has: that
-// bounds it by one answer for each connection.
+// hasRoomLocked reports whether a whole answer of that size has room. What the client's windows let through at once always has: that bounds it
+// by one answer for each connection.
 func (s *http2Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -210,7 +210,7 @@ func (s *http2Stream) awaitWindow() (n int, err error) {
 	return n, err
 }
 
-// windowOpenedLocked wakes whoever waits for the connection's window, which was closed.
+// windowOpenedLocked wakes the writers that wait for the connection's window, which was closed.
 func (h *http2Conn) windowOpenedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {

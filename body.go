@@ -11,7 +11,7 @@ import (
 const (
 	// directRead is the smallest read that goes directly into the handler's buffer, without a copy.
 	directRead = 2 << 10
-	// maxDrain is the most that may be known to be left of an unread body if the connection is to be kept.
+	// maxDrain is the largest known rest of an unread body, in bytes, with which the connection is kept.
 	maxDrain = 256 << 10
 	// maxSkip is the most that is discarded of an unread body after an answer that hasn't announced the connection's end. A client
 	// that sends more most likely never ends its body.
@@ -81,7 +81,7 @@ func (b *body) end() {
 
 func (b *body) complete() bool { return b.done }
 
-// reachEnd notes that all of the body has been read.
+// reachEnd marks the body as read to its end.
 func (b *body) reachEnd() { b.err, b.done = io.EOF, true }
 
 // fail makes every further read return err. The input after the body can't be parsed any more.
@@ -221,7 +221,7 @@ func (b *body) direct(size int) int {
 }
 
 // gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler whose time may be over notices
-// that whenever it is woken, so it isn't to be woken seldom.
+// that only when it is woken, so it must be woken often.
 func (x *exchange) gathers(b *body) bool {
 	t := x.worker.ctx.timeout
 	return b.gathered && (t == nil || !t.armed)

@@ -40,7 +40,7 @@ type carried struct {
 	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
 	streams   bool          // a body of unknown length is being sent
 	nests     bool          // it comes by a connection of filo's own: see nested
-	switches  bool          // a 101 is to be sent when the connection is taken over
+	switches  bool          // a 101 must be sent when the connection is taken over
 }
 
 // nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
@@ -180,7 +180,7 @@ func (c *carried) end(ctx *Ctx) {
 	c.release(ctx)
 }
 
-// release gives back what the request has of the scratch.
+// release gives back the parts of the scratch that the request uses.
 func (c *carried) release(ctx *Ctx) {
 	ctx.end()
 	if race.Enabled {
@@ -727,7 +727,7 @@ func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *
 	return c.adopt(ctx, newCarriedConn(c.transport), serve)
 }
 
-// taken notes that the connection was parked, unless that has failed.
+// taken records that the connection was parked, unless that has failed.
 func (c *carried) taken(ctx *Ctx, p *ParkedConn, err error) (*ParkedConn, error) {
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type carriedConn struct {
 var _ net.Conn = (*carriedConn)(nil)
 
 func newCarriedConn(t hooks.Transport) *carriedConn {
-	// The other server's deadlines are those of a request that is answered soon. The outbox has its own.
+	// The other server's deadlines are for a request that is answered soon. The outbox has its own.
 	t.SetReadDeadline(time.Time{})
 	t.SetWriteDeadline(time.Time{})
 	return &carriedConn{transport: t, changed: make(chan struct{})}

@@ -38,9 +38,9 @@ type Client struct {
 const maxClients = 100
 
 // Clients returns the clients with the highest figures, those with most open connections first: 100 by open connections, and as many by
-// requests, by the sum of bytes, and by refusals. Of connections that have ended, and of refusals, at least 1,024 clients are counted at a
-// time. If there are more, then those that come again and again keep their places, and the figures of others may be too low. Requests that
-// another server has received (adaptor.ToHTTP) aren't counted.
+// requests, by the sum of bytes, and by refusals. Ended connections and refusals are counted for at least 1,024 clients at a time. If there
+// are more, then those that come again and again keep their places, and the figures of others may be too low. Requests that another server has
+// received (adaptor.ToHTTP) aren't counted.
 //
 // Clients looks at each open connection, and asks the system about it, so call it when somebody asks, or now and then.
 func (s *Server) Clients() []Client {
@@ -178,8 +178,8 @@ func (h *clientHistory) turnLocked(now clock.Time) {
 }
 
 // heavyClients counts the clients that come most often, in bounded memory. A new client takes the place of the one that weighs least, and
-// inherits its weight, so whoever has more than a maxHeavy-th of all weight has a place (the Space-Saving algorithm of Metwally, Agrawal
-// and El Abbadi).
+// inherits its weight, so a client with more than a maxHeavy-th of all weight has a place (the Space-Saving algorithm of Metwally, Agrawal and
+// El Abbadi).
 type heavyClients struct {
 	known map[netip.Addr]*heavyClient
 	heap  []*heavyClient // no element weighs more than those at twice its index plus 1 and 2

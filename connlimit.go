@@ -17,7 +17,7 @@ import (
 // descriptorReserve is the least number of descriptors that the default of MaxConns leaves to files, upstreams and databases.
 const descriptorReserve = 32
 
-// defaultMaxConns returns the default of MaxConns for a process that may have so many descriptors.
+// defaultMaxConns returns the default of MaxConns for a process that may have that many descriptors.
 func defaultMaxConns(descriptors uint64) int {
 	reserve := max(descriptors/8, descriptorReserve)
 	if descriptors <= reserve {
@@ -65,7 +65,7 @@ const (
 	// whose packets may be lost and sent again. It is no longer, since new connections that come faster than they become idle take the places
 	// of clients that were served.
 	newConnTime = time.Second
-	// roomShare is which part of the connections must be idle for another search at once: then a new connection costs so many visits at most.
+	// roomShare is which part of the connections must be idle for another search at once: then a new connection costs roomShare visits at most.
 	// Where fewer are, no other search is made for roomRest times as long as the last one took: so searches take a twentieth of a processor.
 	roomShare, roomRest = 16, 20
 	// roomSlack is by how many connections the limit may be exceeded: one that is told to close needs a moment for that.
@@ -73,7 +73,7 @@ const (
 )
 
 // roomBatch is how many connections are kept of a search at most. The new ones that come meanwhile aren't counted by address, so a client takes
-// no more than about so many places of others that have fewer.
+// no more than about roomBatch places of others that have fewer.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 
 // needsRoomLocked reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.

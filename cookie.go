@@ -57,8 +57,8 @@ type Cookie struct {
 	SameSite SameSite
 }
 
-// cookieOctets are those of RFC 6265bis, section 4.1.1: "US-ASCII characters excluding CTLs, whitespace, DQUOTE, comma,
-// semicolon, and backslash".
+// cookieOctets are defined by RFC 6265bis, section 4.1.1: "US-ASCII characters excluding CTLs, whitespace, DQUOTE, comma, semicolon,
+// and backslash".
 var cookieOctets = func() (set [256]bool) {
 	for c := byte(0x21); c < 0x7f; c++ {
 		set[c] = c != '"' && c != ',' && c != ';' && c != '\\'

@@ -78,16 +78,16 @@ type wire interface {
 	// hijack gives the caller the connection and the bytes received after the request, and sets hijacked.
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
-	// answerApart answers in the handler's place: nothing else is sent for the request. It is called on a timer's goroutine or the
-	// handler's. Meanwhile the handler may read, but doesn't write. fields are the answer's, borrowed. size is that of its body.
+	// answerApart sends the time-out's answer instead of the handler's: nothing else is sent for the request. It may be called on a timer's
+	// goroutine. Meanwhile the handler may read, but doesn't write. fields are borrowed. size is the size of the body.
 	answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error)
 }
 
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, it
-	// has given the loop away, since the file may have to be read from a disk, or says that the loop stays where it is. Then the head
-	// isn't to be flushed.
+	// has given the loop away, since the file may have to be read from a disk, or says that the loop stays where it is. Then the head must not
+	// be flushed.
 	fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
 	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
 	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.

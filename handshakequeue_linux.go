@@ -15,8 +15,8 @@ const maxHandshakes = 1024
 // handshakeQueue limits how many TLS handshakes run at once. Nobody can keep others out by handshakes that never end: when too many wait
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
 //
-// Nobody gets more than a share by many connections: of the handshakes that wait, one of the address is ousted that has most of them. Of the
-// addresses that queue, those come first that have only begun to, and of each the newest, whose client is the least likely to have given up.
+// Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted. Addresses that have only
+// begun to queue come first, each with its newest handshake, whose client is the least likely to have given up.
 type handshakeQueue struct {
 	most int // 0: maxHandshakes; immutable
 
@@ -121,7 +121,7 @@ func (q *handshakeQueue) goOnLocked() {
 	}
 }
 
-// wait notes that the connection's handshake waits for its client.
+// wait records that the connection's handshake waits for its client.
 func (q *handshakeQueue) wait(lc *loopConn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,7 +22,7 @@ func (c *conn) handle() {
 	ctx := c.worker.ctx
 	c.before = len(c.out)
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
-		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about what a handler has.
+		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about a resource.
 		c.answerError(ctx, ctx.NoContent())
 		return
 	}

@@ -112,7 +112,7 @@ type serverEnd struct {
 	requestsCut        string
 }
 
-// takeEnd returns what is to be said of the server's end. ok is true once, and only if a listener was served.
+// takeEnd returns the record of the server's end. ok is true once, and only if a listener was served.
 func (l *lifecycle) takeEnd() (end serverEnd, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

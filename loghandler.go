@@ -11,7 +11,7 @@ import (
 var logsRequests atomic.Bool
 
 // LogHandler returns a handler that adds to each record the attributes of the request in whose context it is logged, and passes the record
-// on to next. The attributes are those of Ctx.Logger: "route", and what middleware has added, such as "request_id" and "trace_id". It is for
+// on to next. Ctx.Logger has the same attributes: "route", and what middleware has added, such as "request_id" and "trace_id". It is for
 // code that has a context.Context but no Ctx:
 //
 //	slog.SetDefault(slog.New(filo.LogHandler(slog.NewJSONHandler(os.Stderr, nil))))

@@ -129,8 +129,8 @@ func readMultipartForm(body io.Reader, contentType string, limits MultipartLimit
 	return form, nil
 }
 
-// multipartReader returns a reader of the parts of body as they arrive. It accepts multipart/form-data and multipart/mixed. The errors
-// are those of readMultipartForm. mime/multipart limits the header of a part; only body limits the number and length of parts.
+// multipartReader returns a reader of the parts of body as they arrive. It accepts multipart/form-data and multipart/mixed. It fails as
+// readMultipartForm does. mime/multipart limits the header of a part; only body limits the number and length of parts.
 func multipartReader(body io.Reader, contentType string) (*multipart.Reader, error) {
 	boundary, err := multipartBoundary(contentType, true)
 	if err != nil {

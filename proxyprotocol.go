@@ -27,7 +27,7 @@ import (
 type ProxyProtocol struct {
 	// TrustedPeers are the proxies' addresses. Empty, and without TrustUnixSocket, the protocol is off.
 	TrustedPeers []netip.Prefix
-	// TrustUnixSocket trusts whoever connects to a Unix socket.
+	// TrustUnixSocket trusts every process that connects to a Unix socket.
 	TrustUnixSocket bool
 }
 
@@ -55,7 +55,7 @@ type ProxyHeader struct{ header *proxyproto.Header }
 type ProxyTLS struct {
 	// Verified says that the client has a certificate, which the proxy has verified.
 	Verified bool
-	// Version and Cipher are names such as "TLSv1.3", CommonName is that of the client's certificate; "" if the proxy doesn't tell.
+	// Version and Cipher are names such as "TLSv1.3", CommonName is the client certificate's; "" if the proxy doesn't tell.
 	Version, Cipher, CommonName string
 }
 
@@ -225,7 +225,7 @@ func (s *Server) expectProxy(netConn net.Conn) net.Conn {
 	return &proxiedConn{Conn: netConn}
 }
 
-// readProxyHeader reads the header of a connection in the blocking driver, if there is to be one. It reports false if the connection is
+// readProxyHeader reads the header of a connection in the blocking driver, if it must have one. It reports false if the connection is
 // refused.
 func (s *Server) readProxyHeader(c *conn) bool {
 	p, ok := transport(c.netConn).(*proxiedConn)

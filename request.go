@@ -206,7 +206,7 @@ func (r *Request) CookieBytes(name string) []byte {
 	return nil
 }
 
-// Cookies yields the name and value of each cookie, borrowed, but for those that Cookie leaves out.
+// Cookies yields the name and value of each cookie, borrowed, except those that Cookie leaves out.
 func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for pairs := range r.Header.Values(field.Cookie.String()) {

@@ -30,8 +30,8 @@ func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.Wri
 }
 
 // WholeBody returns the body, borrowed, if it is complete in memory and no part of it was sent. Middleware that calls it after
-// the inner handler has returned can inspect the body and set another. WholeBody returns false if a streamed body was sent in
-// part or has a trailer, if the body is to be read from a stream, and after a Hijack or a timeout.
+// the inner handler has returned can inspect the body and set another. WholeBody returns false if a streamed body was sent in part or
+// has a trailer, if the body comes from a reader, and after a Hijack or a timeout.
 func (r *Response) WholeBody() ([]byte, bool) {
 	c := r.ctx
 	c.check()
@@ -47,7 +47,7 @@ func (r *Response) WholeBody() ([]byte, bool) {
 	return r.bodyBytes(), true
 }
 
-// endStream turns a stream of which nothing was sent into the response's whole body.
+// endStream turns a stream, if nothing of it was sent, into the response's whole body.
 func (r *Response) endStream(w *StreamWriter) {
 	w.open = false
 	r.buffer = append(r.buffer[:0], w.buffer...)

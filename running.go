@@ -25,9 +25,9 @@ type RunningRequest struct {
 	Route string
 	// State says what the request does.
 	State RunningState
-	// Client is the address of the client's end of the connection, or the one that a header of the PROXY protocol tells. Behind other
-	// proxies it is that of the proxy. It is invalid if the connection isn't an IP connection, or if its type is the program's own and it has
-	// ended, or its address isn't asked for yet.
+	// Client is the address of the client's end of the connection, or the one that a header of the PROXY protocol tells. Behind other proxies it
+	// is the proxy's address. It is invalid if the connection isn't an IP connection, or if its type is the program's own and it has ended, or
+	// its address isn't asked for yet.
 	Client netip.AddrPort
 	// Age is for how long the request has been handled. It begins with its handler, or in Server.Queue.
 	Age time.Duration

@@ -276,7 +276,7 @@ func (s *Server) stopAccepting(now bool) {
 	}
 }
 
-// beginDraining makes the server drain, which has answered so many requests. It returns the open listeners, and whether this call was the
+// beginDraining makes the server drain, after that number of answered requests. It returns the open listeners, and whether this call was the
 // first.
 func (l *lifecycle) beginDraining(restUntil clock.Time, answered uint64) (listeners []*net.Listener, first bool) {
 	l.mu.Lock()
@@ -301,7 +301,7 @@ func (l *lifecycle) accepts() bool {
 	return len(l.listeners) > 0 && !l.draining.Load()
 }
 
-// track adds a listener that is to be closed when draining begins. It reports false if draining has begun.
+// track adds a listener that must be closed when draining begins. It reports false if draining has begun.
 func (l *lifecycle) track(listener *net.Listener) bool {
 	address := addressOf(*listener)
 	l.mu.Lock()
@@ -412,9 +412,9 @@ func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 //	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 //	err := server.Run(ctx, ":8080")
 //
-// The shutdown is that of Shutdown: no request that was sent is lost, and the tasks of Ctx.Go may finish. Other code may also
-// begin it, with Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer,
-// Health.DrainContext of package health turns the readiness probe red before the shutdown begins.
+// Run shuts down as Shutdown does: no request that was sent is lost, and the tasks of Ctx.Go may finish. Other code may also begin it, with
+// Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer, Health.DrainContext of package health
+// turns the readiness probe red before the shutdown begins.
 //
 // Run returns an error at once if it can't listen on the address, and ErrServerClosed if the server was shut down before. If
 // accepting fails permanently, Run shuts the server down in the same way and returns that error. Each error that Run returns is also logged, at

@@ -35,8 +35,8 @@ func (s ConnState) String() string {
 
 // Stats holds the counters of a server and its current state.
 type Stats struct {
-	// ConnsOpen is the number of connections being served. Of these ConnsIdle wait for a request (new ones too), ConnsActive
-	// have a request, and ConnsParked wait after Ctx.Park has taken them over.
+	// ConnsOpen is the number of connections being served. ConnsIdle of them wait for a request (new ones too), ConnsActive have a request,
+	// and ConnsParked wait after Ctx.Park has taken them over.
 	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
 	// ConnsHTTP2 is how many of them speak HTTP/2, and Streams how many requests these have open.
 	ConnsHTTP2, Streams int
@@ -210,8 +210,8 @@ func (c *observedConn) SetReadDeadline(time.Time) error { return errObserved }
 // SetWriteDeadline is net.Conn's. It fails.
 func (c *observedConn) SetWriteDeadline(time.Time) error { return errObserved }
 
-// Limits are the limits that a server applies, with the defaults filled in. 0 is no limit, but for Queue, where it means that nothing waits.
-// As long as nothing is served, all are 0.
+// Limits are the limits that a server applies, with the defaults filled in. 0 is no limit, except for Queue, where it means that nothing
+// waits. As long as nothing is served, all are 0.
 type Limits struct {
 	// Driver is "loop" if loops serve a listener, and otherwise "blocking".
 	Driver string
@@ -271,7 +271,7 @@ type Timeouts struct {
 	Settings uint64
 }
 
-// timeoutCounts has the counters of Timeouts, but for Queue.
+// timeoutCounts has the counters of Timeouts, except Queue.
 type timeoutCounts struct {
 	handshake, silent, head, idle, body, write, handler, ping, settings atomic.Uint64
 }
@@ -325,7 +325,7 @@ const (
 	refusalReasons
 )
 
-// String returns the reason's name in logs, which is that of the policy in the series filo_refusals_total.
+// String returns the reason's name in logs. The series filo_refusals_total uses it as the policy.
 func (r refusalReason) String() string {
 	return [refusalReasons]string{
 		"max_conns", "max_conns_per_ip", "concurrency", "queue_full", "queue_timeout", "buffered_bodies", "unsent_answers", "tasks",
@@ -358,7 +358,7 @@ func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 }
 
 // refusedBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
-// errors that wrap ErrBusy are those of middleware.
+// errors that wrap ErrBusy come from middleware.
 func (x *exchange) refusedBusy(err error) bool {
 	var reason refusalReason
 	switch {

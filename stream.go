@@ -158,7 +158,7 @@ func (w *StreamWriter) begin() {
 	w.length = r.declaredLength()
 	length := w.length
 	if w.wrap() {
-		length = noLength // the handler's Content-Length is that of the unwrapped body
+		length = noLength // the handler's Content-Length counts the unwrapped body
 	}
 	w.discard = !http1.BodyAllowed(r.status) || w.ctx.Request.isHead()
 	w.sent = true

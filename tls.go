@@ -139,7 +139,7 @@ func (s *Server) handshake(c *conn) bool {
 }
 
 const (
-	// leastHandshakeTime is what a handshake has at least, once its hello has come, and after a pause of the process.
+	// leastHandshakeTime is the least time that a handshake gets once its hello has come, and after a pause of the process.
 	leastHandshakeTime = time.Second
 	// pausedTime is how late a timer is when the process was paused.
 	pausedTime = 20 * time.Millisecond

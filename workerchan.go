@@ -31,7 +31,7 @@ type workerChan struct {
 	serving connJob
 	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
-	// place is what the worker has of the pool's places. It belongs to the worker's goroutine while the worker is off the stack.
+	// place is the worker's place in the pool. It belongs to the worker's goroutine while the worker is off the stack.
 	place admit.Place
 	// leading says that the worker leads a loop. Its goroutine doesn't count then. It belongs to the worker's goroutine.
 	leading bool
