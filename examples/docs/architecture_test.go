@@ -1,0 +1,119 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const architectureDocument = "docs/ARCHITECTURE.md"
+
+var identifier = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)?([A-Za-z]\w*)$`)
+
+// The files that the map of the code names are there, and one of the files of a row of "Where to go" has each name of the row.
+func TestArchitecture(t *testing.T) {
+	whole := read(t, architectureDocument)
+	_, rows, found := strings.Cut(whole, "## Where to go")
+	if !found {
+		t.Fatal("no table")
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(whole, rows), "\n") {
+		_, missing := namedFiles(line)
+		report(t, "no file", missing)
+	}
+	count := 0
+	for _, row := range strings.Split(rows, "\n") {
+		files, missing := namedFiles(row)
+		count += len(files)
+		report(t, "no file", missing)
+		report(t, "no file of the row has", unknownNames(row, files))
+	}
+	if count < 50 {
+		t.Errorf("the table names %d files", count)
+	}
+}
+
+func report(t *testing.T, what string, names []string) {
+	t.Helper()
+	for _, name := range names {
+		t.Errorf("%s: %s %s", architectureDocument, what, name)
+	}
+}
+
+// What is wrong with a row is found.
+func TestArchitectureMistakes(t *testing.T) {
+	for _, test := range []struct{ row, missing, unknown string }{
+		{"`stats.go` (`Limits`), `internal/loop`: `worker.go`", "", ""},
+		{"`bind`: `json.go` and `bind/json.go`", "", ""},
+		{"`json.go`, `gone.go`, `internal/http1/gone.go`", "json.go gone.go internal/http1/gone.go", ""},
+		{"`stats.go`: `Server.Stats`, `limits`, `lmit`, `Ctx.Gone`", "", "lmit Gone"},
+	} {
+		files, missing := namedFiles(test.row)
+		if got := strings.Join(missing, " "); got != test.missing {
+			t.Errorf("%s: the files %q are missing, want %q", test.row, got, test.missing)
+		}
+		if got := strings.Join(unknownNames(test.row, files), " "); got != test.unknown {
+			t.Errorf("%s: the names %q are unknown, want %q", test.row, got, test.unknown)
+		}
+	}
+}
+
+// namedFiles returns the Go files, and the directories, that a line names in inline code, and the files that are missing. A directory that
+// the line names may be left out of a file's name.
+func namedFiles(line string) (files, missing []string) {
+	directories := []string{""}
+	for _, match := range span.FindAllStringSubmatch(line, -1) {
+		if info, err := os.Stat(filepath.Join(root, match[1])); err == nil && info.IsDir() {
+			directories = append(directories, match[1])
+			files = append(files, match[1])
+		}
+	}
+	for _, match := range span.FindAllStringSubmatch(line, -1) {
+		if name := match[1]; strings.HasSuffix(name, ".go") {
+			if file := inOneOf(directories, name); file != "" {
+				files = append(files, file)
+			} else {
+				missing = append(missing, name)
+			}
+		}
+	}
+	return files, missing
+}
+
+func inOneOf(directories []string, name string) string {
+	for _, directory := range directories {
+		file := filepath.Join(directory, name)
+		if _, err := os.Stat(filepath.Join(root, file)); err == nil {
+			return file
+		}
+	}
+	return ""
+}
+
+// unknownNames returns the names in a line's inline code that none of these files, or of the files of these directories, has.
+func unknownNames(line string, files []string) (unknown []string) {
+	var text []byte
+	for _, file := range files {
+		all := []string{filepath.Join(root, file)}
+		if !strings.HasSuffix(file, ".go") {
+			all, _ = filepath.Glob(filepath.Join(root, file, "*.go"))
+		}
+		for _, file := range all {
+			content, _ := os.ReadFile(file)
+			text = append(text, content...)
+		}
+	}
+	for _, match := range span.FindAllStringSubmatch(line, -1) {
+		name := identifier.FindStringSubmatch(match[1])
+		if name == nil || strings.HasSuffix(name[0], ".go") || slices.Contains(files, name[0]) {
+			continue
+		}
+		if !regexp.MustCompile(`\b` + name[1] + `\b`).Match(text) {
+			unknown = append(unknown, name[1])
+		}
+	}
+	return unknown
+}
