@@ -279,7 +279,7 @@ func (t *carrier) finishHeader(header http.Header, h *hooks.Head) {
 	}
 	for _, name := range [...]string{"Content-Type", "Date"} {
 		if _, ok := header[name]; !ok {
-			header[name] = nil // it isn't to be guessed either
+			header[name] = nil // net/http must not guess it either
 		}
 	}
 	if h.Trailer != nil {
@@ -339,7 +339,7 @@ func (t *carrier) Hijack() (net.Conn, error) {
 	return conn, nil
 }
 
-// receivedConn is a connection of which something was received.
+// receivedConn is a connection from which some bytes were received already.
 type receivedConn struct {
 	net.Conn
 	reader io.Reader

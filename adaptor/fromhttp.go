@@ -72,7 +72,7 @@ func (e *exchange) run(h http.Handler, r *http.Request) (err error) {
 		}
 		e.end(r)
 		value := recover()
-		// Nil is that of a handler that ends its goroutine, to which no error matters, or that panics with nil where GODEBUG lets it.
+		// Nil: the handler ended its goroutine, so no error matters, or it panicked with nil where GODEBUG allows that.
 		if problem, ok := value.(error); value != nil && !(ok && errors.Is(problem, http.ErrAbortHandler)) {
 			panic(value)
 		}

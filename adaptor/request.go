@@ -54,7 +54,7 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	return r, nil
 }
 
-// parseTarget makes a URL of a request target. That of CONNECT, but for net/rpc's, is a host alone.
+// parseTarget parses a request target into a URL. The target of CONNECT is a host alone, except net/rpc's.
 func parseTarget(method, target string) (*url.URL, error) {
 	if method != "CONNECT" || strings.HasPrefix(target, "/") {
 		at, err := url.ParseRequestURI(target)

@@ -16,8 +16,8 @@ func ToHTTP(h filo.Handler) http.Handler {
 }
 
 // ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger, Concurrency, Queue, limits
-// for sizes and bodies, Stats and Shutdown. Time-outs and limits of connections are those of net/http's server, except for parked
-// connections: see the package's overview. The filo server needn't be serving, and its fields must no longer change.
+// for sizes and bodies, Stats and Shutdown. net/http's server sets the time-outs and limits of connections, except for parked connections:
+// see the package's overview. The filo server needn't be serving. Its fields must no longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")
@@ -94,7 +94,8 @@ func (e *exchange) lend(c *filo.Ctx) {
 	}
 }
 
-// takeBack gives the middleware's Ctx what c has, and keeps what the rest of the chain has returned, in the same cases as lend.
+// takeBack moves the request and answer from c back to the middleware's Ctx, and keeps what the rest of the chain returned, in the same
+// cases as lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -36,8 +36,8 @@ var errEnded = errors.New("adaptor: the handler has returned")
 // gathered holds the buffers for what is gathered.
 var gathered = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
-// responseWriter is an http.ResponseWriter. Its fields are guarded by the exchange, but for the header, which is the
-// handler's alone as it is in net/http.
+// responseWriter is an http.ResponseWriter. The exchange guards its fields, except the header: as in net/http, only the handler may use
+// that.
 type responseWriter struct {
 	exchange *exchange
 	header   http.Header // nil until asked for
@@ -46,7 +46,7 @@ type responseWriter struct {
 	informed bool // an interim answer was sent
 	hijacked bool
 	direct   bool // the rest of filo's chain has answered, by the Ctx itself
-	sniff    bool // the type is to be told from the body
+	sniff    bool // the type must be detected from the body
 	status   int
 	length   int64 // announced by Content-Length, or noLength
 	written  int64
@@ -135,7 +135,7 @@ func (w *responseWriter) writeHeaderLocked(status int) {
 		}
 		w.length = n
 	}
-	_, typed := w.header["Content-Type"] // even without a value, which means that there is to be none
+	_, typed := w.header["Content-Type"] // even without a value, which asks for no Content-Type
 	w.sniff = !typed && !h.Has("Content-Type") && h.Get("Content-Encoding") == "" && !h.Has("Transfer-Encoding")
 }
 
@@ -167,7 +167,7 @@ func (w *responseWriter) copyHeader() {
 	}
 }
 
-// announce notes the names of trailer fields, and has them announced.
+// announce records the names of trailer fields, and has them announced.
 func (w *responseWriter) announce(lists []string) {
 	for _, list := range lists {
 		for name := range strings.SplitSeq(list, ",") {
@@ -253,7 +253,7 @@ func (w *responseWriter) gather() []byte {
 	return w.buffer
 }
 
-// beginLocked makes the answer a stream, of which next comes behind what has gathered.
+// beginLocked makes the answer a stream: the gathered bytes, then next.
 func (w *responseWriter) beginLocked(next []byte) error {
 	w.sniffType(next)
 	w.stream = w.exchange.ctx.Stream()
@@ -332,7 +332,7 @@ func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	return n + m, err
 }
 
-// fileOf returns the file that src, or a part of which src, is; nil if that is none.
+// fileOf returns the file if src is one, or a part of one; otherwise nil.
 func fileOf(src io.Reader) *os.File {
 	if limited, ok := src.(*io.LimitedReader); ok {
 		src = limited.R
@@ -394,7 +394,7 @@ func (w *responseWriter) finishLocked() error {
 	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status)
 	// What a handler for HEAD hasn't written says nothing about the length.
 	silent := head && len(w.buffer) == 0 && w.length < 0 && bodyAllowed(w.status)
-	// Neither does a length that isn't to be told, and trailer fields may still follow.
+	// Neither does a length that the client must not get, and trailer fields may still follow.
 	lengths, asked := w.header["Content-Length"]
 	early := w.hasUnannounced() || w.lacksAnnounced() || asked && len(lengths) == 0 && bodyAllowed(w.status)
 	if w.stream == nil {

@@ -177,7 +177,7 @@ func (b *binding) finish(v any) error {
 	case errors.As(err, &invalid):
 		return b.located(invalid, reflect.TypeOf(v).Elem())
 	case len(b.problems.Fields) > 0:
-		return b.problems.err() // what else there is to say may come of the values that are wrong
+		return b.problems.err() // further errors may be consequences of the wrong values
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func Describe(h filo.Handler) (Operation, bool) {
 	if h == nil || reflect.ValueOf(h).Pointer() != handlerCode {
 		return Operation{}, false
 	}
-	// This code is known to be that of operation.handler, which has an answer to nil.
+	// The function is known to come from operation.handler, which answers nil.
 	described, ok := h(nil).(*description)
 	if !ok {
 		return Operation{}, false
@@ -99,7 +99,7 @@ type description struct{ Operation }
 
 func (*description) Error() string { return "bind: a handler was called without a request" }
 
-// fieldsOf returns what a request may have for a struct.
+// fieldsOf returns the fields of a struct that a request may fill.
 func fieldsOf(t reflect.Type) (fields []Field) {
 	required, _ := requirementsOf(t)
 	for _, in := range [...]source{inBody, inForm, inHeader, inCookie, inQuery, inPath} {

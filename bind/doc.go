@@ -21,8 +21,8 @@
 //
 // # Which fields
 //
-// JSON follows the rules of encoding/json: the name is that of the json tag, or the Go name. But of the struct itself, it fills no field
-// that has tags of other sources alone, and no file. Inside of other types the tags of other sources mean nothing.
+// JSON follows the rules of encoding/json: a member's name is the json tag's, or the Go name. But in the struct itself, JSON fills no field
+// that has only tags of other sources, and no file. Inside of other types the tags of other sources mean nothing.
 //
 // The other sources bind only exported fields that have their tag (path, query, header, cookie or form), so that no client can
 // set a field that wasn't meant for it. The tag holds the name; an empty tag means the Go name, and "-" counts as no tag. Names
@@ -61,8 +61,7 @@
 // # What must be there
 //
 // A field with the tag `required:"true"` must be in the input. Its value doesn't matter: 0, false and "" count as present. If the
-// field is missing, the detail of its error is "is required", and the status is that of a wrong value: 422 in a body, 400
-// elsewhere.
+// field is missing, the detail of its error is "is required", and the status is the same as for a wrong value: 422 in a body, 400 elsewhere.
 //
 //   - In JSON, null counts as missing. The members of an object are required only if the object is there, also in slices and maps.
 //     A type that decodes itself must check its own members.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxErrors is how many errors are collected. Who writes a client by them fixes a few at a time, and who attacks gets an
-	// answer of some KB whatever is sent.
+	// maxErrors is how many errors are collected. A developer fixes a few at a time, and an attacker gets an answer of some KB whatever
+	// was sent.
 	maxErrors = 50
 	// maxName and maxDetail are how many bytes of a pointer or name that a client made up, and of an error of a type's own,
 	// are sent back.
@@ -133,8 +133,8 @@ func (e *Error) detail() string {
 // problems collects errors.
 type problems struct{ Error }
 
-// add takes an error that has the status on its own. It reports whether there is room for more: if not, to look for them is in
-// vain. Of several statuses the one for what couldn't be understood wins.
+// add adds an error, which alone would be answered with the status. It reports whether there is room for more: if not, the caller
+// needn't look for them. Among several statuses, 400, for input that couldn't be understood, wins.
 func (p *problems) add(status int, field FieldError) bool {
 	if p.Status == 0 || status < p.Status {
 		p.Status = status

@@ -20,7 +20,7 @@ type HandlerOption interface{ apply(op *operation) }
 // Handler returns a handler that reads a request into a struct of type In, as All does, calls f, and answers with f's output.
 //
 // The handler reads a body only if In has fields for one. If In has a method SetDefaults with a pointer receiver, the handler
-// calls it before binding. Errors of binding and of f go to the server's ErrorHandler. Because the answer was to be JSON, they
+// calls it before binding. Errors of binding and of f go to the server's ErrorHandler. Because the handler answers with JSON, errors
 // become problem details unless the client's Accept prefers text.
 //
 // By default the answer has the status 200 and f's output in JSON (see Ctx.JSON). Status and As change that, and f may set

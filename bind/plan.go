@@ -146,8 +146,8 @@ func needsWildcard(field reflect.StructField) bool {
 	return true
 }
 
-// untagged returns the error for a struct no field of which has the source's tag, nil if there is no field that could. The field
-// that is its example has the name that tags of other frameworks say.
+// untagged returns the error for a struct without a field that has the source's tag, nil if no field could have it. The error's example
+// is a field, named as tags of other frameworks name it.
 func untagged(t reflect.Type, in source) error {
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.IsExported() || f.Anonymous {

@@ -16,8 +16,8 @@ type requirement struct {
 	names [sources]string
 }
 
-// requirementsOf returns what must be in the input for a struct, in the order of its fields, but for what is inside of them. The
-// error is the programmer's.
+// requirementsOf returns the struct's own required fields, in their order, without those inside of them. An error is a mistake of the
+// programmer.
 func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	for in := inBody; in < sources; in++ {
 		if in == inBody && hasUnmarshaler(t) {
@@ -80,7 +80,7 @@ func (r *requirement) source(b *binding) (in source, ok bool) {
 	return 0, false
 }
 
-// missing notes the fields of the struct itself that must be in the input, and aren't.
+// missing adds an error for each of the struct's own required fields that isn't in the input.
 func (b *binding) missing() {
 	for i := range b.required {
 		if b.present.has(i) {

@@ -207,7 +207,7 @@ func (r *rules) ofLength(length int) flaw {
 	return flaw{}
 }
 
-// rules notes what is wrong with a value of JSON that the type can hold.
+// rules adds an error for each rule that a value of JSON breaks. The type can hold the value.
 func (w *walker) rules(r *rules, raw []byte, quoted bool) {
 	if quoted && raw[0] == '"' {
 		var text string
@@ -255,7 +255,7 @@ func (w *walker) rules(r *rules, raw []byte, quoted bool) {
 	}
 }
 
-// canonical returns a value of JSON as it is written without choice, but for the order of members and the way to write a number.
+// canonical returns a value of JSON in one spelling. The order of members and the way to write a number stay.
 func canonical(raw []byte) string {
 	if raw[0] != '"' && raw[0] != '{' && raw[0] != '[' {
 		return string(raw)

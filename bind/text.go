@@ -97,7 +97,7 @@ func (f *field) given(found [][]byte) bool {
 
 func notEmpty(text []byte) bool { return len(text) > 0 }
 
-// field binds a field from the values of its name, of which there is at least one.
+// field binds a field from the values of its name. There is at least one value.
 func (b *binding) field(in source, f *field, found [][]byte, target reflect.Value) {
 	refuse := func(wrong flaw) {
 		b.problems.add(in.status(), wrong.in(FieldError{In: in.String(), Name: f.name}))

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// walker goes through a JSON document beside the type that it was decoded into, and notes what doesn't fit. It is needed only
-// when decoding has failed, since decoders tell of one error; for Strict, since encoding/json takes names in any case and
-// more than once; and for types with required fields, since decoders don't tell what was there.
+// walker goes through a JSON document beside the type that it was decoded into, and collects what doesn't fit. It is needed
+// only when decoding has failed, since decoders report one error; for Strict, since encoding/json takes names in any case and
+// more than once; and for types with required fields, since decoders don't report which members were there.
 type walker struct {
 	body []byte // is well-formed
 	pos  int
@@ -43,8 +43,8 @@ var (
 	anyType         = reflect.TypeFor[any]()
 )
 
-// value goes through the value at pos, which is for type t, and stops behind it. With quoted it is that of a field with the tag
-// option string: see objectMember.
+// value goes through the value at pos, which is for type t, and stops behind it. With quoted, the value belongs to a field with
+// the tag option string: see objectMember.
 func (w *walker) value(t, quoted reflect.Type) {
 	w.space()
 	c := w.body[w.pos]
@@ -136,7 +136,7 @@ func (w *walker) object(t reflect.Type) {
 	}
 }
 
-// missing notes the required members of an object that aren't there.
+// missing adds an error for each required member that an object lacks.
 func (w *walker) missing(o *object, present *bits) {
 	for i := range o.required {
 		if name := o.required[i].names[inBody]; name != "" && !present.has(i) && !w.full {
@@ -198,7 +198,7 @@ func (w *walker) anything() {
 	}
 }
 
-// unique notes that an object has a name.
+// unique records that an object has a name.
 func (w *walker) unique(names *map[string]bool, name []byte) {
 	if *names == nil {
 		*names = make(map[string]bool)
@@ -409,7 +409,7 @@ func (w *walker) space() {
 	}
 }
 
-// refuse notes an error of the value that path leads to.
+// refuse adds an error for the value that path leads to.
 func (w *walker) refuse(wrong flaw) {
 	w.full = !w.problems.add(422, wrong.in(FieldError{In: "body", Pointer: w.pointer()}))
 }

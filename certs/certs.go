@@ -74,7 +74,7 @@ type Certificate struct {
 	Names []string
 	// NotBefore and NotAfter are the limits of its validity.
 	NotBefore, NotAfter time.Time
-	// Err says why what the files have now was refused, nil if this certificate is from them.
+	// Err is why the current files were refused; nil if this certificate came from them.
 	Err error
 }
 
@@ -292,7 +292,7 @@ func (s *Store) tell(file string, err error, first bool) {
 	}
 }
 
-// take makes a snapshot of what the files had. The caller holds mu, or nobody else has the Store.
+// take makes a snapshot from the contents of the files. The caller holds mu, or nobody else has the Store.
 func (s *Store) take() *snapshot {
 	taken := new(snapshot)
 	for _, pair := range s.pairs {

@@ -101,7 +101,7 @@ func (r *recorder) record(c *filo.Ctx, took time.Duration, err error) {
 	}
 }
 
-// spread makes a number of an address, all bits of which depend on it (Knuth's multiplicative hash).
+// spread hashes an address so that all bits depend on it (Knuth's multiplicative hash).
 func spread(address unsafe.Pointer) uint64 { return uint64(uintptr(address)) * 0x9e3779b97f4a7c15 }
 
 // find returns the route of a name.
@@ -159,7 +159,7 @@ func (r *recorder) meet(name string) *route {
 	return found
 }
 
-// disown takes note that a route leads to the dashboard.
+// disown records that a route leads to the dashboard.
 func (r *recorder) disown(name string) {
 	if name == "" {
 		return // which others have as well

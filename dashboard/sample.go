@@ -14,8 +14,8 @@ import (
 const (
 	// maxRows is how many rows a table has at most: what nobody would read isn't sent.
 	maxRows = 100
-	// maxEvent is how large what is sent to the page may be: two tables, with names of which JSON may make six times as much,
-	// and the rest.
+	// maxEvent limits an event for the page, in bytes: two tables, whose names may become six times as long in JSON, and the
+	// rest.
 	maxEvent = 2*maxRows*(6*maxName+256) + 4096
 )
 
@@ -201,7 +201,7 @@ func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []clas
 	for _, class := range classes {
 		sum, found := known[class.Name]
 		if found && calls(sum) > calls(class) {
-			sum, class = class, sum // the kind and the median are those of the one that is called more
+			sum, class = class, sum // the class that is called more gives the kind and the median
 		}
 		class.Inline += sum.Inline
 		class.Handoffs += sum.Handoffs

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// interval is how often the server is looked at. To gather Server.Stats is to look at every connection.
+// interval is how often the server is looked at. Server.Stats looks at every connection.
 const interval = time.Second
 
 // watched makes sure that there are samples, since somebody watches. over is closed when that can go on no more.
@@ -65,7 +65,7 @@ func (d *Dashboard) idle(now time.Time) bool {
 	return true
 }
 
-// publish keeps a snapshot and sends it to who watches.
+// publish keeps a snapshot and sends it to the pages that are open.
 func (d *Dashboard) publish(next *snapshot) {
 	next.Sample.encode()
 	d.mu.Lock()

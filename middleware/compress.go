@@ -340,8 +340,8 @@ func (z *compression) tag304() {
 	}
 }
 
-// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The best coding is
-// that of the answer. A GET, HEAD or QUERY is asked for what the client has in this one: what it has in another isn't an answer to it.
+// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The answer has the best
+// coding. The client of a GET, HEAD or QUERY may have a copy in that coding: a copy in another one isn't this answer.
 func (m *compressor) addTags(c *filo.Ctx, best *coding) {
 	h := &c.Request.Header
 	if h.Has("If-Match") {

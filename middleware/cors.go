@@ -132,7 +132,7 @@ func newCORSPolicy(options *CORSOptions) *corsPolicy {
 	return p
 }
 
-// addOrigin takes an element of AllowOrigins, which is to be written as browsers send it.
+// addOrigin adds an element of AllowOrigins, which must be written as browsers send it.
 func (p *corsPolicy) addOrigin(origin string) {
 	if origin == "*" {
 		p.any = true

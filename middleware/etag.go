@@ -66,7 +66,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 // Precondition evaluates a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since for a resource with the
 // given entity tag, such as `"v7"` or `W/"v7"`, and time of last modification. It returns 0 if the handler should go on, 304 for
 // a GET, HEAD or QUERY whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist,
-// and a zero time if its last modification isn't known. The order is that of RFC 9110, section 13.2.2. Precondition ignores
+// and a zero time if its last modification isn't known. It follows the order of RFC 9110, section 13.2.2. Precondition ignores
 // If-Range.
 func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {
 	var date []byte

@@ -116,7 +116,7 @@ func (k *keyAuth) setChallenges(realm string) {
 	challenge := scheme + " realm=" + quoted(realm)
 	k.missing = prepare("WWW-Authenticate", challenge)
 	if syntax.EqualFold(scheme, "Bearer") {
-		// RFC 6750, section 3.1. Without a token there is to be no error code.
+		// RFC 6750, section 3.1. Without a token there must be no error code.
 		challenge += `, error="invalid_token"`
 	}
 	k.invalid = prepare("WWW-Authenticate", challenge)

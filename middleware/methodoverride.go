@@ -95,7 +95,7 @@ func (options *MethodOverrideOptions) override(c *filo.Ctx) ([]byte, error) {
 	return form.GetBytes(options.FormField), nil
 }
 
-// isForm reports whether a Content-Type is that of a form which Request.Form reads.
+// isForm reports whether Request.Form reads bodies of a Content-Type.
 func isForm(contentType []byte) bool {
 	const form = "application/x-www-form-urlencoded"
 	return len(contentType) >= len(form) && syntax.EqualFold(contentType[:len(form)], form) &&

@@ -26,7 +26,7 @@ func RedactParameter(name string) { redacted.Store(strings.ToLower(name), true) 
 // IsRedacted reports whether the values of a query parameter don't belong in logs and traces, as AccessLog and contrib/otel ask: if
 // RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it ends with token,
 // api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion, in any case, with or without "-"
-// and "_". Of names such as "user[password]" the last part counts.
+// and "_". In names such as "user[password]" the last part counts.
 func IsRedacted(name string) bool {
 	name = strings.ToLower(name)
 	if _, found := redacted.Load(name); found {

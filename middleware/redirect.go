@@ -95,7 +95,7 @@ func (r *redirect) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 	location = append(location, prefix...)
 	if toHTTPS && r.options.Host == "" {
-		location = append(append(location, hostname(name)...), r.port...) // the port was that of http
+		location = append(append(location, hostname(name)...), r.port...) // the port was http's
 	} else {
 		location = append(location, name...)
 	}

@@ -30,7 +30,7 @@ type RequestIDOptions struct {
 // maxRequestID is how long an id may be.
 const maxRequestID = 127
 
-// generatedID is a random id, the text of which is its only allocation. It is never changed once RequestIDOf can see it.
+// generatedID is a random id. Its text is its only allocation. It is never changed once RequestIDOf can see it.
 type generatedID [generatedIDBytes]byte
 
 // givenID is any other id, likewise.

@@ -102,7 +102,7 @@ func later(f func() error) { afterwards = f }
 var afterwards func() error
 
 var topics = []topic{
-	{"Patterns", "Patterns are those of net/http's ServeMux. What other frameworks write is refused where it would match next to nothing.", []mistake{
+	{"Patterns", "Patterns follow net/http's ServeMux. What other frameworks write is refused where it would match next to nothing.", []mistake{
 		{
 			title: "gin, echo, fiber: a colon",
 			do: func(r *router.Router, s *filo.Server) error {

@@ -72,9 +72,8 @@ type Options struct {
 // The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache, private,
 // public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
 // states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or
-// is partial. It stores an answer to a request with Authorization only if the answer allows that. Of failures it stores only 404,
-// 405, 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become
-// everybody's.
+// is partial. It stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405, 410,
+// 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
 //
 // An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
@@ -85,8 +84,8 @@ type Options struct {
 // or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
 // no-cache, which forbid it. Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
 //
-// Of an answer that varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests get the same if they differ in the white
-// space beside commas and semicolons. Every other field that it varies by must be the same.
+// If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
+// and semicolons get the same answer. Every other field that an answer varies by must be identical.
 //
 // A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
@@ -117,8 +116,8 @@ type cache struct {
 // place is where the answer to a request is.
 type place struct {
 	target []byte // the key of its target, with all of whose answers it is removed
-	query  *query // nil but for QUERY
-	key    []byte // by which it or a varyRule is found: the target's, but for QUERY
+	query  *query // nil except for QUERY
+	key    []byte // by which it or a varyRule is found: the target's, except for QUERY
 	full   []byte // its own key, which is the same unless it varies
 }
 
@@ -162,7 +161,7 @@ const (
 	staleTime = time.Hour
 	// flightTime is how long a request waits for another one at most, whose handler may never end.
 	flightTime = 5 * time.Second
-	// entryCost is about how much memory an entry takes but for its response and its key.
+	// entryCost is about how much memory an entry takes without its response and its key.
 	entryCost = 256
 )
 
@@ -386,8 +385,7 @@ func admits(h *filo.Header, entry *entry) bool {
 	return (entry.shared || !h.Has("Authorization")) && (entry.cookies || !h.Has("Cookie"))
 }
 
-// wants reports whether an entry is one that the request would have without asking the handler, but for that it may be stale (RFC 9111,
-// section 5.2.1).
+// wants reports whether the request accepts an entry without asking the handler. The entry may still be stale (RFC 9111, section 5.2.1).
 func (m *cache) wants(h *filo.Header, entry *entry, now time.Time) bool {
 	if m.IgnoreRequestDirectives {
 		return true
@@ -409,8 +407,8 @@ func (m *cache) hasRange(c *filo.Ctx) bool {
 	return !m.IgnoreRequestDirectives && c.Request.Header.Has("Range")
 }
 
-// answer makes an entry the response, or what the request's conditions and its Range make of it. Of several ranges, and of one that isn't
-// there, the handler decides what is sent.
+// answer makes an entry the response, or what the request's conditions and its Range make of it. For several ranges, and for one outside of the
+// content, the handler decides what is sent.
 func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Time) error {
 	var buffer [1]byterange.Range
 	var parts []byterange.Range
@@ -449,8 +447,8 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	return nil
 }
 
-// inRange reports whether the request's Range is for what the entry has: it is a GET or a QUERY, and its If-Range, if there is one, is the
-// entity tag, a strong one, or the time of the last change, if that can't have come twice in the second (RFC 9110, section 13.1.5).
+// inRange reports whether the request's Range applies to the entry: the request is a GET or a QUERY, and its If-Range, if there is one, is the
+// strong entity tag, or the time of the last change, if the content can't have changed twice in that second (RFC 9110, section 13.1.5).
 func (e *entry) inRange(c *filo.Ctx) bool {
 	value := c.Request.Header.GetBytes("If-Range")
 	switch {
@@ -474,7 +472,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	}
 	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
-		// Of what was removed meanwhile, nothing is known any more.
+		// If the rule was removed meanwhile, nothing is known any more.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
@@ -551,7 +549,7 @@ func (e *entry) validate(h *filo.Header) (name string) {
 	return ""
 }
 
-// pass notes that the response for a key isn't kept, if there is none that may still answer.
+// pass records that the response for a key isn't kept, if no kept one may still answer.
 func (m *cache) pass(key string) {
 	now := time.Now()
 	m.entries.Update(key, lru.Note, now, func(old entry, ok bool) (entry, int, time.Time, bool) {
@@ -610,8 +608,8 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	})
 }
 
-// ruled returns the key for an entry that is to be kept, by the rules of its target, which are made if they aren't there. It reports false if
-// the Store fails.
+// ruled returns the key under which an entry will be kept, by the rules of its target. It makes missing rules, and reports false if the Store
+// fails.
 func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *entry) (key []byte, ok bool) {
 	key, ok = []byte(f.key), true
 	var rule *varyRule

@@ -21,9 +21,9 @@ type terms struct {
 	shared, cookies           bool
 }
 
-// terms returns those of the response, and whether it may be kept at all. A targeted field takes the place of Cache-Control, but for what
-// middleware says by that: for whom an answer is, and that an error isn't to be stored. So of an answer that is private and of a failure the
-// targeted field can forbid what Cache-Control allows, and allow nothing.
+// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, except for what middleware
+// says by Cache-Control: for whom an answer is, and that an error must not be stored. So for a private answer and for a failure, a targeted
+// field can forbid what Cache-Control allows, but allow nothing.
 func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	h := &c.Response.Header
 	all := directives{header: h}

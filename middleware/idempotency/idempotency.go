@@ -60,8 +60,8 @@ type Options struct {
 // another target or body, gets 422 (Unprocessable Content). A malformed key, or a missing one if Required, gets 400.
 //
 // All answers are stored, except a handler's 401, 403, 429 and 503, which mean that nothing was done: their key can be used
-// again. Of an answer that streams or is too large, only the fact is stored, and a repetition gets 409. The same holds after a
-// handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
+// again. If an answer streams or is too large, only the fact is stored, and a repetition gets 409. The same holds after a handler that
+// panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
 //
 // An answer is kept for clients that accept other content codings: a handler finds that its client accepts none, unless the client refuses
 // uncompressed answers. A Compress inside has nothing to do then; one outside compresses. If an answer has a coding nevertheless, and the
@@ -163,7 +163,7 @@ func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	return replayAnswer(c, found.Response)
 }
 
-// replayAnswer gives an answer that was kept. One without a byte is that of a request whose answer couldn't be.
+// replayAnswer sends an answer that was kept. Without a byte, the request's answer couldn't be kept.
 func replayAnswer(c *filo.Ctx, response []byte) error {
 	if len(response) == 0 {
 		return errKeyNoAnswer
@@ -202,7 +202,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", syntax.LoggedError(err))
 		}
 	}()
-	// Whoever repeats the request may accept other codings, and has the answer as well.
+	// A client that repeats the request may accept other codings, and gets the same answer.
 	accepted := acceptedBy(c)
 	if _, ok := accepted.Plain(); ok {
 		c.Request.Header.Set("Accept-Encoding", "identity")
@@ -228,7 +228,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	return err
 }
 
-// nothingDone reports whether a status says that a request was refused before anything was done: for who has sent it, or for now.
+// nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or for now.
 func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
@@ -290,7 +290,7 @@ func validKey(key []byte) bool {
 	return true
 }
 
-// fingerprintOf hashes what a repetition must have in common with the first request.
+// fingerprintOf hashes the parts of a request that must be equal in a repetition.
 func fingerprintOf(c *filo.Ctx) (sum [32]byte, err error) {
 	body, whole, err := inside.WholeBody(c)
 	switch {

@@ -37,7 +37,7 @@ type Record struct {
 	Expires time.Time
 }
 
-// recordCost is about how much memory a record takes, but for its key and its answer.
+// recordCost is about how much memory a record takes without its key and its answer.
 const recordCost = 512
 
 // memory is the store in memory. No record is forgotten before it expires, and none of a request that runs at all, since
@@ -64,7 +64,7 @@ type keptRecords struct {
 type keptRecord struct {
 	Record
 	key     string
-	cost    int // but for the answer
+	cost    int // without the answer
 	scope   *keptRecords
 	done    *list.Element    // nil while the request runs
 	answers [2]*list.Element // in the scope's list, and that of all; nil without an answer

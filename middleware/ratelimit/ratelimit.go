@@ -31,7 +31,7 @@ type Options struct {
 	// Name is the policy's name in header fields, "default" if empty: visible ASCII without quotes and backslashes.
 	Name string
 	// Key returns the key by which requests are counted, such as an API key, borrowed. Requests with an empty key aren't limited.
-	// Nil means the client's address, as middleware.ClientIP returns it. Of an IPv6 address only the first 64 bits count, since a
+	// Nil means the client's address, as middleware.ClientIP returns it. Only the first 64 bits of an IPv6 address count, since a
 	// client can usually choose the others freely.
 	Key func(c *filo.Ctx) []byte
 	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until then each request
@@ -51,7 +51,7 @@ type Options struct {
 
 // Store keeps how much of its limit each key has used. Many goroutines call its method at once.
 type Store interface {
-	// Take takes one request from what the key has left, or none if nothing is left. The key is borrowed. A store that waits for
+	// Take takes one request from the key's remaining ones, or none if none is left. The key is borrowed. A store that waits for
 	// something must use the request's Context.
 	Take(c *filo.Ctx, key []byte, quota Quota) (State, error)
 	// Return gives back a request that Take has allowed: see Options.Counts.

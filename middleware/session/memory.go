@@ -20,7 +20,7 @@ type Memory struct {
 	records lru.Map[Record]
 }
 
-// recordCost is about how much memory a record takes but for its id and its data.
+// recordCost is about how much memory a record takes without its id and its data.
 const recordCost = 256
 
 // Load returns the record stored under the id.

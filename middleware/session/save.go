@@ -94,8 +94,8 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 		if !moved {
 			gone, err := s.merge(c, now)
 			if err == nil && gone {
-				// Of two that renew it, such as two clicks to log in, each has its own: this one has nothing of what the other
-				// has added since, which may be another client that has the old id.
+				// Two requests that renew it, such as two clicks to log in, get a new session each. This one has nothing that the
+				// other has added since, which may be another client that has the old id.
 				moved, err = s.manager.alive(c, s.record, now)
 			}
 			if err != nil || gone && !moved {
@@ -110,7 +110,7 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	return errBusy
 }
 
-// alive reports whether a record is that of a session, or of one that was renewed and hasn't ended since.
+// alive reports whether a record holds a session, or one that was renewed and hasn't ended since.
 func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error) {
 	for range saveTries {
 		content := contentOf(record)
@@ -170,7 +170,7 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	return errBusy
 }
 
-// contentOf returns what a record has, which is nothing if it is none.
+// contentOf returns the content of a record, nothing if it isn't a record.
 func contentOf(record Record) (content contents) {
 	if record.Version == 0 || json.Unmarshal(record.Data, &content) != nil {
 		return contents{}

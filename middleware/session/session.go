@@ -138,8 +138,8 @@ func (o *opened) Unsaved() bool {
 	return false
 }
 
-// Get returns the session of the request, from the innermost of several session middlewares. An error is that of the Store. Get
-// panics if the handler isn't inside the middleware of New.
+// Get returns the session of the request, from the innermost of several session middlewares. An error comes from the Store. Get panics
+// if the handler isn't inside the middleware of New.
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
 	if !ok {
@@ -186,7 +186,7 @@ type Session struct {
 	destroyed bool
 	another   bool   // it isn't the session that the client came with, which is destroyed
 	moved     string // under what a session is stored that the client came with the old id of: to be destroyed if it says so
-	stale     bool   // it is to be saved though nothing was changed
+	stale     bool   // save it although nothing was changed
 	over      bool   // the handler has panicked: nothing is saved any more
 }
 
@@ -378,8 +378,8 @@ func (s *Session) unsaved() bool {
 	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
 }
 
-// save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is that of whoever
-// calls it, and the session keeps none: an adaptor may have run the handler with one that is over by now.
+// save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is the caller's, and the
+// session keeps none: an adaptor may have run the handler with a Ctx that has ended by now.
 func (s *Session) save(c *filo.Ctx) (err error) {
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
