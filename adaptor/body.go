@@ -15,13 +15,14 @@ import (
 type requestBody struct {
 	exchange *exchange
 	closed   bool         // guarded by the exchange
-	trailer  *http.Header // the request's, for what comes behind a body of unknown length; guarded by the exchange
-	// duplex reads the body while others write, in HTTP/2. taken says that the first Read has asked for it. Guarded by the exchange.
+	trailer  *http.Header // the request's, for trailer fields behind a body of unknown length; guarded by the exchange
+	// duplex, in HTTP/2, reads the body while other goroutines write. taken says that the first Read has asked for it. Guarded by
+	// the exchange.
 	duplex hooks.Duplex
 	taken  bool
 }
 
-// errNext is the error of a read while the request belongs to the rest of filo's chain.
+// errNext is the error of a read while the request belongs to next, the rest of filo's chain.
 var errNext = errors.New("adaptor: the body is next's to read")
 
 // Read reads bytes that have arrived, or waits for some.
@@ -101,7 +102,7 @@ func (b *requestBody) takeTrailerLocked() {
 	b.trailer = nil
 }
 
-// translate makes of an error of filo's one that handlers for net/http know as well.
+// translate turns an error of filo into one that handlers for net/http know as well.
 func (b *requestBody) translate(err error) error {
 	var problem *filo.HTTPError
 	switch {
@@ -119,7 +120,7 @@ func (b *requestBody) translate(err error) error {
 	return err
 }
 
-// bodyError is an error of filo's that is another one as well.
+// bodyError is both an error of filo and one of net/http or io.
 type bodyError struct {
 	error
 	also error

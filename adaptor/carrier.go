@@ -32,12 +32,12 @@ type carrier struct {
 	control   *http.ResponseController
 	r         *http.Request
 	buffer    *[]byte         // holds the request's head
-	outer     *exchange       // the one of filo's own that the request comes from; nil if it came to another server
-	around    *exchange       // the one of the request that this one is a part of; nil if it is none
+	outer     *exchange       // filo's own exchange that the request comes from; nil if it came to another server
+	around    *exchange       // the exchange of the request that this one is a part of; nil if it isn't a part
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields
-	// text is the names and the values that were gathered of a head's fields, behind the request's head, and ends is where each ends.
+	// text holds the request's head and, behind it, the gathered names and values of the answer's fields. ends is where each ends.
 	text []byte
 	ends []int
 	room [16]int
@@ -46,7 +46,7 @@ type carrier struct {
 // heads holds buffers for request heads.
 var heads = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptHead is how large a buffer for a request's head is kept.
+// maxKeptHead is the size in bytes up to which a buffer for a request's head is kept.
 const maxKeptHead = 16 << 10
 
 func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
@@ -65,13 +65,13 @@ func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 	}()
 	if inside.Carry(s, t, h) != nil {
 		if t.began {
-			t.Flush() // what there is, as a part
+			t.Flush() // the bytes so far, as an incomplete answer
 		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// lendHeader gives the answer of c the fields that are there by now.
+// lendHeader copies the fields that the header has by now to the answer of c.
 func (t *carrier) lendHeader(c *filo.Ctx) {
 	for name, values := range t.w.Header() {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
@@ -134,7 +134,7 @@ func (t *carrier) Major() uint8 {
 	return 1
 }
 
-// target returns what the request is for. Middleware changes the URL, and not RequestURI.
+// target returns the request's target. Middleware changes the URL, and not RequestURI.
 func (t *carrier) target() string {
 	r := t.r
 	if r.Method == http.MethodConnect && r.URL.Path == "" {
@@ -144,7 +144,7 @@ func (t *carrier) target() string {
 	keepPath(&at)
 	target := lineText(at.RequestURI())
 	if !strings.HasPrefix(target, "/") && (target != "*" || r.RequestURI != "*") {
-		target = "/" + target // http.StripPrefix leaves such
+		target = "/" + target // http.StripPrefix leaves targets without a slash
 	}
 	return target
 }
@@ -215,12 +215,12 @@ func (t *carrier) Trailer() iter.Seq2[string, string] {
 // WriteHead implements hooks.Transport.
 func (t *carrier) WriteHead(h hooks.Head) {
 	if h.Status == http.StatusContinue {
-		return // net/http sends one by itself when the body is read
+		return // net/http sends a 100 by itself when the body is read
 	}
 	header, final := t.w.Header(), h.Status >= 200
 	for name := range header {
 		if !strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(header, name) // filo was given them
+			delete(header, name) // filo's answer has them already
 		}
 	}
 	h.Fields(t.gather)
@@ -234,7 +234,7 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	t.w.WriteHeader(h.Status)
 }
 
-// gather takes a field of an answer, to be added to the header.
+// gather keeps a field of an answer until addGathered.
 func (t *carrier) gather(name, value []byte) bool {
 	if t.text == nil {
 		t.text, t.ends = (*t.buffer)[len(*t.buffer):], t.room[:0]
@@ -265,11 +265,11 @@ func (t *carrier) addGathered(header http.Header) {
 	t.text, t.ends = t.text[:0], t.ends[:0]
 }
 
-// finishHeader adds to the header of a final answer what concerns its connection and its framing.
+// finishHeader adds the fields about connection and framing to the header of a final answer.
 func (t *carrier) finishHeader(header http.Header, h *hooks.Head) {
 	t.began = true
 	switch {
-	case t.r.ProtoMajor >= 2: // where other requests have the same connection
+	case t.r.ProtoMajor >= 2: // other requests share the connection
 		delete(header, "Connection")
 	case h.Close:
 		header["Connection"] = []string{"close"}
@@ -374,7 +374,7 @@ func (t *carrier) RemoteAddr() net.Addr {
 	return textAddr(text)
 }
 
-// textAddr is an address that is none of TCP.
+// textAddr is an address that isn't a TCP address.
 type textAddr string
 
 // Network implements net.Addr.
@@ -383,7 +383,7 @@ func (textAddr) Network() string { return "" }
 // String implements net.Addr.
 func (a textAddr) String() string { return string(a) }
 
-// MayInterrupt implements hooks.Transport. Where the request comes by a connection of filo's, a Read has the exchange for itself.
+// MayInterrupt implements hooks.Transport. If the request comes by a connection of filo, a Read has the exchange for itself.
 func (t *carrier) MayInterrupt() bool {
 	return t.outer == nil && reaches[interface{ SetReadDeadline(time.Time) error }](t.w)
 }

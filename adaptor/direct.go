@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// snapshot holds the parts of a request that a middleware might change, as they were before it.
+// snapshot holds the parts of a request that a middleware might change, as they were before the middleware ran.
 type snapshot struct {
 	method, host, remote string
 	url                  url.URL
@@ -24,7 +24,7 @@ func newSnapshot(r *http.Request) *snapshot {
 	return &snapshot{r.Method, r.Host, r.RemoteAddr, *r.URL, r.Header.Clone(), r.Body, r.ContentLength}
 }
 
-// is reports whether a request is still that one. Its context may be another.
+// is reports whether the middleware has left a request unchanged, except for its context.
 func (s *snapshot) is(r *http.Request) bool {
 	return r.Method == s.method && r.Host == s.host && r.RemoteAddr == s.remote && *r.URL == s.url && r.Body == s.body &&
 		r.ContentLength == s.length && maps.EqualFunc(r.Header, s.header, slices.Equal)
@@ -45,7 +45,7 @@ func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
 	return true
 }
 
-// beginDirect makes the Ctx next's alone, if that may be.
+// beginDirect gives the Ctx to next alone, if that is possible.
 func (e *exchange) beginDirect(r *http.Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,14 +62,14 @@ func (e *exchange) beginDirect(r *http.Request) bool {
 	return true
 }
 
-// endDirect gives the Ctx back. If next has panicked, and sent nothing, the answer is the middleware's again.
+// endDirect gives the Ctx back. If next has panicked without sending anything, the answer belongs to the middleware again.
 func (e *exchange) endDirect(c *filo.Ctx, before context.Context, returned bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.SetContext(before)
 	w := &e.writer
 	if returned || c.Committed() {
-		w.header = nil // what Header returns from now on is next's
+		w.header = nil // from now on Header returns the fields of next's answer
 	} else {
 		w.wrote, w.direct = false, false
 	}

@@ -28,15 +28,15 @@
 // A request counts in the filo server as one of its own connections does: against Concurrency and Queue, with quick, inline and always
 // handlers apart, against MaxBufferedBodies, and in Stats, where RequestsCarried is how many are being handled. Ctx.Request.Proto is the
 // protocol by which it came. The filo server's Shutdown waits for the requests, and answers further ones with 503 and Connection: close.
-// Close ends their contexts; their connections are net/http's. So are the time-outs and the limits of connections: ReadHeaderTimeout,
-// ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns, MaxConnsPerIP and MaxRequestsPerConn have no effect, and
-// neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol. A panic is net/http's as well.
+// Close ends their contexts; their connections are net/http's. The time-outs and limits of connections are net/http's, too:
+// ReadHeaderTimeout, ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns, MaxConnsPerIP and MaxRequestsPerConn
+// have no effect, and neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol. net/http also handles panics.
 //
 // Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
-// That of ParkStream is the handler's, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has filo's
-// WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes it and waits for it, so call that while net/http's,
-// which only waits, does so: http.Server.RegisterOnShutdown is the place for it. Before, requests would get 503. Where net/http gives no
-// connection away, as by HTTP/2, Park's error has status 501.
+// For ParkStream it is the handler's goroutine, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has
+// filo's WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes and awaits such connections. net/http's Shutdown
+// only waits, so call filo's while it does: register it by http.Server.RegisterOnShutdown. If called earlier, it answers requests with
+// 503. Where net/http gives no connection away, as by HTTP/2, Park's error has status 501.
 //
 // # Middleware of net/http in filo
 //
@@ -47,9 +47,8 @@
 // Ctx.
 //
 // Upgrade, Park and ParkStream of next take filo's own connection over. The middleware sees the status by WriteHeader, may still add
-// fields there, and then sees a Hijack: its ResponseWriter needs that method or Unwrap. What is sent afterwards goes past the middleware.
+// fields there, and then sees a Hijack: its ResponseWriter needs that method or Unwrap. Later bytes bypass the middleware.
 //
 // Otherwise the Ctx of next ends when next returns, while the values stored in it live on outside: none of them may refer to that
-// Ctx. Its limit for bodies is the one that Ctx.SetMaxBodyBytes has set outside. The inner Ctx can lower that limit, but not
-// raise it.
+// Ctx. Its limit for bodies is the outer Ctx's, as set by Ctx.SetMaxBodyBytes. The inner Ctx can lower that limit, but not raise it.
 package adaptor

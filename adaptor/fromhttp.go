@@ -16,17 +16,17 @@ type exchange struct {
 	mu    sync.Mutex
 	ctx   *filo.Ctx // guarded by mu; nil when ended
 	ended bool      // the handler has returned; guarded by mu
-	// server is the one that the request came to.
+	// server is the server that received the request.
 	server *filo.Server
 	local  net.Addr // nil until asked for; guarded by mu
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // by Fail; guarded by mu
-	// take takes the connection over for a Ctx behind the middleware, at the next Hijack; nil unless one does. Guarded by mu.
+	// take takes the connection over, at the next Hijack, for a Ctx behind the middleware; nil if none wants it. Guarded by mu.
 	take func(*filo.Ctx) (net.Conn, error)
-	// sent is the request as a middleware has got it; nil for a handler.
+	// sent is the request that was passed to a middleware; nil for a handler.
 	sent *snapshot
-	// parts are the running parts of the request, each with what lets it go on by itself; guarded by mu.
+	// parts are the running parts of the request, each with the function that detaches it; guarded by mu.
 	parts map[*carrier]func(*filo.Ctx)
 	// running is closed when next, which has the Ctx for itself, has returned; nil if it doesn't run. Guarded by mu.
 	running chan struct{}
@@ -126,7 +126,7 @@ func (e *exchange) end(r *http.Request) {
 	}
 }
 
-// localAddr returns the address of the connection's end here, nil if nobody had asked for it before the handler returned.
+// localAddr returns the connection's local address, nil if nobody asked for it before the handler returned.
 func (e *exchange) localAddr() any {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head. Over HTTP/2 only what was switched by
-// a 101 can be taken over: the handler gets the stream of a request by extended CONNECT.
+// Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head. Over HTTP/2 Hijack succeeds only
+// after a 101: the handler gets the stream of a request by extended CONNECT.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -51,7 +51,7 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 // takeOverLocked takes the connection over. filo sends the head of a 101, so that its status is known to middleware, which can still add
-// fields. HTTP/2 has no 101 that could be sent as it is: there the client's protocol counts.
+// fields. HTTP/2 can't send a 101: there the protocol that the client asked for counts.
 func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err error) {
 	c, take := w.exchange.ctx, w.exchange.take
 	w.exchange.take = nil
@@ -81,7 +81,7 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
-// Join makes the request a part of one that s handles already, and reports false if there is none.
+// Join makes this request a part of a request that s handles already, and reports false if there is none.
 func (t *carrier) Join(s *filo.Server, detach func(*filo.Ctx)) bool {
 	e := t.outer
 	for e != nil && e.server != s {
@@ -104,7 +104,7 @@ func (t *carrier) Join(s *filo.Server, detach func(*filo.Ctx)) bool {
 	return true
 }
 
-// Leave ends what Join has begun.
+// Leave undoes Join.
 func (t *carrier) Leave() {
 	e := t.around
 	e.mu.Lock()
@@ -113,7 +113,7 @@ func (t *carrier) Leave() {
 }
 
 // Around gives f the Ctx of the request that Join has found, nil if its handler has returned or another call of next has that Ctx for itself.
-// The middleware waits for f where it uses its answer.
+// The middleware waits for f when it uses its own answer.
 func (t *carrier) Around(f func(*filo.Ctx) error) error {
 	e := t.around
 	e.mu.Lock()
@@ -138,8 +138,8 @@ func reaches[Method any](w http.ResponseWriter) bool {
 	}
 }
 
-// TakeOver hijacks the connection by the middleware's ResponseWriter, and has take take it over. It does nothing and reports false if the
-// middleware encodes the body.
+// TakeOver hijacks the connection by the middleware's ResponseWriter, during which the function take takes it over. It does nothing and
+// reports false if the middleware encodes the body.
 func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err error) {
 	e := t.outer
 	e.mu.Lock()
@@ -155,7 +155,7 @@ func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ok = e.take == nil; !ok && err == nil {
-		conn.Close() // it isn't the request's
+		conn.Close() // the middleware gave another connection
 	}
 	e.take = nil
 	return ok, err

@@ -85,7 +85,8 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// lend gives c what the middleware's Ctx has, unless the handler has returned or another call of next has that Ctx for itself.
+// lend gives c the route, path parameters, values and body limit of the middleware's Ctx, unless the handler has returned or another call of
+// next has that Ctx for itself.
 func (e *exchange) lend(c *filo.Ctx) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,8 +95,7 @@ func (e *exchange) lend(c *filo.Ctx) {
 	}
 }
 
-// takeBack moves the request and answer from c back to the middleware's Ctx, and keeps what the rest of the chain returned, in the same
-// cases as lend.
+// takeBack gives them back from c to the middleware's Ctx, and keeps what the rest of the chain returned, in the same cases as lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

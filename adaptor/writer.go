@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// gatherSize is how much of a body gathers before the answer becomes a stream: up to there it goes out with its
-	// length. It is net/http's.
+	// gatherSize is how many bytes of a body gather before the answer becomes a stream: shorter bodies are sent with their length.
+	// net/http has the same size.
 	gatherSize = 2048
 	// sniffSize is how much of a body http.DetectContentType looks at.
 	sniffSize = 512
@@ -33,7 +33,7 @@ const (
 // errEnded is the error of a ResponseWriter whose handler has returned.
 var errEnded = errors.New("adaptor: the handler has returned")
 
-// gathered holds the buffers for what is gathered.
+// gathered holds buffers for gathered bytes.
 var gathered = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
 // responseWriter is an http.ResponseWriter. The exchange guards its fields, except the header: as in net/http, only the handler may use
@@ -52,7 +52,7 @@ type responseWriter struct {
 	written  int64
 	trailers []string // announced, in canonical form
 
-	room   *[gatherSize]byte // what buffer is a part of; from gathered
+	room   *[gatherSize]byte // the array behind buffer; from gathered
 	buffer []byte            // gathered, while stream is nil
 	stream *filo.StreamWriter
 }
@@ -111,8 +111,7 @@ func (w *responseWriter) inform(status int) {
 	w.informed = true
 }
 
-// writeHeaderLocked makes status and header those of the answer. What the handler does to the header afterwards shows in
-// trailer fields only.
+// writeHeaderLocked sets the answer's status and header. Later changes by the handler affect trailer fields only.
 func (w *responseWriter) writeHeaderLocked(status int) {
 	w.wrote, w.status = true, status
 	w.copyHeader()
@@ -139,10 +138,10 @@ func (w *responseWriter) writeHeaderLocked(status int) {
 	w.sniff = !typed && !h.Has("Content-Type") && h.Get("Content-Encoding") == "" && !h.Has("Transfer-Encoding")
 }
 
-// copyHeader makes the header, in alphabetical order, that of the answer. Trailer fields are only announced.
+// copyHeader copies the header to the answer, in alphabetical order. It only announces trailer fields.
 func (w *responseWriter) copyHeader() {
 	if w.header == nil {
-		return // nobody has asked for it, so what was there before stays
+		return // nobody has asked for it, so the answer keeps its fields
 	}
 	response := &w.exchange.ctx.Response
 	response.Header.Reset()
@@ -237,7 +236,7 @@ func (w *responseWriter) admitLocked(size int) error {
 	case !bodyAllowed(w.status):
 		return http.ErrBodyNotAllowed
 	}
-	w.written += int64(size) // also what is refused: it is missing
+	w.written += int64(size) // refused bytes count, too: they will be missing
 	if w.length >= 0 && w.written > w.length && size > 0 {
 		return http.ErrContentLength
 	}
@@ -265,7 +264,7 @@ func (w *responseWriter) beginLocked(next []byte) error {
 	return err
 }
 
-// sniffType tells the type of the body from its beginning, if nobody has said what it is.
+// sniffType detects the type of the body from its beginning, if nobody has set it.
 func (w *responseWriter) sniffType(next []byte) {
 	if !w.sniff || len(w.buffer)+len(next) == 0 {
 		return
@@ -312,7 +311,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // ReadFrom implements io.ReaderFrom. A file of announced length is sent by sendfile if the connection supports it.
 func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	if file := fileOf(src); file != nil {
-		// A file that is all in the buffer needn't be sent by itself, and its type may have to be told.
+		// A file that fits into the buffer isn't sent on its own, and its type may have to be detected.
 		n, err = io.CopyN(struct{ io.Writer }{w}, src, gatherSize)
 		if err == io.EOF {
 			return n, nil
@@ -341,7 +340,7 @@ func fileOf(src io.Reader) *os.File {
 	return file
 }
 
-// sendsFile reports whether what comes may be sent right from a file.
+// sendsFile reports whether the next bytes may be sent directly from a file.
 func (w *responseWriter) sendsFile() bool {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -392,7 +391,7 @@ func (w *responseWriter) finishLocked() error {
 	}
 	head := string(c.Request.MethodBytes()) == "HEAD"
 	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status)
-	// What a handler for HEAD hasn't written says nothing about the length.
+	// If a handler for HEAD writes nothing, that says nothing about the length.
 	silent := head && len(w.buffer) == 0 && w.length < 0 && bodyAllowed(w.status)
 	// Neither does a length that the client must not get, and trailer fields may still follow.
 	lengths, asked := w.header["Content-Length"]
@@ -404,14 +403,14 @@ func (w *responseWriter) finishLocked() error {
 			return nil
 		}
 		if early && !asked && !head && bodyAllowed(w.status) && c.Request.Proto() == "HTTP/2.0" {
-			c.Response.Header.Set("Content-Length", strconv.Itoa(len(w.buffer))) // beside which only HTTP/2 allows trailer fields
+			c.Response.Header.Set("Content-Length", strconv.Itoa(len(w.buffer))) // only HTTP/2 allows trailer fields beside it
 		}
 		if err := w.beginLocked(nil); err != nil {
 			return err
 		}
 	}
 	if short || silent || early {
-		// So that it is sent as what it is: a part of what was announced, or a body that trailer fields follow.
+		// A stream shows what it is: a part of the announced body, or a body that trailer fields follow.
 		if err := w.stream.Flush(); err != nil {
 			return err
 		}
@@ -430,13 +429,13 @@ func (w *responseWriter) hasUnannounced() bool {
 	return false
 }
 
-// lacksAnnounced reports whether a trailer field was announced and has no value. The head, which says which fields may follow,
-// names it all the same, but only if it is sent before the trailer is known.
+// lacksAnnounced reports whether an announced trailer field has no value. The head names it all the same, but only if the head is sent
+// before the trailer is known.
 func (w *responseWriter) lacksAnnounced() bool {
 	return slices.ContainsFunc(w.trailers, func(name string) bool { return len(w.header[name]) == 0 })
 }
 
-// setTrailer makes trailer fields of those of the header that are meant to be ones.
+// setTrailer moves the header's trailer fields to the trailer.
 func (w *responseWriter) setTrailer() {
 	trailer := &w.exchange.ctx.Response.Trailer
 	trailer.Reset()
@@ -495,7 +494,7 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// complain logs what a handler does wrong, and where.
+// complain logs a handler's mistake, and where in its code it is.
 func (w *responseWriter) complain(what string) {
 	var callers [16]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

@@ -36,9 +36,8 @@ func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, optio
 // a tag's name, Path returns an error without a status, unless the field is a pointer or has a tag of another source.
 func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
 
-// Header reads header fields into the struct that v points to, by the tag header. If an answer that caches may keep depends on one of
-// them, add its name to the answer's Vary: Header and All don't, since most fields that are bound, such as Idempotency-Key, change no
-// answer that is kept.
+// Header reads header fields into the struct that v points to, by the tag header. If a cacheable answer depends on one of them, add its name
+// to the answer's Vary: Header and All don't, since most bound fields, such as Idempotency-Key, change no cached answer.
 func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inHeader) }
 
 // Cookie reads cookies into the struct that v points to, by the tag cookie.
@@ -101,11 +100,11 @@ type binding struct {
 	c        *filo.Ctx
 	option   Option
 	all      bool          // a field may come from any source
-	bound    [sources]bool // what was bound from
+	bound    [sources]bool // the sources that were bound from
 	required []requirement // the fields of the struct itself that must be in the input
 	present  bits          // those of required that are
 	problems problems
-	// partial says that after an error more than the values that are wrong may not have been bound.
+	// partial says that after an error right values may not have been bound either.
 	partial bool
 }
 
@@ -133,7 +132,7 @@ func (b *binding) body(v any, target reflect.Value) error {
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
 }
 
-// mustBeForm returns the detail of a Content-Type of JSON for a struct that has fields for forms alone, "" if it has others or none.
+// mustBeForm returns the detail of the error when JSON comes for a struct whose fields are for forms alone, "" if it has other fields or none.
 func mustBeForm(t reflect.Type) string {
 	form := &plansOf(t)[inMultipart]
 	switch o := objectOf(t); {
@@ -152,7 +151,8 @@ func (b *binding) form(in source, target reflect.Value) error {
 		return unexpectedType(mustBeJSON)
 	}
 	if b.encoded() {
-		// A multipart body whatever it is: gzip stores short forms as they are, and a form with something in front of it lacks its first part.
+		// Any compressed multipart body is refused: gzip stores short forms as they are, and a form with something in front of it lacks its
+		// first part.
 		if in == inMultipart {
 			return unsupportedCoding(b.c)
 		}
@@ -190,8 +190,8 @@ func (b *binding) validate(v any) error {
 	return b.option.validator.Validate(v)
 }
 
-// located returns the errors that were found, and a validator's with the place in the request for each Go field. What it says of
-// a value that was refused before is about the one that is there instead.
+// located returns the errors that were found, and a validator's with the place in the request for each Go field. It drops what the validator
+// says of a refused value, since that is about the previous value of the field.
 func (b *binding) located(invalid *Error, t reflect.Type) error {
 	refused := b.problems.Fields[:len(b.problems.Fields):len(b.problems.Fields)]
 	for _, field := range invalid.Fields {

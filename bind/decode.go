@@ -31,8 +31,8 @@ var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decoderOf returns the decoder for a type, nil if text can't become that, and whether empty text stands for no value. The
-// layout is for times.
+// decoderOf returns the decoder for a type, nil if text can't be converted to it, and whether empty text stands for no
+// value. The layout is for times.
 func decoderOf(t reflect.Type, layout string) (decode decoder, optional bool) {
 	switch {
 	case t == timeType:
@@ -168,8 +168,8 @@ func timeDecoder(layout string) decoder {
 	}
 }
 
-// mustBeInteger says what an integer type holds, where text is something else. The limits of 64 bits say nothing to anybody
-// whose number is within them.
+// mustBeInteger returns the flaw of text that isn't an integer of the type. It states the limits of 64 bits only to clients
+// whose number is beyond them.
 func mustBeInteger(t reflect.Type, text []byte) flaw {
 	bits := t.Bits()
 	if t.Kind() >= reflect.Uint {
@@ -188,5 +188,5 @@ func integerBetween(low, high any) flaw {
 	return flaw{code: "integer", detail: fmt.Sprintf("must be an integer from %d to %d", low, high), params: map[string]any{"minimum": low, "maximum": high}}
 }
 
-// refusedBy returns the flaw of a value that a type of its own has refused.
+// refusedBy returns the flaw of a value that the type's own decoder has refused.
 func refusedBy(err error) flaw { return flaw{code: "invalid", detail: err.Error()} }

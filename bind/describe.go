@@ -81,8 +81,9 @@ func Describe(h filo.Handler) (Operation, bool) {
 // handlerCode is the code that all handlers of Handler run first.
 var handlerCode = reflect.ValueOf(new(operation).handler(nil)).Pointer()
 
-// handler returns a handler that describes op if it is called without a request, as Describe does, and else is serve. A function's
-// address doesn't tell one closure from another, but it does tell that a handler is of this code: that must be in one place.
+// handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. A function's address
+// is the same for all closures of this code, so it tells that a handler comes from here. So the code must exist once, and can't be
+// inlined.
 //
 //go:noinline
 func (op *operation) handler(serve filo.Handler) filo.Handler {
@@ -94,7 +95,7 @@ func (op *operation) handler(serve filo.Handler) filo.Handler {
 	}
 }
 
-// description is an Operation that is returned where handlers return errors.
+// description is an Operation in the form of an error, since handlers return errors.
 type description struct{ Operation }
 
 func (*description) Error() string { return "bind: a handler was called without a request" }
@@ -122,7 +123,7 @@ func fieldsOf(t reflect.Type) (fields []Field) {
 	return fields
 }
 
-// only reports whether no source but in has the field. A request has one kind of body.
+// only reports whether the field comes from in alone. A request has one kind of body.
 func (r *requirement) only(in source) bool {
 	for other := inBody; other < sources; other++ {
 		if r.names[other] != "" && other != in && (in > inMultipart || other > inMultipart) {

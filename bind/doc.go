@@ -46,17 +46,17 @@
 // handler returns.
 //
 // Programming mistakes are errors without a status: an unsupported type, a file inside of another type than the struct itself, a
-// tag on an unexported field, a tag path whose name isn't that of a wildcard of the route, and, except with All, a struct without
-// any field that has the tag of the source, and two fields with the same name in a tag other than json. If several routes share a
-// struct and not all have the wildcard, make the field a pointer.
+// tag on an unexported field, a tag path whose name no wildcard of the route has, two fields with the same name in a tag other than json,
+// and, except with All, a struct without any field that has the tag of the source. If several routes share a struct and not all have the
+// wildcard, make the field a pointer.
 //
-// So are tags of other frameworks that would be ignored in silence: uri, param and params without the tag path (gin, echo, fiber),
-// reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. Beside bind's own tags they may stay.
+// Tags of other frameworks that would be ignored in silence are such mistakes, too: uri, param and params without the tag path (gin, echo,
+// fiber), reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. Beside bind's own tags they
+// may stay.
 //
-// A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a
-// number, bool, time or duration whose text is empty, as forms send it for inputs that weren't filled in, unless Strict is given: a
-// slice of them gets no element for it.
-// Bound values are copies, not borrowed, except files.
+// A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a number, bool,
+// time or duration whose text is empty, as forms send it for inputs that weren't filled in. A slice of them gets no element for such text.
+// Strict refuses it. Bound values are copies, not borrowed, except files.
 //
 // # What must be there
 //
@@ -82,8 +82,8 @@
 //   - of either: enum, with commas between the values
 //   - of a list: minItems, maxItems, uniqueItems:"true". All other tags are for each element of a list.
 //
-// They are about what was sent, as JSON Schema has it: a default, JSON's null and an input that is left out break none. In a query or form a
-// field that was sent empty is a string of length 0. What holds otherwise, for several fields, or also for what wasn't sent, is for a
+// They apply to what was sent, as in JSON Schema: a default, JSON's null and an input that is left out break none. In a query or form a
+// field that was sent empty is a string of length 0. Other rules, such as those about several fields or about missing input, are for a
 // Validator.
 //
 // # Costs
@@ -105,8 +105,8 @@
 //     array, utf8: what the value must be
 //   - minimum, maxLength and so on: the tag of a rule, which is also the name of its parameter; an enum of more than 256 bytes isn't in it
 //   - invalid: the error of a type's own decoder, as it is
-//   - malformed (line, column), depth (maximum), coding, type: what is wrong with a whole body, or with what a field can hold at all
+//   - malformed (line, column), depth (maximum), coding, type: what is wrong with a whole body, or a value of a kind that the field can't hold
 //
-// The parameter value is the number of the wrong one of a field's values. Those of a large body's only error are line and column.
-// A Validator has codes of its own.
+// If a field has several values, the parameter value is the number of the wrong one. A large body's only error has the parameters line and
+// column. A Validator has codes of its own.
 package bind

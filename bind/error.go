@@ -11,8 +11,8 @@ const (
 	// maxErrors is how many errors are collected. A developer fixes a few at a time, and an attacker gets an answer of some KB whatever
 	// was sent.
 	maxErrors = 50
-	// maxName and maxDetail are how many bytes of a pointer or name that a client made up, and of an error of a type's own,
-	// are sent back.
+	// maxName and maxDetail are how many bytes are sent back of a pointer or name that a client made up, and of the error of a type's
+	// own decoder.
 	maxName   = 256
 	maxDetail = 256
 )
@@ -31,8 +31,7 @@ type FieldError struct {
 	// Code names the rule that the value breaks, for programs and translations, such as "integer": see the package's documentation. It
 	// is "" if a Validator gives none. Bind's own codes don't change.
 	Code string `json:"code,omitempty"`
-	// Params are what Detail says about the rule besides, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must
-	// not be modified.
+	// Params are the values in Detail, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must not be modified.
 	Params map[string]any `json:"params,omitempty"`
 
 	// Field is the path of the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]". It isn't sent. A
@@ -46,13 +45,13 @@ type flaw struct {
 	params       map[string]any
 }
 
-// in returns the error of a value with the flaw, whose place f is.
+// in returns the error of the value at place f, which has the flaw.
 func (w flaw) in(f FieldError) FieldError {
 	f.Code, f.Detail, f.Params = w.code, w.detail, w.params
 	return f
 }
 
-// The flaws that may be anywhere.
+// The flaws that any value may have.
 var (
 	isRequired = flaw{code: "required", detail: "is required"}
 	isUnknown  = flaw{code: "unknown", detail: "isn't known here"}
@@ -71,7 +70,7 @@ func (f FieldError) String() string {
 	return text + ": " + f.Detail
 }
 
-// covers reports whether f is about the value that other is about, or one around it. JSON's names are taken in any case.
+// covers reports whether f is about the same value as other, or about one around it. It ignores the case of JSON's names.
 func (f FieldError) covers(other FieldError) bool {
 	if f.In != other.In || f.Name != other.Name || len(other.Pointer) < len(f.Pointer) {
 		return false
@@ -157,7 +156,7 @@ func (p *problems) err() error {
 	return &e
 }
 
-// cut returns text, or so much of it as has the size, and makes UTF-8 of it.
+// cut returns text, cut off behind size bytes with an ellipsis, as valid UTF-8.
 func cut(text string, size int) string {
 	if len(text) > size {
 		text = text[:size] + "…"

@@ -27,9 +27,9 @@ type HandlerOption interface{ apply(op *operation) }
 // another status, and header fields, in c.Response. With NoContent as output, the default status is 204, and the body is empty
 // unless f itself writes one to the response.
 //
-// Describe returns the handler's description, for documents such as those of OpenAPI. Handler panics if In isn't a struct, or is
-// one that can't be bound, or has tags of other frameworks that nothing reads. At the first request of each route it logs a warning if
-// the route has a wildcard that no field of In reads, or if the route is for GET and a field has the tag form alone.
+// Describe returns the handler's description, for documents such as those of OpenAPI. Handler panics if In isn't a struct that can be
+// bound, or has tags of other frameworks that nothing reads. At the first request of each route it logs a warning if the route has a
+// wildcard that no field of In reads, or if the route is for GET and a field has the tag form alone.
 func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...HandlerOption) filo.Handler {
 	op := newOperation(reflect.TypeFor[In](), reflect.TypeFor[Out](), options)
 	_, hasDefaults := any(new(In)).(defaulter)
@@ -52,7 +52,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 			return failed(c, err)
 		}
 		if answer == nil {
-			return nil // all of it is in the response
+			return nil // f has written the whole response
 		}
 		if err := answer(c, c.Status(), out); err != nil {
 			return failed(c, err)
@@ -73,7 +73,7 @@ type operation struct {
 	withBody    bool
 }
 
-// newOperation panics for what is the programmer's mistake.
+// newOperation panics if the programmer made a mistake.
 func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	if in.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("bind: Handler's function has the input %v, which must be a struct", in))
@@ -103,7 +103,7 @@ func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	return op
 }
 
-// mistake returns what the programmer has done wrong in a struct that is bound from everywhere, nil if it is right.
+// mistake returns what is wrong with a struct that is bound from all sources, nil if nothing is.
 func (op *operation) mistake(t reflect.Type) error {
 	body := presenceOf(t)
 	mistaken, unchecked := body.err, body.unchecked
@@ -116,7 +116,7 @@ func (op *operation) mistake(t reflect.Type) error {
 	return mistaken
 }
 
-// errors returns the statuses of errors, in their order: those of binding, and those that the Doc has.
+// errors returns the statuses of errors, sorted: binding's and the Doc's.
 func (op *operation) errors() []int {
 	statuses := slices.Clone(op.description.Doc.Errors)
 	if len(op.description.Fields) > 0 || op.option.strict {
@@ -141,8 +141,9 @@ func (op *operation) read(c *filo.Ctx, v any) error {
 	return b.everything(v, reflect.ValueOf(v).Elem(), op.withBody)
 }
 
-// negotiated returns what answers with an output, nil if there is none. Where there is one media type, Accept isn't looked at: RFC
-// 9110, section 12.4.1, lets a server "disregard the header field", and a client that can't read JSON can't read a 406 either.
+// negotiated returns the function that answers with an output, nil if there is none. With a single media type, Accept isn't looked
+// at: RFC 9110, section 12.4.1, lets a server "disregard the header field", and a client that can't read JSON can't read a 406
+// either.
 func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status int, v any) error, err error) {
 	switch len(op.answers) {
 	case 0:
@@ -158,7 +159,7 @@ func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status in
 	return op.answers[i], nil
 }
 
-// failed returns an error, and says that the answer would have been JSON, so that the error is told likewise.
+// failed returns an error, and records that the answer would have been JSON, so that the error is sent as JSON, too.
 func failed(c *filo.Ctx, err error) error {
 	if !c.Committed() {
 		c.Response.Header.Set("Content-Type", "application/json")

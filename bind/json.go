@@ -13,19 +13,19 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that, and what
-// decodes or reads them calls itself for each level: at 1000 it needs some 100 KB of stack, and at the 10,000 that encoding/json
-// allows 1 MB, for a body of 10 KB.
+// maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that. Code that decodes or
+// reads them calls itself for each level: at 1000 it needs some 100 KB of stack, and at the 10,000 that encoding/json allows 1 MB, for
+// a body of 10 KB.
 const maxDepth = 1000
 
-// maxExplained is up to which size all errors of a body are looked for. To find them takes several times as long as decoding did,
-// and so much of a server's time shouldn't be for the taking.
+// maxExplained is the size in bytes up to which bind looks for all errors of a body. That takes several times as long as decoding, and
+// clients must not take more of a server's time than that.
 const maxExplained = 256 << 10
 
-// mustBeJSON is the detail of a Content-Type of something else.
+// mustBeJSON is the detail of the error for another Content-Type.
 const mustBeJSON = "must be application/json, or end in +json"
 
-// json binds from a JSON body what isn't meant for another source alone.
+// json binds from a JSON body all fields except those that are meant for another source alone.
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -77,7 +77,7 @@ func reach(target reflect.Value, index []int) (field reflect.Value, ok bool) {
 	return field, err == nil
 }
 
-// jsonInto binds from a JSON body, also what is for other sources.
+// jsonInto binds from a JSON body, including the fields for other sources.
 func (b *binding) jsonInto(v any) error {
 	needed := presenceOf(reflect.TypeOf(v).Elem())
 	if needed.err != nil {
@@ -107,14 +107,14 @@ func (b *binding) jsonInto(v any) error {
 	w := walker{body: body, strict: b.option.strict, explain: err != nil && len(body) <= maxExplained}
 	w.require = needed.within && (err == nil || w.explain)
 	if w.strict || w.explain || w.require {
-		// Room for what is usual.
+		// Room for usual documents.
 		w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
 		w.value(reflect.TypeOf(v).Elem(), nil)
 	}
 	// The body is bound first, so there are no other errors yet.
 	b.problems, b.present = w.problems, w.present
 	if err != nil && b.option.validator != nil {
-		// A decoder may stop at the first error: all but the values that were refused is for the validator to see.
+		// A decoder may stop at the first error. The validator must see all values except the refused ones.
 		b.partial = !w.explain || json.Unmarshal(w.withoutRefused(), v) != nil
 	}
 	if err != nil && (!w.explain || len(b.problems.Fields) == 0) {
@@ -124,7 +124,7 @@ func (b *binding) jsonInto(v any) error {
 	return nil
 }
 
-// firstError says what the decoder's error tells of a well-formed body.
+// firstError returns the flaw that the decoder's error describes, for a well-formed body.
 func firstError(err error, body []byte) flaw {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -133,7 +133,7 @@ func firstError(err error, body []byte) flaw {
 	return expected(wrong.Type, nil, err).at(position(wrong.Offset, body))
 }
 
-// jsonBody returns the body, after the checks that go before decoding. It is borrowed.
+// jsonBody checks the body before it is decoded, and returns it, borrowed.
 func (b *binding) jsonBody() ([]byte, error) {
 	empty := flaw{code: "empty", detail: "must be JSON, and is empty"}
 	if b.c.Request.ContentLength() == 0 {
@@ -157,7 +157,7 @@ func (b *binding) jsonBody() ([]byte, error) {
 	return body, nil
 }
 
-// malformed is the function malformed for a body whose bytes mean nothing. If they are compressed, the error is that.
+// malformed is like the function malformed, but if the body is compressed, the error says so.
 func (b *binding) malformed(wrong flaw, cause error) error {
 	if b.encoded() {
 		return unsupportedCoding(b.c)
@@ -171,7 +171,7 @@ func (b *binding) encoded() bool {
 	return len(coding) > 0 && !syntax.EqualFold(coding, "identity")
 }
 
-// unsupportedCoding returns the error for a body that nothing has decompressed, and tells the client to send it as it is.
+// unsupportedCoding returns the error for a body that nothing has decompressed, and tells the client to send it uncompressed.
 func unsupportedCoding(c *filo.Ctx) error {
 	c.Response.Header.Set("Accept-Encoding", "identity")
 	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Encoding", Detail: "isn't supported", Code: "coding"}}}
@@ -182,8 +182,8 @@ func malformed(wrong flaw, cause error) error {
 	return &Error{Status: 400, Fields: []FieldError{wrong.in(FieldError{In: "body"})}, Err: cause}
 }
 
-// malformation says what is wrong with a document, and in which line and column, where a column is a byte. The
-// texts of encoding/json's errors change with Go's versions.
+// malformation says what is wrong with a document, and in which line and column. Columns count bytes. It has its own texts, since those
+// of encoding/json's errors change with Go's versions.
 func malformation(body []byte) flaw {
 	w := syntaxReader{body: body}
 	detail := w.value()
@@ -360,7 +360,7 @@ func (r *syntaxReader) digits() bool {
 	return r.pos > start
 }
 
-// position returns line and column of the byte before an offset.
+// position returns the line and the column of the byte before an offset.
 func position(offset int64, body []byte) (line, column int) {
 	before := body[:max(0, min(int(offset), len(body))-1)]
 	return 1 + bytes.Count(before, []byte{'\n'}), len(before) - bytes.LastIndexByte(before, '\n')
@@ -368,7 +368,7 @@ func position(offset int64, body []byte) (line, column int) {
 
 // deeper reports whether a document, which may be malformed, has more levels than limit.
 func deeper(body []byte, limit int) bool {
-	// This is answered at the speed of memory for almost every document.
+	// For almost every document this check suffices, at the speed of memory.
 	if len(body) <= limit || bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= limit {
 		return false
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// locate fills in where in the request the value of a Go field was, as far as it can be told.
+// locate fills in where in the request the value of a Go field was, if that can be found out.
 func (b *binding) locate(f *FieldError, root reflect.Type) {
 	var pointer strings.Builder
 	t := root
-	index := []int{} // of the field in root, nil once the way has left root and what is embedded there
+	index := []int{} // of the field in root, nil once the way has left root and the structs embedded there
 	for rest := f.Field; rest != ""; {
 		var name string
 		name, rest = firstStep(rest, t)
@@ -38,7 +38,8 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 		pointer.WriteString("/" + pointerEscape.Replace(name))
 		t = elementOf(t)
 	}
-	// What no source of text has is the body's, also of a request without one: unless that is a form.
+	// A field that no source of text has belongs to the JSON body, even if the request has no body, but not if the
+	// body is a form.
 	if b.bound[inBody] || b.all && !b.bound[inForm] && !b.bound[inMultipart] {
 		f.In, f.Pointer = inBody.String(), pointer.String()
 		return
@@ -46,7 +47,7 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 	f.Name = f.Field
 }
 
-// locateText fills in the place of a field of root that a source of text was bound to. That of the last source counts.
+// locateText fills in the place of a field of root that was bound from a source of text. The last such source counts.
 func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool {
 	for in := sources - 1; in > inBody; in-- {
 		if !b.bound[in] {
@@ -71,7 +72,7 @@ func firstStep(way string, t reflect.Type) (name, rest string) {
 		}
 		return way[:end], strings.TrimPrefix(way[end:], ".")
 	}
-	// The key of a map may hold brackets: it ends where the way can go on.
+	// The key of a map may hold brackets: it ends at a bracket behind which the way can go on.
 	for i := 1; i < len(way); i++ {
 		if way[i] == ']' && (i+1 == len(way) || way[i+1] == '.' || way[i+1] == '[') {
 			return way[1:i], strings.TrimPrefix(way[i+1:], ".")

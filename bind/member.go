@@ -40,7 +40,7 @@ func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	return members
 }
 
-// conflictOf returns two members that have the same name from the tag and are as deep, so that none of them counts.
+// conflictOf returns two members that have the same name from the tag and the same depth, so that neither counts.
 func conflictOf(t reflect.Type, tag string) (a, b member, found bool) {
 	for _, candidates := range candidatesOf(t, tag, true) {
 		if same := dominant(candidates); len(same) > 1 && (!found || slices.Compare(same[0].index, a.index) < 0) {
@@ -116,7 +116,8 @@ func addEmbedded(next []embedded, t reflect.Type, index []int) []embedded {
 	return append(next, embedded{typ: t, index: index})
 }
 
-// dominant returns the one of the members of one name, the least deep first, that counts. If it returns several, none does.
+// dominant returns the member that counts among those of one name, which are sorted by depth. If it returns several, none
+// counts.
 func dominant(candidates []member) (found []member) {
 	for _, m := range candidates {
 		if len(m.index) > len(candidates[0].index) {

@@ -14,22 +14,22 @@ import (
 type object struct {
 	members []objectMember
 	exact   map[string]int
-	folded  map[string]int // by name without regard to case, as encoding/json takes names too
+	folded  map[string]int // by folded name, since encoding/json ignores case
 	// others are the indexes of fields that are for another source alone: see All.
 	others [][]int
-	// required are the fields that must be in the input; err is the programmer's.
+	// required are the fields that must be in the input; err is a mistake of the programmer.
 	required []requirement
 	err      error
-	// unchecked is as of a plan, and of the struct itself alone.
+	// unchecked is the same as in a plan, for the struct's own fields alone.
 	unchecked error
-	// readsItself says that none of this counts.
+	// readsItself says that the type decodes itself, so that no other field counts.
 	readsItself bool
 }
 
 type objectMember struct {
 	name string
 	typ  reflect.Type
-	// quoted is a struct with a field like this one if that has the tag option string, else nil.
+	// quoted is a struct with such a field if the field has the tag option string, else nil.
 	quoted reflect.Type
 	other  bool
 	// required is the member's position in the object's required, -1 if it needn't be there.
@@ -73,13 +73,13 @@ func objectOf(t reflect.Type) *object {
 	return known.(*object)
 }
 
-// hasOwn reports whether a JSON body has something for the object that no other source has: see All.
+// hasOwn reports whether the object has a member that only a JSON body can fill: see All.
 func (o *object) hasOwn() bool {
 	return slices.ContainsFunc(o.members, func(m objectMember) bool { return !m.other })
 }
 
-// find returns which member a name in a document is, -1 if none, and whether it is written as it should be. The guess is looked
-// at first: most documents have the struct's order.
+// find returns which member a name in a document stands for, -1 if none, and whether its case is right. It tries the guess
+// first: most documents have the struct's order.
 func (o *object) find(name []byte, guess int) (member int, exact bool) {
 	if guess < len(o.members) && o.members[guess].name == string(name) {
 		return guess, true
@@ -93,7 +93,7 @@ func (o *object) find(name []byte, guess int) (member int, exact bool) {
 	return -1, false
 }
 
-// fold returns name with the least of the runes that differ in case only for each rune.
+// fold replaces each rune of name by the least rune that differs from it in case only.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

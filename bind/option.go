@@ -10,8 +10,8 @@ type Option struct {
 
 // Strict refuses likely mistakes of clients, and input that different parsers understand differently. In JSON these are names
 // that the struct doesn't have, or has in another case, and names that occur twice in an object. In queries and forms these are
-// names that the struct doesn't have. In every source these are two values for a field that holds one, and, in text, an empty
-// number, bool, time or duration. With Strict, encoding/json decodes JSON even if Server.JSON is set.
+// names that the struct doesn't have. In every source it refuses two values for a field that holds one, and, in text, an empty number,
+// bool, time or duration. With Strict, encoding/json decodes JSON even if Server.JSON is set.
 func Strict() Option { return Option{strict: true} }
 
 // Validator checks a bound value.

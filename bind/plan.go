@@ -13,12 +13,12 @@ import (
 type plan struct {
 	fields []field
 	byName map[string]int
-	// required are the fields that must be in the input, from whatever source.
+	// required are the fields that must be in the input, from any source.
 	required []requirement
-	err      error // the programmer's
-	// none is the error where something must be bound: no field has the source's tag, though there are fields.
+	err      error // a mistake of the programmer
+	// none is the error of a call that binds from this source alone: no field has the source's tag, though there are fields.
 	none error
-	// unchecked is the error where no validator is given: a field has rules for one.
+	// unchecked is the error of a call without a validator: a field has rules for one.
 	unchecked error
 }
 
@@ -33,7 +33,7 @@ type field struct {
 	optional bool
 	// required is the field's position in the plan's required, -1 if it needn't be there.
 	required int
-	// rules are nil for none; number says that they see a number.
+	// rules is nil for none; number says that they apply to a number.
 	rules  *rules
 	number bool
 	// wildcard says that the request's route must have a wildcard of the name.
@@ -64,7 +64,7 @@ func plansOf(t reflect.Type) *[sources]plan {
 	return known.(*[sources]plan)
 }
 
-// newPlan works out a plan. The error is the programmer's, about the struct's requirements.
+// newPlan works out a plan. err is a mistake of the programmer in the struct's requirements.
 func newPlan(t reflect.Type, in source, required []requirement, err error) plan {
 	p := plan{byName: make(map[string]int), required: required, err: err}
 	for _, m := range membersOf(t, in.tag(), true) {
@@ -96,7 +96,7 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 	return p
 }
 
-// foreignTags are the names that gin, echo and fiber have for a source's tag, where they differ.
+// foreignTags are the names of a source's tag in gin, echo and fiber, where they differ from bind's.
 var foreignTags = [sources][]string{inPath: {"uri", "param", "params"}, inHeader: {"reqHeader"}}
 
 // foreignTag returns the tag of another framework that would bind the field from the source, "" if there is none, or if the field has the
@@ -121,8 +121,8 @@ func isNumber(t reflect.Type) bool {
 	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t != durationType && !reflect.PointerTo(t).Implements(textType)
 }
 
-// uncheckedIn returns the error for a field whose rules are in the tag binding, which gin's functions follow by themselves. Here they are
-// a validator's, so without one they would count for nothing.
+// uncheckedIn returns the error for a field with rules in the tag binding. gin checks these itself; here only a validator does, so
+// without one they would be ignored.
 func uncheckedIn(t reflect.Type, f reflect.StructField) error {
 	rules := f.Tag.Get("binding")
 	if _, own := f.Tag.Lookup("required"); own || rules == "" || rules == "-" {
@@ -166,7 +166,7 @@ func untagged(t reflect.Type, in source) error {
 	return nil
 }
 
-// fieldOf returns how a field is called in errors. A type without a name would be all that is in it.
+// fieldOf returns a field's name for errors. It leaves out a type without a name, whose text would be the whole definition.
 func fieldOf(t reflect.Type, name string) string {
 	if t.Name() == "" {
 		return "the field " + name

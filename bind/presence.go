@@ -42,7 +42,7 @@ func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	return all, nil
 }
 
-// isElsewhere reports whether no JSON body may fill a field: it has tags of other sources alone, or is for files, which come in forms.
+// isElsewhere reports whether no JSON body may fill a field: it has only tags of other sources, or is for files, which come in forms.
 func isElsewhere(field reflect.StructField) bool {
 	if t := field.Type; t == fileType || t == filesType || t == fileType.Elem() {
 		return true
@@ -107,9 +107,9 @@ func (b *binding) missing() {
 // presence says what a type that is decoded from JSON requires.
 type presence struct {
 	fields []requirement // of the type itself, if it is a struct
-	within bool          // whether a JSON document has to be looked through: something in it is required
-	err    error         // the programmer's
-	// unchecked is the programmer's error where no validator is given.
+	within bool          // whether a JSON document must be scanned, since something in it is required
+	err    error         // a mistake of the programmer
+	// unchecked is the error of a call without a validator, a mistake of the programmer.
 	unchecked error
 }
 
@@ -133,8 +133,8 @@ func presenceOf(t reflect.Type) *presence {
 	return known.(*presence)
 }
 
-// look looks for requirements in all that t is made of. inside says that a JSON body can fill the whole of t: of the outermost struct it
-// fills only what isn't for another source.
+// look looks for requirements in t and in the types that t consists of. inside says that a JSON body can fill every field of t: in the
+// outermost struct it fills only fields that aren't for another source.
 func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool) {
 	if before, ok := seen[t]; ok && (before || !inside) {
 		return

@@ -30,9 +30,9 @@ func (s *seenRoutes) add(route string) bool {
 	}
 }
 
-// lookAt logs at the first request of a route what an input seems to be meant for, and isn't read from. These may be right, so they aren't
-// errors: the function can read a wildcard by itself, and middleware too. It is done here because neither the handler knows its
-// routes when it is made, nor a router what a handler reads.
+// lookAt logs, at the first request of a route, wildcards and form fields that seem meant for the input but are never read. They may be
+// right, so they aren't errors: the function or middleware can read a wildcard by itself. The check is here because a new handler doesn't
+// know its routes, and a router doesn't know what a handler reads.
 func (op *operation) lookAt(c *filo.Ctx) {
 	if route := c.Route(); route == "" || len(op.description.Fields) == 0 || !op.seen.add(route) {
 		return

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// rules are what a field's tags say of its value, in the words of JSON Schema. They are about the text that was sent, so they hold for what
-// is there: not for defaults, and not for null.
+// rules are what a field's tags say of its value, in the words of JSON Schema. They apply to the text that was sent, not to defaults, and
+// not to null.
 type rules struct {
-	scalar []scalarRule // of a string or number, or of each that is in a list
+	scalar []scalarRule // of a string or number, or of each element of a list
 	least  *listRule
 	most   *listRule
 	unique bool
@@ -40,7 +40,7 @@ var isRepeatedItem = flaw{code: "uniqueItems", detail: "must not have anything t
 type number struct {
 	float   float64
 	integer int64
-	exact   bool // integer is the number
+	exact   bool // integer has the number's exact value
 }
 
 func numberOf(text string) (n number, ok bool) {
@@ -71,7 +71,7 @@ func (n number) isMultipleOf(other number) bool {
 	return math.Abs(quotient-math.Round(quotient)) < 1e-9*max(1, math.Abs(quotient))
 }
 
-// rulesOf returns a field's rules, nil if it has none. The error is the programmer's.
+// rulesOf returns a field's rules, nil if it has none. An error is a mistake of the programmer.
 func rulesOf(f reflect.StructField) (*rules, error) {
 	var r rules
 	for _, each := range [...]struct {
@@ -150,7 +150,7 @@ func rulesOf(f reflect.StructField) (*rules, error) {
 	return &r, nil
 }
 
-// ruleFlaw returns the flaw of a value that breaks a rule. What a parameter costs in an answer has a limit.
+// ruleFlaw returns the flaw of a value that breaks a rule. It leaves out a parameter that is too long for an answer.
 func ruleFlaw(tag, detail string, parameter any) flaw {
 	wrong := flaw{code: tag, detail: detail}
 	if text, ok := parameter.(string); !ok || len(text) <= maxDetail {
@@ -196,7 +196,7 @@ func (r *rules) ofJSON(raw []byte) flaw {
 	return flaw{}
 }
 
-// ofLength returns the flaw of a list with a number of elements.
+// ofLength returns the flaw of a list that has length elements.
 func (r *rules) ofLength(length int) flaw {
 	switch {
 	case r.least != nil && length < r.least.limit:

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// source is a part of a request that is bound from.
+// source is a part of a request from which fields are bound.
 type source int
 
 const (
@@ -48,7 +48,7 @@ type values struct {
 	form *multipart.Form // of a multipart form
 }
 
-// read returns the values of a source of text. The error is of the whole.
+// read returns the values of a source of text. An error concerns the whole source.
 func read(c *filo.Ctx, in source) (v values, err error) {
 	v = values{in: in, c: c}
 	switch in {
@@ -71,7 +71,7 @@ func (v *values) get(dst [][]byte, name string) [][]byte {
 			dst = append(dst, value)
 		}
 	case inCookie:
-		// Browsers send those of several paths, the closest one first.
+		// Browsers send cookies of several paths, the one with the closest path first.
 		if value := v.c.Request.CookieBytes(name); value != nil {
 			dst = append(dst, value)
 		}
@@ -95,8 +95,8 @@ func (v *values) files(name string) []*multipart.FileHeader {
 	return v.form.File[name]
 }
 
-// unknown returns the names that the plan doesn't have, each once. Header fields and cookies are for others too, and path
-// parameters are the route's, so of these none is unknown.
+// unknown returns the names that the plan doesn't have, each once. Unknown header fields, cookies and path parameters aren't
+// errors: others may use them.
 func (v *values) unknown(p *plan) (names []string) {
 	note := func(name string, file bool) {
 		if i, ok := p.byName[name]; (!ok || p.fields[i].file() != file) && !slices.Contains(names, name) {
@@ -105,7 +105,7 @@ func (v *values) unknown(p *plan) (names []string) {
 	}
 	if v.args != nil {
 		for name := range v.args.All() {
-			// The plan is asked first without making a string of it.
+			// The plan's lookup makes no string of the name.
 			if i, ok := p.byName[string(name)]; (!ok || p.fields[i].file()) && len(names) <= maxErrors {
 				note(string(name), false)
 			}
@@ -113,7 +113,7 @@ func (v *values) unknown(p *plan) (names []string) {
 	}
 	if v.form != nil {
 		for name, texts := range v.form.Value {
-			// Browsers send an input for files that was left empty with an empty file name, which makes it text.
+			// Browsers send an empty input for files with an empty file name, so that it counts as text.
 			if i, ok := p.byName[name]; ok && p.fields[i].file() && !slices.ContainsFunc(texts, func(text string) bool { return text != "" }) {
 				continue
 			}

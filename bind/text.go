@@ -12,7 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// text binds a struct from a source of text. The error is of the whole; those of values are collected.
+// text binds a struct from a source of text. An error concerns the whole source; errors of values are
+// collected.
 func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	if p.err != nil {
 		return p.err
@@ -22,7 +23,7 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	}
 	b.bound[in], b.required = true, p.required
 	if len(p.fields) == 0 && in > inMultipart && !b.option.strict {
-		return nil // nothing is asked for, and nothing refused
+		return nil // no field needs the source, and nothing in it is refused
 	}
 	values, err := read(b.c, in)
 	if err != nil {
@@ -74,7 +75,7 @@ func hasWildcard(c *filo.Ctx, name string) bool {
 	return false
 }
 
-// withoutWildcard returns the programmer's error about a field whose wildcard the route doesn't have.
+// withoutWildcard returns the error for a field whose wildcard the route lacks, a mistake of the programmer.
 func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
 	name := fieldOf(t, t.FieldByIndex(f.index).Name)
 	if c.Route() == "" {
@@ -84,7 +85,7 @@ func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
 		"only some of its routes have the wildcard", name, f.name, c.Route(), f.name)
 }
 
-// given reports whether the values of a field's name stand for one.
+// given reports whether the values that were found give the field a value.
 func (f *field) given(found [][]byte) bool {
 	switch {
 	case len(found) == 0:
@@ -164,7 +165,7 @@ func hasRepeated(texts [][]byte) bool {
 	return false
 }
 
-// ofValue returns the flaw of the value with a number, of several that a field has.
+// ofValue adds the number of the wrong value, among several of a field, to the flaw.
 func (w flaw) ofValue(number int) flaw {
 	params := map[string]any{"value": number}
 	maps.Copy(params, w.params)

@@ -24,11 +24,11 @@ type walker struct {
 	require bool
 
 	path []step
-	// seen are the members that the objects around pos have had so far.
+	// seen are the members found so far in the objects around pos.
 	seen     []int
 	present  bits // the required fields of the outermost object that are there
 	problems problems
-	refused  [][2]int // where in the body the values are that the type can't hold
+	refused  [][2]int // the places in the body of the values that the type can't hold
 	full     bool     // problems takes no more
 }
 
@@ -171,7 +171,7 @@ func (w *walker) array(t reflect.Type) {
 	i := 0
 	w.each(']', func([]byte) {
 		if t.Kind() == reflect.Array && i >= t.Len() {
-			w.anything() // encoding/json drops what an array has no room for
+			w.anything() // encoding/json drops elements for which an array has no room
 		} else {
 			w.value(t.Elem(), nil)
 		}
@@ -179,7 +179,7 @@ func (w *walker) array(t reflect.Type) {
 	})
 }
 
-// anything looks for names that are twice in an object, and stops behind the value at pos.
+// anything looks for names that occur twice in an object, and stops behind the value at pos.
 func (w *walker) anything() {
 	w.space()
 	switch c := w.body[w.pos]; {
@@ -209,8 +209,8 @@ func (w *walker) unique(names *map[string]bool, name []byte) {
 	(*names)[string(name)] = true
 }
 
-// each calls visit for each member of the object, or element of the array, at pos, whose value it has to go through. The name
-// is valid until then.
+// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is
+// valid until then.
 func (w *walker) each(end byte, visit func(name []byte)) {
 	w.pos++
 	w.path = append(w.path, step{})
@@ -258,7 +258,7 @@ func (w *walker) name() []byte {
 func (w *walker) leaf(t, quoted reflect.Type) {
 	start := w.pos
 	w.anything()
-	// What an interface with methods takes depends on what is in it.
+	// Which values an interface with methods can take depends on its content.
 	if !w.explain || w.full || t.Kind() == reflect.Interface && t.NumMethod() > 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func (w *walker) leaf(t, quoted reflect.Type) {
 	}
 }
 
-// refusal says what is wrong with a value.
+// refusal returns the flaw of a value.
 func refusal(t, quoted reflect.Type, raw []byte) flaw {
 	if quoted != nil {
 		raw = slices.Concat([]byte(`{"v":`), raw, []byte(`}`))
@@ -299,8 +299,8 @@ func (w *walker) withoutRefused() []byte {
 	return append(b, w.body[end:]...)
 }
 
-// fits reports whether a value obviously is one of type t. Most are, and to ask encoding/json about each would cost several
-// times as much as decoding all of them did: see BenchmarkLargeErrors.
+// fits reports whether a value obviously fits type t. Most do, and asking encoding/json about each would cost several times as
+// much as decoding all of them: see BenchmarkLargeErrors.
 func fits(t reflect.Type, raw []byte) bool {
 	if t.PkgPath() != "" { // it may read itself
 		return false
@@ -323,7 +323,7 @@ func fits(t reflect.Type, raw []byte) bool {
 	return false
 }
 
-// expected says what a value of type t must be, where raw is another, and decoding that failed with err.
+// expected says what a value of type t must be. Decoding raw, which is no such value, failed with err.
 func expected(t reflect.Type, raw []byte, err error) flaw {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -11,13 +11,13 @@
 //	s.TLSConfig = store.TLSConfig()
 //	return s.RunTLS(ctx, ":443", "", "")
 //
-// A client gets the first certificate that suits it: the host name that it asks for (SNI), and the kind of key. If none does, it gets the
+// A client gets the first certificate that suits it, by the host name that it asks for (SNI) and the kind of key. If none does, it gets the
 // first one.
 //
-// The files are read again when they may have changed: after a signal (ReloadOn), and while clients come every Options.Interval, beside their
-// handshakes. A server without clients reads nothing. What can't be used is refused and logged once, and the previous certificate stays: a
-// file that can't be read or parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has
-// expired, or one that isn't valid yet, which is taken when it is.
+// The files are read again after a signal (ReloadOn) and, while clients come, every Options.Interval, beside handshakes. A server without
+// clients reads nothing. An unusable file is refused and logged once, and the previous certificate stays: a file that can't be read or
+// parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has expired, or one that isn't valid
+// yet, which is used once it is valid.
 //
 // With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS. Certificates gives the dates for a gauge;
 // package contrib/prometheus has one.
@@ -52,9 +52,9 @@ type Pair struct{ Cert, Key string }
 
 // Options are the options of New. Pairs is required.
 type Options struct {
-	// Pairs are the certificates. The first one is for clients that none suits.
+	// Pairs are the certificates. A client that no certificate suits gets the first one.
 	Pairs []Pair
-	// ClientCAs is a PEM file with the authorities that may sign clients' certificates. "" asks clients for none.
+	// ClientCAs is a PEM file with the authorities that may sign clients' certificates. "": clients aren't asked for certificates.
 	ClientCAs string
 	// ClientAuth says what is demanded of clients, with ClientCAs. Default tls.RequireAndVerifyClientCert.
 	ClientAuth tls.ClientAuthType
@@ -96,14 +96,14 @@ type snapshot struct {
 	described    []Certificate
 }
 
-// source is something that is read from files.
+// source is a value that is read from files.
 type source[T any] struct {
 	files []string
 	parse func(contents [][]byte, first bool) (*T, error)
 
 	contents [][]byte // when they were read last; nil if parsing them again may give another result
 	value    *T       // the last good one
-	err      error    // why contents, or reading them, gave none
+	err      error    // why reading or parsing the files gave no value
 }
 
 // New reads the certificates. It fails if one can't be used. A certificate that has expired or isn't valid yet is served all the same, since
@@ -179,8 +179,8 @@ func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
 	return pool, checkPEM(contents[0])
 }
 
-// checkPEM returns an error if something in a file begins or ends like a block of PEM and is none, or is a certificate that can't be
-// parsed: a file that was cut must not be taken for a shorter one. Other text may stand around the blocks.
+// checkPEM returns an error if a file has the begin or the end of a PEM block without the other, or a certificate that can't be parsed: a
+// file that was cut off must not count as a shorter one. Other text may stand around the blocks.
 func checkPEM(content []byte) error {
 	begun, ended, blocks, certificates := 0, 0, 0, 0
 	for line := range bytes.Lines(content) {
@@ -253,7 +253,7 @@ func equal(a, b [][]byte) bool {
 	return true
 }
 
-// Reload reads the files now. The error has all that was refused; what was good is served.
+// Reload reads the files now. The error names all refused files; the good ones are served.
 func (s *Store) Reload() error { return s.reload(false) }
 
 func (s *Store) reload(first bool) error {
@@ -281,7 +281,7 @@ func (s *Store) reload(first bool) error {
 	return all
 }
 
-// tell logs what has become of a changed file. New returns its errors instead.
+// tell logs whether a changed file was taken or refused. New returns its errors instead.
 func (s *Store) tell(file string, err error, first bool) {
 	switch {
 	case first:
@@ -350,7 +350,7 @@ func (s *Store) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return certificates[0], nil
 }
 
-// look reloads the files in the background, if that is due.
+// look reloads the files in the background, if it is time.
 func (s *Store) look() {
 	next := s.next.Load()
 	if s.options.Interval > 0 && time.Now().UnixNano() >= next && s.next.CompareAndSwap(next, 1<<63-1) {
@@ -361,12 +361,12 @@ func (s *Store) look() {
 	}
 }
 
-// due sets when the files may be looked at next.
+// due sets when the files may next be read.
 func (s *Store) due() { s.next.Store(time.Now().Add(s.options.Interval).UnixNano()) }
 
 // ReloadOn reloads the files whenever one of the signals comes, until ctx ends.
 func (s *Store) ReloadOn(ctx context.Context, signals ...os.Signal) {
-	must(len(signals) > 0, "ReloadOn without a signal") // which would mean all of them
+	must(len(signals) > 0, "ReloadOn without a signal") // no signal would mean all signals
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, signals...)
 	go func() {

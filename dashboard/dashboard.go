@@ -7,15 +7,14 @@
 //	go inside.Run(ctx, "localhost:9090")
 //
 // The page, its style and its scripts are part of the program, and load nothing from other hosts. Once a second the server
-// sends the figures to all open pages, as server-sent events. One goroutine runs for this while a page is open, and then for as
-// long as Options.History keeps the past, so that a reopened page isn't empty. Without Middleware there are no latencies and no
-// routes.
+// sends the figures to all open pages, as server-sent events. One goroutine runs for this while a page is open, and for Options.History
+// after that, so that a reopened page isn't empty. Without Middleware there are no latencies and no routes.
 //
 // # Who may see it
 //
-// As with package debug, by default only clients of a server that the program has declared as the operator's have access, by
-// filo.Server.ForOperator, if they are on the same machine, use one of its host names and no proxy. Others get 404. To show the page on a
-// server that others reach too, set Options.Token: a browser asks for it as a password.
+// As with package debug, by default the page must be on a server that the program has declared as the operator's
+// (filo.Server.ForOperator), and only clients on the same machine, which use one of its host names and no proxy, have access. Others get
+// 404. To show the page on a server that others reach too, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -83,7 +82,7 @@ type Dashboard struct {
 	lastSeen time.Time
 }
 
-// must panics if what New is given is wrong.
+// must panics if an argument of New is wrong.
 var must = setup.Checker("dashboard")
 
 const topic = "samples"

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets, each twice as wide as those of half its value: 16 of them in every power of two, so
-// that a value is known to 6 % at worst. The first 16 are of 128 ns each, and all from about two minutes on are in the last.
+// A histogram counts durations in buckets, 16 for every power of two, so that a value is known to 6 % at worst. The first 16
+// buckets are 128 ns wide, and the last one has all durations from about two minutes on.
 const (
 	unitBits      = 7 // 128 ns
 	subBits       = 4
@@ -45,8 +45,8 @@ func (k *counts) total() (n uint64) {
 	return n
 }
 
-// quantile returns the duration that a part of all values isn't longer than, NaN if there are none. Within a bucket values are
-// taken to be spread evenly.
+// quantile returns the duration that the given part of all values doesn't exceed, NaN without values. It takes values as
+// spread evenly within a bucket.
 func (k *counts) quantile(part float64, total uint64) time.Duration {
 	rank := max(1, uint64(math.Ceil(part*float64(total))))
 	for bucket, count := range k {

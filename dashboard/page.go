@@ -11,13 +11,13 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// contentPolicy has the page load what is served beside it, and nothing else, run no script that isn't a file of its own, and be
-// shown in no other page. Trusted types keep its scripts from making HTML out of text.
+// contentPolicy lets the page load only what is served beside it and run only its own script files, and keeps other pages from
+// showing it. Trusted types keep its scripts from making HTML out of text.
 var contentPolicy = filo.NewField("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "+
 	"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
 	"require-trusted-types-for 'script'; trusted-types 'none'")
 
-// contentTypes has those of all files that there are: what the system says of extensions makes no difference.
+// contentTypes has the types of all files, so that the system's table of extensions doesn't matter.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -25,7 +25,7 @@ var contentTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// routes registers what is served, relative to where the page is.
+// routes registers the page and its resources, relative to the page's path.
 func (d *Dashboard) routes() {
 	files, err := fs.ReadDir(assets, "assets")
 	must(err == nil, "%v", err)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// Each route has shardsPerProcessor histograms for each processor, so that two of those rarely count in the same one, and
-	// maxShards at most: at 2 KB each, 100 routes take 6 MB then.
+	// Each route has shardsPerProcessor histograms for each processor, so that two processors rarely count in the same one, and
+	// at most maxShards: at 2 KB each, 100 routes then take 6 MB.
 	shardsPerProcessor = 4
 	maxShards          = 32
 	// maxName is how many bytes of a route's name are kept.
 	maxName = 200
-	// otherRoutes is what those are called together that there are too many of, and noRoute requests that no route was found for.
+	// otherRoutes is the name of the routes beyond MaxRoutes, and noRoute that of requests without a route.
 	otherRoutes = "other routes"
 	noRoute     = "no route"
 )
@@ -30,7 +30,7 @@ type recorder struct {
 	start time.Time
 	// routes is never changed, but replaced by a larger one when a route is seen for the first time.
 	routes atomic.Pointer[map[string]*route]
-	// recent finds most of them again by where their names are in memory, which takes less time than to look at the names.
+	// recent finds most routes again by the addresses of their names, which takes less time than comparing names.
 	recent [64]atomic.Pointer[recent]
 	other  *route
 	limit  int
@@ -39,7 +39,7 @@ type recorder struct {
 	mu sync.Mutex // of replacing routes
 }
 
-// recent is a route that was looked up by a name. It keeps the name, so that no other one can be at its place.
+// recent is a route that was looked up by a name. It keeps the name, so that no other name can get its address.
 type recent struct {
 	name  string
 	route *route
@@ -50,16 +50,16 @@ type recent struct {
 type route struct {
 	name   string
 	shards []shard
-	// own says that it leads to the dashboard itself, which isn't what somebody who looks at that wants to see.
+	// own says that the route leads to the dashboard itself, which users don't want to see there.
 	own atomic.Bool
-	// sampled is what the sampler has found the last time; it belongs to that.
+	// sampled is the sampler's last reading, and belongs to the sampler.
 	sampled reading
 }
 
 type shard struct {
 	counts [bucketsNumber]atomic.Uint32 // modulo 2³², which differences don't mind
 	errors atomic.Uint32
-	_      [64]byte // the next one's first line is its own
+	_      [64]byte // the next histogram begins in a cache line of its own
 }
 
 func newRecorder(limit int) *recorder {
@@ -83,7 +83,7 @@ func (d *Dashboard) Middleware() filo.Middleware {
 	r := d.recorder
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			start := time.Since(r.start) // which reads one clock, and time.Now two
+			start := time.Since(r.start) // this reads one clock, and time.Now two
 			err := next(c)
 			r.record(c, time.Since(r.start)-start, err)
 			return err
@@ -115,7 +115,7 @@ func (r *recorder) find(name string) *route {
 	if found == nil {
 		found = r.meet(name)
 	}
-	// Nobody is driven out: where names are made anew for each request, none would stay for long.
+	// No entry is replaced: if each request had a new name in memory, no entry would stay for long.
 	if found != r.other && slot.Load() == nil {
 		slot.CompareAndSwap(nil, &recent{name, found})
 	}
@@ -125,7 +125,7 @@ func (r *recorder) find(name string) *route {
 // failed reports whether an error that isn't the response yet is the server's fault.
 func failed(c *filo.Ctx, err error) bool {
 	if c.ErrorRendered() || c.Hijacked() || errors.Is(err, filo.ErrClientGone) {
-		return false // the status tells, or the client has left
+		return false // the status says it, or the client has left
 	}
 	var known *filo.HTTPError
 	if errors.As(err, &known) {
@@ -134,7 +134,7 @@ func failed(c *filo.Ctx, err error) bool {
 	return !errors.Is(err, filo.ErrAbort)
 }
 
-// meet returns a route that is seen for the first time, or where others count for which there is no place.
+// meet adds a route that is seen for the first time, or returns the entry of other routes if there is no room.
 func (r *recorder) meet(name string) *route {
 	if len(*r.routes.Load()) >= r.limit {
 		return r.other
@@ -162,7 +162,7 @@ func (r *recorder) meet(name string) *route {
 // disown records that a route leads to the dashboard.
 func (r *recorder) disown(name string) {
 	if name == "" {
-		return // which others have as well
+		return // other routes have no name either
 	}
 	if found := r.find(name); found != r.other && !found.own.Load() {
 		found.own.Store(true)
@@ -175,7 +175,7 @@ type reading struct {
 	errors uint32
 }
 
-// read returns what has been counted.
+// read returns the counts so far.
 func (route *route) read() (sum reading) {
 	for i := range route.shards {
 		s := &route.shards[i]
@@ -187,7 +187,7 @@ func (route *route) read() (sum reading) {
 	return sum
 }
 
-// since returns what has been counted since the last call, and before an earlier one nothing.
+// since returns the counts since the last call, or since the start in the first one.
 func (route *route) since() (difference reading) {
 	now := route.read()
 	for bucket := range now.counts {

@@ -5,7 +5,8 @@ import (
 	"runtime/metrics"
 )
 
-// runtimeNames are what of runtime/metrics the page shows. One that a version of Go doesn't have counts as 0.
+// runtimeNames are the metrics of runtime/metrics that the page shows. A metric that the version of Go lacks
+// counts as 0.
 var runtimeNames = [...]string{
 	metricGoroutines: "/sched/goroutines:goroutines",
 	metricHeap:       "/memory/classes/heap/objects:bytes",
@@ -24,7 +25,7 @@ const (
 	metricWaits
 )
 
-// runtimeReader reads them. It belongs to the sampler.
+// runtimeReader reads these metrics. It belongs to the sampler.
 type runtimeReader struct {
 	samples [len(runtimeNames)]metrics.Sample
 	// pauses and waits are the histograms' counts at the last reading.
@@ -51,7 +52,8 @@ func (r *runtimeReader) number(metric int) float64 {
 	return 0
 }
 
-// quantile returns in seconds what a part of the values that came since the last call isn't above, 0 if none came.
+// quantile returns, in seconds, the value that the given part of the values since the last call doesn't exceed, 0
+// if there were none.
 func (r *runtimeReader) quantile(metric int, before *[]uint64, part float64) float64 {
 	value := r.samples[metric].Value
 	if value.Kind() != metrics.KindFloat64Histogram {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxRows is how many rows a table has at most: what nobody would read isn't sent.
+	// maxRows is how many rows a table has at most: nobody would read more.
 	maxRows = 100
 	// maxEvent limits an event for the page, in bytes: two tables, whose names may become six times as long in JSON, and the
 	// rest.
@@ -47,7 +47,7 @@ type sample struct {
 	Goroutines float64 `json:"goroutines"`
 	Heap       float64 `json:"heap"`
 	Memory     float64 `json:"memory"`
-	// Pause is the longest pause of a collection, and Wait how long 99 % of goroutines had to wait for a processor at most.
+	// Pause is the longest pause of a collection. Wait is the time within which 99 % of goroutines got a processor.
 	Pause float64 `json:"pause"`
 	Wait  float64 `json:"wait"`
 
@@ -94,14 +94,14 @@ type sampler struct {
 	number  uint64
 }
 
-// newSampler returns a sampler that has looked once: what it takes from now on is the difference to that.
+// newSampler returns a sampler that has read the counters once: later samples are differences.
 func newSampler(d *Dashboard, number uint64) *sampler {
 	s := &sampler{d: d, runtime: newRuntimeReader(), rows: make(map[*route]row), number: number}
 	s.take(time.Now())
 	return s
 }
 
-// perSecond returns the rate of a counter, which may have been lower the last time only.
+// perSecond returns the rate of a counter, 0 if it has decreased.
 func perSecond(now, before uint64, seconds float64) float64 {
 	if now < before {
 		return 0
@@ -109,7 +109,7 @@ func perSecond(now, before uint64, seconds float64) float64 {
 	return round(float64(now-before) / seconds)
 }
 
-// round leaves of a figure what a page can show.
+// round rounds a figure to the digits that the page can show.
 func round(value float64) float64 { return math.Round(value*1000) / 1000 }
 
 func micros(d time.Duration) float64 { return round(float64(d) / float64(time.Microsecond)) }
@@ -194,8 +194,8 @@ func (s *sampler) takeRoutes(seconds float64) ([]row, *[4]float64) {
 	return rows[:min(len(rows), maxRows)], &latency
 }
 
-// takeClasses returns the rows of the classes, the busiest first. Those of one name, as of two routers, are taken together. The
-// dashboard's own are left out unless there is something to see: a name of theirs may be another one's as well.
+// takeClasses returns the rows of the classes, the busiest first. Classes with the same name, as of two routers, share a row.
+// The dashboard's own classes are left out unless they have something to show: another class may have the same name.
 func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []classRow {
 	known := make(map[string]filo.ClassStats, len(classes))
 	for _, class := range classes {
@@ -234,10 +234,10 @@ func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []clas
 	return rows[:min(len(rows), maxRows)]
 }
 
-// calls returns about how many calls of a class are known of.
+// calls returns about how many calls of a class were counted.
 func calls(class filo.ClassStats) uint64 { return class.Inline + class.Handoffs + class.Retakes }
 
-// about is what doesn't change.
+// about has the constant facts about the server.
 type about struct {
 	Title      string `json:"title"`
 	Go         string `json:"go"`
@@ -256,7 +256,7 @@ func (d *Dashboard) about() about {
 
 var processStart = time.Now()
 
-// encode renders a sample once, for all who will ever see it. There is nothing in it that can't be encoded.
+// encode renders a sample once, for all pages that will get it. Everything in it can be encoded.
 func (s *sample) encode() {
 	b, err := json.Marshal(s)
 	if err != nil {

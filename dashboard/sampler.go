@@ -9,10 +9,10 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// interval is how often the server is looked at. Server.Stats looks at every connection.
+// interval is the time between two samples. Server.Stats looks at every connection.
 const interval = time.Second
 
-// watched makes sure that there are samples, since somebody watches. over is closed when that can go on no more.
+// watched starts the sampler, unless it runs, since a page is open. over is closed when sampling must end.
 func (d *Dashboard) watched(over <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +23,7 @@ func (d *Dashboard) watched(over <-chan struct{}) {
 	}
 }
 
-// sample samples until nobody has watched for as long as the past is kept.
+// sample samples until no page has been open for Options.History.
 func (d *Dashboard) sample(over <-chan struct{}) {
 	d.mu.Lock()
 	number := uint64(0)
@@ -50,7 +50,7 @@ func (d *Dashboard) sample(over <-chan struct{}) {
 	}
 }
 
-// idle reports that the sampler ends now.
+// idle reports whether the sampler must end now.
 func (d *Dashboard) idle(now time.Time) bool {
 	watchers := d.hub.Stats().Subscribers
 	d.mu.Lock()
@@ -85,7 +85,7 @@ func (d *Dashboard) publish(next *snapshot) {
 	_, _ = d.hub.Publish(topic, sse.Event{Data: string(data)}) // it has no line breaks, and fits
 }
 
-// events answers with what is sampled from now on.
+// events answers with the samples from now on.
 func (d *Dashboard) events(c *filo.Ctx) error {
 	if c.Method() != "HEAD" {
 		d.watched(c.ShuttingDown())
@@ -101,7 +101,7 @@ type pastDocument struct {
 	Classes []classRow        `json:"classes"`
 }
 
-// history answers with what was sampled before.
+// history answers with the earlier samples.
 func (d *Dashboard) history(c *filo.Ctx) error {
 	document := pastDocument{About: d.about(), Samples: []json.RawMessage{}, Routes: []row{}, Classes: []classRow{}}
 	d.mu.Lock()
