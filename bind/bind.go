@@ -14,8 +14,8 @@ import (
 
 // JSON decodes a JSON body into the value that v points to, with Server.JSON or encoding/json.
 //
-// A field with a tag of another source (path, query, header, cookie or form) but none for JSON is never read from a JSON body, whatever
-// its Go name, nor is a *multipart.FileHeader, whatever its tags. If that leaves a struct no field, JSON returns an error without a status.
+// A field with a tag of another source (path, query, header, cookie or form) but none for JSON is never read from a JSON body, even if its
+// Go name occurs there. Nor is a *multipart.FileHeader. If that leaves a struct no field, JSON returns an error without a status.
 //
 // The Content-Type must be application/json or end in +json. With any codec, JSON refuses a body that isn't UTF-8, or nests
 // arrays and objects more than 1000 levels deep, before it decodes the body. A codec of your own must itself refuse data after
@@ -132,7 +132,7 @@ func (b *binding) body(v any, target reflect.Value) error {
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
 }
 
-// mustBeForm returns the detail of the error when JSON comes for a struct whose fields are for forms alone, "" if it has other fields or none.
+// mustBeForm returns the detail of the error for JSON if all fields of the struct are for forms alone, "" otherwise.
 func mustBeForm(t reflect.Type) string {
 	form := &plansOf(t)[inMultipart]
 	switch o := objectOf(t); {

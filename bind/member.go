@@ -17,7 +17,7 @@ type member struct {
 	field  reflect.StructField
 }
 
-// embedded is a struct whose members find has yet to collect.
+// embedded is a struct whose members candidatesOf has yet to collect.
 type embedded struct {
 	typ   reflect.Type
 	index []int

@@ -16,8 +16,8 @@ type requirement struct {
 	names [sources]string
 }
 
-// requirementsOf returns the struct's own required fields, in their order, without those inside of them. An error is a mistake of the
-// programmer.
+// requirementsOf returns the struct's own required fields, in their order, but not the required fields inside of these. An error is a
+// mistake of the programmer.
 func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	for in := inBody; in < sources; in++ {
 		if in == inBody && hasUnmarshaler(t) {

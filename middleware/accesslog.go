@@ -41,13 +41,14 @@ type AccessLogOptions struct {
 // body, duration in milliseconds, client address, host, user agent, the id of RequestID and the error, where known.
 //
 // Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
-// client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. An answer that
-// filo.ErrAbort prevented has the status 0, and so has that of a handler that fails since its client has left. A request whose panic
-// passes AccessLog isn't logged, since the answer comes later: put Recover inside of AccessLog, which otherwise warns once.
+// client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. The status is 0 if filo.ErrAbort
+// prevented the answer, or if the handler failed since its client had left. A request whose panic passes AccessLog isn't logged, since its
+// answer comes later. So put Recover inside of AccessLog; otherwise AccessLog warns once.
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
 // "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of
-// a host or a user, and 32 of a method, with "..." behind what was cut. The size counts the body so far: it doesn't include what SetBodyStream has yet to send.
+// a host or a user, and 32 of a method, and "..." marks the cut. The size counts the body so far: it doesn't include what SetBodyStream has yet
+// to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
 	l := &accessLog{options: o, secrets: o.Redact}
@@ -74,12 +75,12 @@ type accessLog struct {
 	secrets []string // parameters, in any case
 
 	mu     sync.Mutex // of Combined
-	failed bool       // the last Write did; guarded by mu
+	failed bool       // the last Write failed; guarded by mu
 
 	warned sync.Once // see panicked
 }
 
-// panicked says once that a panic has passed the access log, which can't know what is answered.
+// panicked warns once that a panic has passed the access log, which can't know the answer.
 func (l *accessLog) panicked(c *filo.Ctx) {
 	l.warned.Do(func() {
 		l.logger(c).Warn("a panic has passed AccessLog, so its request isn't in the access log: put Recover inside of AccessLog",
@@ -98,11 +99,11 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 	}
 	memory := records.Get().(*recordMemory)
 	list := l.appendAttributes(memory, c, start, err)
-	// Made by hand, since slog would look for the line of code that it comes from, which is always this one.
+	// Made by hand: slog would look up the line of code that logs, which is always this one.
 	record := slog.Record{Time: start, Level: l.options.Level, Message: "request"}
 	record.AddAttrs(list...)
 	clear(list)
-	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another one, or a part
+	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another slice, or a part
 		memory.list = list[:0]
 		records.Put(memory)
 	}
@@ -117,8 +118,8 @@ type recordMemory struct {
 
 var records = sync.Pool{New: func() any { return &recordMemory{list: make([]slog.Attr, 0, 16)} }}
 
-// appendAttributes appends what is known of a request to the memory's list. The texts that the connection lends are copied, all at
-// once, since a handler may keep the record.
+// appendAttributes appends a request's attributes to the memory's list. It copies borrowed texts, all at once, since a slog.Handler may keep
+// the record.
 func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start time.Time, err error) []slog.Attr {
 	address, trusted := peer(c)
 	text := syntax.AppendExcerpt(memory.text[:0], c.PathBytes(), syntax.MaxLogged)
@@ -132,7 +133,7 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 	}
 	all := string(text)
 
-	// Each is filled in where it stays: see appendText.
+	// Each is filled in in place: see appendText.
 	list := memory.list[:5]
 	setText(&list[0], "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod))
 	setText(&list[1], "path", all[:path])
@@ -155,12 +156,12 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 }
 
 func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
-	// Not Ctx.Logger, which has some of the attributes already.
+	// Not Ctx.Logger, which adds some of the attributes by itself.
 	return cmp.Or(l.options.Logger, c.Server().Logger, slog.Default())
 }
 
-// appendText appends an attribute, unless its value is empty. It fills the attribute in where it stays: a copy of one that was just
-// made would wait for its parts to be written.
+// appendText appends an attribute, unless its value is empty. It fills in the attribute in place: copying one that was just made would wait for
+// its parts to be written.
 func appendText(list []slog.Attr, key, value string) []slog.Attr {
 	if value == "" {
 		return list
@@ -183,7 +184,7 @@ func answeredStatus(c *filo.Ctx, err error) int {
 // lines is memory for lines of the combined format.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptLine is how large the memory for a line is that is kept.
+// maxKeptLine is the size in bytes up to which the memory for a line is kept.
 const maxKeptLine = 4 << 10
 
 func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {

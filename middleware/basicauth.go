@@ -25,7 +25,7 @@ type BasicAuthOptions struct {
 	Realm string
 }
 
-// maxCredentials is how many bytes of credentials are looked at; more is none.
+// maxCredentials is how long credentials may be, in bytes; longer ones count as none.
 const maxCredentials = 4 << 10
 
 // BasicAuth admits requests with the name and password of a user (RFC 7617, in UTF-8), and answers others with 401. BasicAuthUser

@@ -31,9 +31,9 @@ type CacheControlOptions struct {
 	StaleWhileRevalidate, StaleIfError time.Duration
 }
 
-// CacheControl sets the Cache-Control field of responses; a handler can override it. Errors, which rarely last that long, get
-// no-store instead, unless the handler has written the error itself, with another value. An error that gets no-store
-// loses the fields that take the place of Cache-Control in some caches, such as CDN-Cache-Control.
+// CacheControl sets the Cache-Control field of responses; a handler can override it. Errors rarely last that long, so they get
+// no-store instead, unless the handler itself has written the error with another value. An error that gets no-store loses the
+// fields that take the place of Cache-Control in some caches, such as CDN-Cache-Control.
 //
 // Put it inside of package cache, which obeys the field, and close to the handler.
 func CacheControl(options ...CacheControlOptions) filo.Middleware {

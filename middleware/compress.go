@@ -24,10 +24,10 @@ type CompressOptions struct {
 	// Encodings are the content codings to choose from, out of "zstd", "gzip" and "deflate". Their order decides between codings
 	// that the client prefers equally. Nil means all three, in that order.
 	Encodings []string
-	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the
-	// usual textual types under other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't include
-	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it,
-	// name it here, or set a text/* of your own.
+	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the usual textual
+	// types with other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't include
+	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it, name it here, or
+	// set a text/* of your own.
 	Types []string
 	// MinBytes is the minimum size of a body to be compressed, 1,024 bytes if 0.
 	MinBytes int
@@ -40,11 +40,11 @@ type CompressOptions struct {
 // each Flush sends everything written before.
 //
 // Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer gets
-// the coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both, so that "v7" is all that it
-// needs to know. A compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests.
-// Compress doesn't compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't
-// become shorter. If a client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable)
-// before the handler runs. HEAD is answered as GET: for a whole body that takes as long.
+// the coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7".
+// A compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
+// compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't become shorter. If a
+// client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD is
+// answered like GET, which for a whole body takes as long.
 //
 // Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
 // whether the two are alike (BREACH).
@@ -62,8 +62,8 @@ func Compress(options ...CompressOptions) filo.Middleware {
 type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
-	prefixes []string        // of others
-	usual    bool            // the types are the default: text/event-stream isn't one, and others have a suffix
+	prefixes []string        // of other types
+	usual    bool            // the default types: without text/event-stream, and with types by suffix
 	minBytes int
 }
 
@@ -172,7 +172,7 @@ type compression struct {
 	ctx    *filo.Ctx
 	coding *coding // nil: none
 	must   bool    // the client refuses an uncompressed answer
-	done   bool    // the body is as it will be
+	done   bool    // the body is final
 }
 
 var errNotAcceptable = filo.Error(406, "no content coding that the client accepts is available")
@@ -202,14 +202,14 @@ func (z *compression) whole(body []byte) {
 	size := len(body)
 	announced := size == 0 && z.isHead() && z.ctx.Response.Header.Has("Content-Length")
 	if announced {
-		size, _ = strconv.Atoi(z.ctx.Response.Header.Get("Content-Length")) // of GET's body, which the handler hasn't made
+		size, _ = strconv.Atoi(z.ctx.Response.Header.Get("Content-Length")) // the size of GET's body, which the handler hasn't made
 	}
 	if !z.possible() || z.coding == nil || size < z.minBytes && !z.must {
 		return
 	}
 	if announced {
 		z.mark()
-		z.ctx.Response.SetBodyStream(http.NoBody, -1) // or else the length would be 0
+		z.ctx.Response.SetBodyStream(http.NoBody, -1) // otherwise the length would be 0
 		return
 	}
 	e := z.coding.pool.Get().(*encoding)
@@ -253,7 +253,7 @@ type encodedStream struct {
 	ctx *filo.Ctx
 }
 
-// Close ends the body. A trailer follows it, with what the handler has found out.
+// Close ends the body. The handler's trailer follows it.
 func (s *encodedStream) Close() error {
 	err := s.encoding.Close()
 	for _, name := range digests {
@@ -264,12 +264,12 @@ func (s *encodedStream) Close() error {
 
 func (z *compression) isHead() bool { return string(z.ctx.Request.MethodBytes()) == "HEAD" }
 
-// possible reports whether the response is one that is compressed for clients that have it so, and says so in Vary.
+// possible reports whether the response may be compressed for clients that accept that, and if so adds Vary.
 func (z *compression) possible() bool {
 	h := &z.ctx.Response.Header
 	switch status := z.ctx.Status(); {
 	case status == 304:
-		// What it has to say of the answer that the client has.
+		// A 304 must repeat the Vary of the answer that the client has.
 		z.vary()
 		z.tag304()
 		return false
@@ -280,7 +280,7 @@ func (z *compression) possible() bool {
 		return false
 	case !z.compressible(h.GetBytes("Content-Type")):
 		return false
-	case status == 206: // RFC 9110, section 15.3.7: it varies as the whole does
+	case status == 206: // RFC 9110, section 15.3.7: it has the same Vary as the whole answer
 		z.vary()
 		return false
 	case h.Has("Content-Range"):
@@ -300,8 +300,8 @@ func (z *compression) vary() {
 // digests are the fields with digests of a body's bytes (RFC 9530, and those before it). Unencoded-Digest remains.
 var digests = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-MD5"}
 
-// mark describes the body as compressed. RFC 9110, section 8.8.3: a strong entity tag is of one sequence of bytes, so that
-// two codings of a body can't have the same.
+// mark describes the body as compressed. RFC 9110, section 8.8.3: a strong entity tag stands for one sequence of bytes, so two codings of a
+// body can't share one.
 func (z *compression) mark() {
 	h := &z.ctx.Response.Header
 	h.Set("Content-Encoding", z.coding.name)
@@ -315,7 +315,7 @@ func (z *compression) mark() {
 	}
 }
 
-// tag returns the entity tag of the compressed body for that of the body, and false for a weak one, which both may have.
+// tag returns the compressed body's entity tag for a body's tag, and false for a weak one, which both may share.
 func (k *coding) tag(etag []byte) ([]byte, bool) {
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
 		return nil, false
@@ -323,7 +323,7 @@ func (k *coding) tag(etag []byte) ([]byte, bool) {
 	return append(append(slices.Clone(etag[:len(etag)-1]), k.suffix...), '"'), true
 }
 
-// tag304 gives a 304 the entity tag that the answer had which the client has kept, if that was compressed.
+// tag304 gives a 304 the entity tag of the compressed answer, if the client has kept that.
 func (z *compression) tag304() {
 	if z.coding == nil {
 		return
@@ -385,7 +385,7 @@ func addTags(h *filo.Header, name string, codings []*coding) {
 		all = append(all, list...)
 	}
 	if added {
-		h.SetBytes(name, all) // as one field, since some handlers look at no other
+		h.SetBytes(name, all) // as one field, since some handlers look only at the first one
 	}
 }
 

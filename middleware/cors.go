@@ -59,10 +59,10 @@ func CORS(options CORSOptions) filo.Middleware {
 	}
 }
 
-// corsPolicy is CORSOptions, made ready. Nothing in it is changed.
+// corsPolicy is CORSOptions, prepared. It is never changed.
 type corsPolicy struct {
-	any         bool                   // every origin may
-	origins     map[string]*filo.Field // the answers to those that are named
+	any         bool                   // every origin is allowed
+	origins     map[string]*filo.Field // the fields for the named origins
 	wildcards   []originWildcard
 	allowOrigin func(c *filo.Ctx, origin []byte) bool
 	methods     map[string]bool
@@ -145,7 +145,7 @@ func (p *corsPolicy) addOrigin(origin string) {
 	}
 }
 
-// parseOrigin checks an origin that a middleware is given, and says whether it is a wildcard, and which.
+// parseOrigin checks an origin in an option of a middleware. For a wildcard it returns that, and true.
 func parseOrigin(middleware, origin string) (w originWildcard, wildcard bool) {
 	prefix, suffix, wildcard := strings.Cut(origin, "://*.")
 	plain := origin
@@ -180,7 +180,7 @@ func (p *corsPolicy) allows(c *filo.Ctx, origin []byte) bool {
 	return p.allowOrigin != nil && p.allowOrigin(c, origin)
 }
 
-// answer sets the response fields. It reports true if that is all there is to the answer, because the request is a preflight.
+// answer sets the response fields. It reports true if they are the whole answer, because the request is a preflight.
 func (p *corsPolicy) answer(c *filo.Ctx) (preflight bool) {
 	request, response := &c.Request.Header, &c.Response.Header
 	origin := request.GetBytes("Origin")
@@ -192,7 +192,7 @@ func (p *corsPolicy) answer(c *filo.Ctx) (preflight bool) {
 	case len(method) > 0:
 		response.AddField(p.varyFull)
 	case !p.any:
-		// Also without Origin: a cache mustn't give that answer, which has no fields, to those who send one.
+		// Also without Origin: a cache mustn't give that answer, which has no CORS fields, to a client that sends an Origin.
 		response.AddField(p.vary)
 	}
 	if len(origin) == 0 {
@@ -225,7 +225,7 @@ func (p *corsPolicy) setOrigin(c *filo.Ctx, origin []byte) {
 	setPrepared(c, p.credentials)
 }
 
-// preflight sets the fields of the answer to an allowed origin's preflight: none if it asks for what isn't allowed.
+// preflight sets the fields of the answer to an allowed origin's preflight: none if it asks for a method or field that isn't allowed.
 func (p *corsPolicy) preflight(c *filo.Ctx, origin, method []byte) {
 	if !p.methods[string(method)] {
 		return
@@ -238,7 +238,7 @@ func (p *corsPolicy) preflight(c *filo.Ctx, origin, method []byte) {
 	p.setOrigin(c, origin)
 	setPrepared(c, p.allowMethods)
 	if p.anyHeader {
-		// Not "*": with credentials that means a field of this name, and never means Authorization.
+		// Not "*": with credentials "*" is just the name of a field, and it never includes Authorization.
 		for list := range c.Request.Header.Values("Access-Control-Request-Headers") {
 			c.Response.Header.AddBytes("Access-Control-Allow-Headers", list)
 		}

@@ -19,8 +19,8 @@ import (
 
 // DecompressOptions configures Decompress.
 type DecompressOptions struct {
-	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. In
-	// any case the limit for bodies, Server.MaxBodyBytes or that of BodyLimit, holds for the body as sent and as decoded.
+	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. In any
+	// case the limit for bodies, Server.MaxBodyBytes or BodyLimit's, holds for the body as sent and as decoded.
 	MaxBytes int64
 	// Encodings are the content codings to decode, out of "gzip", "deflate" and "zstd"; nil means all.
 	Encodings []string
@@ -51,13 +51,14 @@ func Decompress(options ...DecompressOptions) filo.Middleware {
 type decompressor struct {
 	maxBytes  int64
 	encodings []string
-	accept    string // what a refusal says
+	accept    string // the Accept-Encoding of a refusal
 }
 
 const (
 	// maxWindow is the largest window of a zstd decoder. RFC 9659 forbids larger ones.
 	maxWindow = 8 << 20
-	// smallWindow is the largest window that a decoder gets at once. For a larger one, as many bytes of the body must have arrived.
+	// smallWindow is the largest window that a decoder gets at once. For a larger one, smallWindow bytes of the body must have
+	// arrived.
 	smallWindow = 1 << 20
 )
 
@@ -101,8 +102,8 @@ func (m *decompressor) decode(c *filo.Ctx) error {
 	return errCoding
 }
 
-// codingOf returns the name of a body's content coding as it is written here, "unknown" for others and "" for none, and whether
-// there are several.
+// codingOf returns a body's content coding by its name in decoders, "unknown" for others and "" for none, and whether there are
+// several.
 func codingOf(h *filo.Header) (coding string, several bool) {
 	for list := range h.Values("Content-Encoding") {
 		for len(list) > 0 {
@@ -136,7 +137,7 @@ type decodedBody struct {
 	err     error
 }
 
-// encodedBody is the body as it was sent. It remembers what reading it ended with, which the decoder may give other names.
+// encodedBody is the body as it was sent. It remembers its final error, since the decoder may return another one.
 type encodedBody struct {
 	io.Reader
 	err error
@@ -150,7 +151,7 @@ func (b *encodedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decoder decodes what it was started with, to its end, behind which nothing may come.
+// decoder decodes its input to the end. Nothing may follow the encoded body.
 type decoder interface {
 	io.Reader
 	start(source *bufio.Reader) error
@@ -201,7 +202,7 @@ func (b *decodedBody) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
-// failure returns the error of the body for one of its decoder.
+// failure translates an error of the decoder into the error of the body.
 func (b *decodedBody) failure(err error) error {
 	switch {
 	case b.encoded.err != nil:
@@ -249,8 +250,8 @@ func (d *zlibDecoder) start(source *bufio.Reader) (err error) {
 func (d *zlibDecoder) stop() {}
 
 // zstdDecoder allocates the window that a body declares before it decodes a byte, and encoders that don't know the size of a
-// body often declare 2 to 8 MB. So that nobody gets as much for ten bytes, and keeps it by sending no more, a window that is
-// larger than smallWindow has to wait for as many bytes of the body as that, or all of it.
+// body often declare 2 to 8 MB. A client could get that memory for ten bytes, and keep it by sending no more. So a window larger
+// than smallWindow waits for smallWindow bytes of the body, or all of it.
 type zstdDecoder struct {
 	*zstd.Decoder
 	header zstd.Header
@@ -270,9 +271,9 @@ func (d *zstdDecoder) start(source *bufio.Reader) error {
 	return d.decode(io.MultiReader(&arrived, source), maxWindow)
 }
 
-// declaresLarge reports whether the first frame needs a large window, or is one to be skipped. What isn't a frame doesn't.
+// declaresLarge reports whether the first frame needs a large window, or is a skippable frame. Other bytes don't.
 func (d *zstdDecoder) declaresLarge(source *bufio.Reader) bool {
-	for _, size := range [...]int{6, zstd.HeaderMaxSize} { // the first 6 tell the window of a body that streams: it needn't wait
+	for _, size := range [...]int{6, zstd.HeaderMaxSize} { // the first 6 have the window of a body that streams, so it needn't wait
 		start, _ := source.Peek(size)
 		if d.header.Decode(start) == nil {
 			return d.header.Skippable || d.header.WindowSize > smallWindow ||
@@ -296,11 +297,11 @@ func (d *zstdDecoder) stop() {
 		d.Decoder = nil // the next body may well be small
 	}
 	if d.Decoder != nil {
-		_ = d.Decoder.Reset(nil) // which lets go of the source and doesn't fail
+		_ = d.Decoder.Reset(nil) // this releases the source, and doesn't fail
 	}
 }
 
-// noEOF makes an encoded body without a beginning an error: nothing at all isn't the coding of an empty body.
+// noEOF makes an empty encoded body an error: even an empty body has an encoding of some bytes.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

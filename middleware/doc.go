@@ -44,7 +44,7 @@
 //
 // # Client address, scheme and host
 //
-// ClientIP, Scheme and Host return what the connection and the request say. With RealIP, they also use what trusted proxies say.
-// All middleware here that depends on an address, a scheme or a host calls them. Without RealIP, fields such as X-Forwarded-For
-// are ignored: any client can send them.
+// ClientIP, Scheme and Host use what the connection and the request say and, with RealIP, what trusted proxies say. All
+// middleware here that depends on an address, a scheme or a host calls them. Without RealIP, fields such as X-Forwarded-For are
+// ignored: any client can send them.
 package middleware

@@ -22,7 +22,7 @@ type ETagOptions struct {
 // ETag saves the transfer of answers that the client already has. It gives answers to GET, HEAD and QUERY an entity tag, a hash of the
 // body, unless they have one. It answers conditional requests, by the tag and by Last-Modified, with 304 (Not Modified) if the
 // client has the current answer, or with 412 (Precondition Failed). The handler runs in any case. Only answers with the status
-// 200 whose body doesn't stream get an entity tag; Last-Modified, such as that of Ctx.File, works for streams too.
+// 200 whose body doesn't stream get an entity tag; Last-Modified, which Ctx.File sets for example, works for streams too.
 //
 // Put it inside of Compress and of package cache. For methods that change something, a handler calls Precondition itself before
 // the change.
@@ -50,7 +50,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 	}
 	body, ok := c.Response.WholeBody()
 	if !ok || len(body) > o.MaxBytes || len(body) == 0 && string(c.Request.MethodBytes()) == "HEAD" {
-		return // a handler of HEAD may well leave out the body
+		return // a handler may leave out the body for HEAD
 	}
 	sum := sha256.Sum256(body)
 	var buffer [32]byte

@@ -11,9 +11,9 @@ import (
 type GuardOptions struct {
 	// Allow, if set, alone decides which requests are admitted.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, admits requests to any server from anywhere that carry it, as "Authorization: Bearer TOKEN" or as the Basic
-	// password of any user. Other requests get 401. A token is 16 to 512 bytes of visible ASCII. Without TLS, it can be read in transit.
-	// filo makes no token: "openssl rand -hex 16" prints one, for the program's secrets.
+	// Token, if set, admits requests that carry it, to any server and from anywhere, as "Authorization: Bearer TOKEN" or as the Basic password
+	// of any user. Other requests get 401. A token is 16 to 512 bytes of visible ASCII. Without TLS, it can be read in transit. filo makes no
+	// token: "openssl rand -hex 16" prints one, for the program's secrets.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". Set them only if neither Allow nor Token is
 	// set.

@@ -16,10 +16,10 @@ func hostname(host []byte) []byte {
 }
 
 // isHost reports whether s is a host with an optional port: a name of letters, digits, hyphens, underscores and dots, or an IP
-// address. Hosts of requests may be more than that (RFC 3986 has "!" in them, and percent-encoding), but none that anybody
-// meant: options and proxies have these only.
+// address. RFC 3986 allows more in hosts of requests ("!", and percent-encoding), but no real host has that, so options and
+// proxies mustn't.
 func isHost[S []byte | string](s S) bool {
-	// The name is of 253 bytes at most, and ":65535" may follow.
+	// The name has at most 253 bytes, and ":65535" may follow.
 	if len(s) == 0 || len(s) > 259 {
 		return false
 	}
@@ -57,7 +57,7 @@ func isPort(s string) bool {
 	return len(s) >= 1 && len(s) <= 5
 }
 
-// longestHost is how long a host can be that an option names: RFC 1035, section 2.3.4, and a port.
+// longestHost is how long a host in an option may be, in bytes: RFC 1035, section 2.3.4, and a port.
 const longestHost = 259
 
 // appendLower appends s with its ASCII letters in lower case.
@@ -71,7 +71,7 @@ func appendLower(dst, s []byte) []byte {
 	return dst
 }
 
-// hostSet is hosts, and domains: the hosts that are one label below those are in it.
+// hostSet holds hosts, and domains that stand for the hosts one label below them.
 type hostSet struct {
 	hosts   map[string]bool
 	domains map[string]bool
@@ -94,8 +94,7 @@ func newHostSet(option string, names []string) hostSet {
 	return set
 }
 
-// has reports whether a host, with or without a port, is in the set. The dot at the end of a name that is fully qualified
-// doesn't count.
+// has reports whether a host, with or without a port, is in the set. The final dot of a fully qualified name doesn't count.
 func (set *hostSet) has(host []byte) bool {
 	var buffer [longestHost]byte
 	name := bytes.TrimSuffix(hostname(host), []byte{'.'})

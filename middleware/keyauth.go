@@ -20,7 +20,7 @@ type KeyAuthOptions struct {
 
 	// Header, Query and Cookie name the one place of the key; KeyAuth never looks in another. Header is a header field, by
 	// default Authorization. Query is a parameter, which RedactParameter keeps
-	// out of filo's logs; its keys end up in those of others, and in histories. Cookie must be combined with CSRF.
+	// out of filo's logs; its keys end up in other programs' logs, and in histories. Cookie must be combined with CSRF.
 	Header, Query, Cookie string
 	// Scheme is the word before the key in a header field. Default "Bearer" in Authorization, none in other fields.
 	Scheme string
@@ -32,7 +32,8 @@ type KeyAuthOptions struct {
 const maxKey = 4 << 10
 
 // KeyAuth admits requests with a valid key, and answers others with 401. With Header or Cookie, answers get a Vary field, so that
-// caches give no client the answer to another's key; for Authorization caches do so without it. Put it where BasicAuth belongs.
+// caches give no client the answer to another client's key; for Authorization caches know that without Vary. Put it where
+// BasicAuth belongs.
 func KeyAuth(options KeyAuthOptions) filo.Middleware {
 	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
 	if options.Query != "" {
@@ -68,7 +69,7 @@ type keyAuth struct {
 	header, query, cookie string   // one of them isn't empty
 	scheme                string
 	missing, invalid      *filo.Field // the challenges for requests without a key and with a wrong one
-	vary                  *filo.Field // for caches; nil if they know by themselves
+	vary                  *filo.Field // for caches; nil if they need none
 }
 
 func newKeyAuth(options *KeyAuthOptions) *keyAuth {
@@ -107,7 +108,7 @@ func newKeyAuth(options *KeyAuthOptions) *keyAuth {
 	return k
 }
 
-// setChallenges makes what a 401 must have (RFC 9110, section 15.5.2).
+// setChallenges makes the challenges that a 401 must have (RFC 9110, section 15.5.2).
 func (k *keyAuth) setChallenges(realm string) {
 	realm = cmp.Or(realm, "Restricted")
 	checkFieldValue("KeyAuthOptions.Realm", realm)

@@ -17,20 +17,20 @@ type RealIPOptions struct {
 	TrustedProxies []netip.Prefix
 	// TrustUnixSocket treats every connection over a Unix socket as a trusted proxy.
 	TrustUnixSocket bool
-	// Forwarded reads the Forwarded field (RFC 7239) instead of X-Forwarded-For, -Proto and -Host. RealIP never reads both: a
-	// proxy that sets one of them passes on the other as the client made it up.
+	// Forwarded reads the Forwarded field (RFC 7239) instead of X-Forwarded-For, -Proto and -Host. RealIP never reads both: a proxy
+	// that sets one of them passes on the client's own value of the other.
 	Forwarded bool
 	// TrustProto and TrustHost declare that the proxies also set, or remove, the scheme and the host of the client's request:
-	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these. A router whose routes
-	// have hosts looks for the host that RealIP finds too, if RealIP stands in front of the router and not in its Use.
+	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these. If RealIP stands in
+	// front of a router, and not in its Use, routes with hosts match the host that RealIP finds.
 	TrustProto, TrustHost bool
 }
 
 // maxForwardedHops is the largest number of proxies, one behind the other, that RealIP looks through.
 const maxForwardedHops = 32
 
-// realIP reads the origin of a request from its fields. All requests share one. The fields are read when somebody asks for the
-// origin, so that requests for which nobody asks cost nothing, and the others no memory.
+// realIP reads the origin of a request from its fields. All requests share one. It reads the fields when the origin is asked for.
+// So requests without such a question cost nothing, and the others no memory.
 type realIP struct{ options RealIPOptions }
 
 // RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of
@@ -69,7 +69,7 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 	return trusted.client(c, address)
 }
 
-// client is ClientIP for what peer has returned; r may be nil.
+// client is ClientIP with the results of peer; r may be nil.
 func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	switch {
 	case r == nil:
@@ -116,7 +116,7 @@ func (*realIP) Host(c *filo.Ctx) []byte {
 	return trusted.host(c, address)
 }
 
-// host is Host for what peer has returned; r may be nil.
+// host is Host with the results of peer; r may be nil.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte
@@ -132,8 +132,8 @@ func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	return c.HostBytes()
 }
 
-// peer returns the address of the connection's other end, not valid if it is no IP connection, and by what to look at the
-// request if a trusted proxy is at that end.
+// peer returns the address of the connection's other end, invalid if it isn't an IP connection, and the realIP to use if a trusted
+// proxy is at that end.
 func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
 	r, _ := asked.ViewOf(c).(*realIP)
 	address = c.RemoteAddrPort().Addr().WithZone("")
@@ -155,7 +155,7 @@ func (r *realIP) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// xForwardedFor returns the client's address by X-Forwarded-For; nearest is the one of the trusted proxy that is connected.
+// xForwardedFor returns the client's address by X-Forwarded-For; nearest is the connected trusted proxy's address.
 func (r *realIP) xForwardedFor(c *filo.Ctx, nearest netip.Addr) netip.Addr {
 	client := nearest
 	var elements elementsBackwards
@@ -183,8 +183,7 @@ type forwarded struct {
 	proto, host []byte
 }
 
-// forwarded reads Forwarded. The scheme and the host are those that the outermost trusted proxy was asked for, among the
-// proxies that tell.
+// forwarded reads Forwarded. Among the trusted proxies that state a scheme or a host, the outermost counts.
 func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
 	said := forwarded{client: nearest}
 	var elements elementsBackwards
@@ -217,7 +216,7 @@ func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
 }
 
 // parseForwarded reads an element of Forwarded (RFC 7239, section 4), such as `for="[2001:db8::1]:4711";proto=https`. A value with
-// a backslash is none: nothing that is looked for needs one.
+// a backslash counts as missing: no useful value needs one.
 func parseForwarded(element []byte) (node, proto, host []byte, ok bool) {
 	for len(element) > 0 {
 		var pair []byte
@@ -290,7 +289,7 @@ const maxForwardedLines = 8
 // elementsBackwards goes through the elements of a list from its end, over all fields that it is spread over.
 type elementsBackwards struct {
 	lines [maxForwardedLines][]byte
-	n     int // of the lines, those that are left
+	n     int // how many lines are left
 }
 
 // collect takes the elements of the list in the fields called name.
@@ -339,7 +338,7 @@ func lastCommaOutsideQuotes(line []byte) int {
 	return -1
 }
 
-// lastElement returns the last element of a list, the one that the nearest proxy has written, nil if there is none.
+// lastElement returns the last element of a list, which the nearest proxy has written, nil if there is none.
 func lastElement(c *filo.Ctx, name string) []byte {
 	var elements elementsBackwards
 	elements.collect(c, name)

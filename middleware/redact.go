@@ -10,10 +10,10 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// secretEndings are how the names of parameters end whose values are usually secret, in lower case and without "-" and "_".
+// secretEndings are the endings of names of parameters whose values are usually secret, in lower case and without "-" and "_".
 var secretEndings = []string{"token", "apikey", "accesskey", "accesskeyid", "password", "passwd", "passphrase", "secret", "signature", "credential", "assertion"}
 
-// secretNames are further such names, which others may end with.
+// secretNames are further such names. As endings they would match harmless names, too.
 var secretNames = []string{"code", "sig", "pwd", "jwt", "otp", "samlresponse", "authorization"}
 
 // redacted are the names that RedactParameter was called with, in lower case.
@@ -39,11 +39,11 @@ func IsRedacted(name string) bool {
 
 var notInNames = strings.NewReplacer("-", "", "_", "")
 
-// maxNested is how often a value is decoded that may be a URL in a URL.
+// maxNested is how often a value is decoded, since it may be a URL in a URL.
 const maxNested = 4
 
-// HoldsSecret reports whether a parameter's value is a URL or a query, encoded as often as it may be, with a parameter whose name isSecret
-// says is a secret's: next=%2Fcallback%3Ftoken%3Dabc for instance. AccessLog and contrib/otel hide such values as a whole.
+// HoldsSecret reports whether a parameter's value is a URL or a query, even if encoded several times, with a parameter that is secret
+// according to isSecret: next=%2Fcallback%3Ftoken%3Dabc for instance. AccessLog and contrib/otel hide such values as a whole.
 func HoldsSecret(value string, isSecret func(name string) bool) bool {
 	for range maxNested {
 		for rest := value; ; {
@@ -57,7 +57,7 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 			rest = rest[i+1:]
 		}
 		if !strings.Contains(value, "%") {
-			return false // most are so, and cost nothing more
+			return false // true for most values, which cost nothing more
 		}
 		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // a record's text may end in the middle of an escape
 		if len(decoded) == len(value) {
@@ -65,17 +65,17 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 		}
 		value = decoded
 	}
-	return strings.ContainsRune(value, '%') // what it holds nobody knows
+	return strings.ContainsRune(value, '%') // it is still encoded, so it may hold anything
 }
 
-// appendURL appends a request target or a URL as appendEscaped does, but in the place of the values of secret parameters of its
-// query "REDACTED". It appends as much as a record may have.
+// appendURL appends a request target or a URL as appendEscaped does, but replaces the values of secret parameters in its query by "REDACTED".
+// It appends no more than a record may have.
 func appendURL(line, text []byte, secrets []string) []byte {
 	start := len(line)
 	return cutEscaped(appendWholeURL(line, text[:min(len(text), syntax.MaxLogged+1)], secrets), start, syntax.MaxLogged)
 }
 
-// cutEscaped cuts off what appendEscaped has appended from start on beyond the limit, and no escape in the middle.
+// cutEscaped cuts the bytes from start on, which appendEscaped has appended, to the limit, and never cuts within an escape.
 func cutEscaped(line []byte, start, limit int) []byte {
 	if len(line) <= start+limit {
 		return line
@@ -117,7 +117,7 @@ func appendWholeURL(line, text []byte, secrets []string) []byte {
 	return line
 }
 
-// isSecret compares a parameter's name as it is meant, whatever of it is encoded.
+// isSecret compares a parameter's decoded name.
 func isSecret(name []byte, secrets []string) bool {
 	if bytes.ContainsAny(name, "%+") {
 		if decoded, err := url.QueryUnescape(string(name)); err == nil {

@@ -46,8 +46,8 @@ var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 // Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect,
 // however much changes.
 //
-// Whatever the path contains, the target is always the host that the client asked for, with or without "www.", or the option
-// Host. Without Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
+// No path can change the target's host: it is the one that the client asked for, with or without "www.", or the option Host.
+// Without Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
 //
 // Put it inside of RealIP, whose Scheme and Host it uses, and outside of everything that works on the request.
 func Redirect(options RedirectOptions) filo.Middleware {
@@ -113,12 +113,12 @@ func (r *redirect) status(c *filo.Ctx) int {
 	case r.options.Temporary:
 		return 307
 	case method == "GET" || method == "HEAD":
-		return 301 // of all clients more know it than 308
+		return 301 // more clients know 301 than 308
 	}
 	return 308 // RFC 9110, section 15.4.2: after 301 clients may change POST to GET
 }
 
-// host returns the host that a request belongs to, in two parts, and whether that is the one that it is for.
+// host returns the canonical host for a request's host, in two parts, and whether the two are the same.
 func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
 	switch {
 	case r.options.Host != "":
@@ -135,8 +135,8 @@ func hasWWW(host []byte) bool {
 	return len(host) > len("www.") && syntax.EqualFold(host[:len("www.")], "www.")
 }
 
-// isBare reports whether a host name has just one dot, and isn't an address: those of IPv4 end in a number, those of IPv6 are in
-// brackets.
+// isBare reports whether a host name has just one dot, and isn't an address: IPv4 addresses end in a number, and IPv6 addresses
+// are in brackets.
 func isBare(name []byte) bool {
 	name = bytes.TrimSuffix(name, []byte{'.'})
 	dot := bytes.IndexByte(name, '.')

@@ -64,8 +64,8 @@ var requestIDBytes = func() (set [256]bool) {
 	return set
 }()
 
-// idGenerators are used one at a time each, so that no lock is needed. Their output can't be told from random bits, and tells
-// nothing of ids before or after.
+// idGenerators are each used by one goroutine at a time, so they need no lock. Their output can't be told from random bits, and
+// reveals no other id.
 var idGenerators = sync.Pool{New: func() any {
 	var seed [32]byte
 	crypto.Read(seed[:]) // never fails
@@ -84,8 +84,8 @@ func (id *generatedID) generate() {
 	}
 }
 
-// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes them all at once: one by one, reading
-// them again as words would have to wait for the last of them to be written.
+// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes them all at once: if they were written
+// one by one, reading them as words would have to wait for the last write.
 func hexDigits(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	x = (x | x<<16) & 0x0000ffff0000ffff

@@ -69,7 +69,7 @@ type rewriteRule struct {
 	prefix  string
 	pattern *regexp.Regexp // nil if there is a prefix
 	to      string
-	query   string // of to, with its "?"
+	query   string // the query in To, with its "?"
 }
 
 func newRewriteRule(rule RewriteRule) rewriteRule {
@@ -95,7 +95,7 @@ func isTarget(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' })
 }
 
-// apply appends the target that a path becomes, without the request's query.
+// apply appends the target that replaces a path, without the request's query.
 func (r *rewriteRule) apply(target, path []byte) ([]byte, bool) {
 	if r.pattern != nil {
 		match := r.pattern.FindSubmatchIndex(path)
@@ -119,7 +119,7 @@ func (r *rewriteRule) apply(target, path []byte) ([]byte, bool) {
 	return append(target, r.query...), true
 }
 
-// appendQuery appends a query, behind the one that target may have.
+// appendQuery appends a query to target, behind its own query if it has one.
 func appendQuery(target, query []byte) []byte {
 	switch {
 	case len(query) == 0:
