@@ -104,7 +104,7 @@ type Figure struct {
 	Pings   int            // answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
-	// Ended counts the connections that the server has ended, or all streams of which, by how it did.
+	// Ended counts the connections that the server has ended, or all of whose streams it has ended, by how it did.
 	Ended map[string]int
 	// Endless counts the attackers none of whose connections has been ended.
 	Endless int

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// manner is how a client treats its connection, apart from what it sends. The zero value is that of a client without bad manners.
+// manner is how a client treats its connection, apart from what it sends. The zero value is a client without bad manners.
 type manner struct {
 	settings []setting // the client's first SETTINGS, beside ENABLE_PUSH
 	unread   bool      // nothing is ever read

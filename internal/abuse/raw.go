@@ -105,7 +105,7 @@ func (s *summing) addRaw(r *raw) bool {
 	return s.endedLocked(r.by, time.Since(r.began), r.sent)
 }
 
-// body begins a POST of a body of length bytes, sends so many of them, and then a byte each time, if every isn't 0.
+// body begins a POST of a body of length bytes, sends now of them, and then a byte each time, if every isn't 0.
 func body(length, now int, every time.Duration) func(*raw) {
 	return func(r *raw) {
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", pathBody, r.nc.RemoteAddr(), length)
@@ -122,7 +122,7 @@ func body(length, now int, every time.Duration) func(*raw) {
 	}
 }
 
-// taken takes so many bytes of an endless answer, and then nothing.
+// taken takes a number of bytes of an endless answer, and then nothing.
 func taken(bytes int64) func(*raw) {
 	return func(r *raw) {
 		if tcp, ok := r.nc.(*net.TCPConn); ok {
@@ -150,7 +150,7 @@ func hello(bytes []byte) func(*raw) {
 	}
 }
 
-// partialHello begins a TLS record of a handshake that announces 16 KB, of which a byte comes.
+// partialHello begins a TLS record of a handshake that announces 16 KB, and sends one byte of it.
 var partialHello = []byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01}
 
 // clientHello returns the first message of a TLS handshake, as Go's client sends it without post-quantum keys: below 300 bytes.

@@ -26,7 +26,7 @@ type tableChange struct {
 
 var errTable = errors.New("a field block without the update of the table's size that a lower SETTINGS_HEADER_TABLE_SIZE asks for")
 
-// sent takes note of SETTINGS that the client sends.
+// sent records SETTINGS that the client sends.
 func (t *tableCheck) sent(flags http2.Flags, entries []byte) {
 	if flags.Has(http2.FlagAck) {
 		return
@@ -46,7 +46,7 @@ func (t *tableCheck) sent(flags http2.Flags, entries []byte) {
 	}
 }
 
-// acked takes note of SETTINGS with ACK.
+// acked records SETTINGS with ACK.
 func (t *tableCheck) acked() {
 	t.nAcked++
 	for len(t.changes) > 0 && t.changes[0].n <= t.nAcked {

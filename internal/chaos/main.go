@@ -177,7 +177,7 @@ func build(dir, repository string, race bool) (program string, all sites, err er
 const (
 	// stopTime is how long a process is stopped: longer than the soak's time for heads.
 	stopTime = 5 * time.Second
-	// patience is that of the soak: a thousand pauses take their time, and more so on a busy machine.
+	// patience is how long the soak waits for something: a thousand pauses take their time, and more so on a busy machine.
 	patience = 2 * time.Minute
 )
 

@@ -41,7 +41,7 @@ func (r *result) failed(format string, args ...any) {
 type running struct {
 	server     *filo.Server
 	plain, tls string // URLs
-	authority  string // the file of the certificate that clients are to trust
+	authority  string // the file of the certificate that clients must trust
 	dir        string // for temporary files
 	duration   time.Duration
 	driver     filo.Driver

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// sizes are those of the answers, by path.
+// sizes are the sizes of the answers, in bytes, by path.
 var sizes = map[string]int{"/small": 13, "/medium": 64 << 10, "/large": 1 << 20}
 
 var text = strings.Repeat("0123456789abcdef", 64<<10)

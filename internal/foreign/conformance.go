@@ -81,7 +81,7 @@ var (
 	conformanceMissed = regexp.MustCompile(`(?m)^Another \d+ could not be run`)
 )
 
-// readConformance tells from the output which cases have failed. A run that ends without saying so, or of which a case hasn't run, has
+// readConformance tells from the output which cases have failed. A run that ends without saying so, or that leaves out a case, has
 // failed itself.
 func readConformance(output []byte, err error, by string) *testRun {
 	run := &testRun{test: by, reached: true, output: output}

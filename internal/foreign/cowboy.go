@@ -92,7 +92,7 @@ func compileCowboy(o *options, ebin, cowboy, cowlib, gun string) error {
 			}
 			args = append(args, files...)
 		}
-		// Of the warnings nothing is wanted: a behaviour that isn't compiled yet is one.
+		// No warning is wanted: there is one for a behaviour that isn't compiled yet.
 		if output, err := exec.Command("erlc", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("erlc: %w\n%s", err, output)
 		}

@@ -17,7 +17,7 @@ type exception struct {
 	kind    string
 	reason  string
 	atTimes bool // it passes now and then
-	planned bool // it is to be run
+	planned bool // it will be run
 	failed  bool
 }
 

@@ -1,7 +1,7 @@
 // Command foreign runs test suites that others have written for net/http's server against filo: Go's own of net/http and
 // httputil, and those of WebSocket, RPC and router packages. It copies them into temporary modules, and builds them with
-// a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, but for
-// what suites.go lists.
+// a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, except where suites.go
+// says so.
 //
 // For HTTP/2 there are h2spec, which tests a server by its address, and the tests that x/net has for its server, which speak with it in
 // frames: in a bubble of synctest by ServeConn, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, by package adaptor
@@ -39,7 +39,7 @@ type options struct {
 	overlay            string // a file
 }
 
-// wants reports whether a suite is to be run.
+// wants reports whether a suite must run.
 func (o *options) wants(s *suite) bool {
 	return o.suite == "" || slices.Contains(strings.Split(o.suite, ","), s.name)
 }

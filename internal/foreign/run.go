@@ -95,8 +95,8 @@ func (r *report) runGo(o *options, dir string) error {
 	return nil
 }
 
-// plan returns what is to be run for a test function: those parts of it that are listed run apart, since a test that crashes or
-// hangs would hide the rest.
+// plan returns the runs of a test function: the parts of it that are listed run apart, since a test that crashes or hangs would
+// hide the rest.
 func (r *report) plan(o *options, binary, dir, name string) (todo []func() *testRun) {
 	var apart []string
 	whole := false
@@ -195,7 +195,7 @@ func inParallel[T any](n int, all []func() T) []T {
 	return results
 }
 
-// start runs a test binary, and notes what came of it.
+// start runs a test binary, and records the results.
 func (run *testRun) start(o *options, timeout time.Duration, binary, dir string, args ...string) {
 	mark, err := os.MkdirTemp("", "reached")
 	if err != nil {

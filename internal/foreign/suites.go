@@ -57,7 +57,7 @@ var suites = []suite{
 	{
 		name: "coder/websocket", module: "github.com/coder/websocket", version: "v1.8.15",
 		packages: []testPackage{{".", "websocket_test"}, {"wsjson", "wsjson_test"}},
-		// Most of its tests have two ends of a pipe, of which one is got by hijacking a recorder.
+		// Most of its tests use a pipe, and get one end of it by hijacking a recorder.
 		files: map[string]string{"internal/test/wstest/pipe.go": "pipe.go.txt"},
 		// It wants all goroutines to have ended with the last test. filo looks every 100 ms whether its listener was closed.
 		patches: []patch{

@@ -29,7 +29,7 @@ func Output(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// Repository returns the directory of filo's module, of which the working directory must be a part.
+// Repository returns the directory of filo's module. The working directory must be in it.
 func Repository() (string, error) {
 	dir, err := Output(".", "list", "-m", "-f", "{{.Dir}}", Filo)
 	if err != nil {
@@ -38,7 +38,8 @@ func Repository() (string, error) {
 	return dir, nil
 }
 
-// ErrNoDownload is the error of Download, unless FILO_CI is set: then what needs the module is to be skipped.
+// ErrNoDownload is the error of Download, unless FILO_CI is set. The caller must then skip what needs the
+// module.
 var ErrNoDownload = errors.New("can't be downloaded")
 
 // Download downloads a module, and returns its directory. The command runs in dir.

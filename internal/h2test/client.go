@@ -122,7 +122,7 @@ func (c *Client) take(f http2.Frame) {
 	answer()
 }
 
-// takeLocked takes a frame, and returns a function that sends what is to be answered.
+// takeLocked takes a frame, and returns a function that sends the answer.
 func (c *Client) takeLocked(f http2.Frame) (answer func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

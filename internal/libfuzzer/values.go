@@ -11,7 +11,7 @@ import (
 )
 
 // decode makes arguments of these types out of libFuzzer's bytes. Numbers come first, eight bytes for each, so that a change of a text moves
-// none of them. Then comes each text, of which all but the last have two bytes for their length. What is missing is zero.
+// none of them. Then comes each text. All texts except the last have two bytes for their length. What is missing is zero.
 func decode(data []byte, types []reflect.Type) []any {
 	take := func(n int) []byte {
 		n = min(n, len(data))
@@ -44,7 +44,7 @@ func decode(data []byte, types []reflect.Type) []any {
 	return values
 }
 
-// encode returns bytes of which decode makes the values. A text but the last is cut at 65,535 bytes.
+// encode returns bytes that decode turns into the values. It cuts all texts except the last at 65,535 bytes.
 func encode(values []any) (data []byte) {
 	var texts [][]byte
 	for _, value := range values {

@@ -22,7 +22,7 @@ type client struct {
 // kind is a way to use a server.
 type kind struct {
 	name string
-	// use does on a connection what is to be done there. Its error is what the server has done wrong, or errInterrupted.
+	// use does a client's work on a connection. Its error is what the server has done wrong, or errInterrupted.
 	use func(*visit) error
 	// tls says that use does the handshake: the connection is one to the port with TLS.
 	tls bool

@@ -23,8 +23,8 @@ const (
 	listenTime = 5 * time.Second
 )
 
-// lives are the servers that come one after the other, all at the same addresses. Of its fields the clients may use phase
-// and the addresses.
+// lives are the servers that come one after the other, all at the same addresses. Clients may use only its fields phase and the
+// addresses.
 type lives struct {
 	run *run
 	// phase is odd while a server is there, and changes before anything is done about it: a connection that was opened in
@@ -38,7 +38,7 @@ type lives struct {
 	site   *site
 	served chan error // what Serve and ServeTLS return
 
-	// Of the servers that are gone: sums of their Stats, and the longest of the shutdowns.
+	// The servers that are gone: sums of their Stats, and the longest of their shutdowns.
 	handoffs, retakes, spawned uint64
 	longest                    time.Duration
 }

@@ -29,7 +29,7 @@ type request struct {
 	want   []byte
 	// anyBody accepts any body: that of an error is the server's own text.
 	anyBody bool
-	// last says that the connection is to be closed behind the answer.
+	// last says that the connection ends behind the answer.
 	last bool
 }
 

@@ -59,7 +59,7 @@ func (o *outcome) right() (n int) {
 	return n
 }
 
-// clients are those of one load.
+// clients are the clients of one load.
 type clients struct {
 	load
 	pattern kit.Pattern
@@ -306,7 +306,7 @@ func (q *request) check(status int, number string, body []byte) error {
 	return nil
 }
 
-// do makes a request, and checks its answer. closes says that the connection is to be closed behind it.
+// do makes a request, and checks its answer. closes says that the connection must be closed behind it.
 func (c *client) do(q *request) (closes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 	defer cancel()

@@ -95,7 +95,7 @@ func newGroup(bytes int) (directory string, err error) {
 }
 
 const (
-	// diskSize is that of the file system that uploads go to.
+	// diskSize is the size of the file system that uploads go to, in bytes.
 	diskSize = 1 << 20
 	// partsDir is where examples/files has what isn't whole.
 	partsDir = ".uploads"
@@ -159,7 +159,7 @@ func (a *attempt) fullDisk() (err error) {
 	put("second", diskSize/4, 201, "first", "second")
 	put("third", 100, 201, "first", "second", "third")
 	put("fourth", 100, 201, "first", "fourth", "second", "third")
-	put("fifth", 100, 507, "first", "fourth", "second", "third") // there is room, but for no further file
+	put("fifth", 100, 507, "first", "fourth", "second", "third") // there is room, but no further file may be made
 	if err := os.Remove(filepath.Join(disk, "first")); err != nil {
 		return err
 	}

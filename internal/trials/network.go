@@ -86,7 +86,7 @@ func (a *attempt) network(o orders, p path, l load) error {
 	return s.finish()
 }
 
-// retransmitted notes how many of the packets the systems have sent again. If the link drops some, there must be any.
+// retransmitted records how many packets the systems have sent again. If the link drops some, there must be any.
 func (s *stage) retransmitted(p path) error {
 	again := int64(0)
 	for _, each := range []*process{s.server, s.clients} {

@@ -40,7 +40,7 @@ type orders struct {
 // addresses are where a server listens.
 type addresses struct{ Plain, TLS string }
 
-// state is what a server has, and what it has logged.
+// state is the server's resources, and its log.
 type state struct {
 	Footprint kit.Footprint
 	Conns     int

@@ -88,7 +88,7 @@ func (t trial) run(ctx context.Context, o options) (row string, err error) {
 		counted(a.log), strings.Join(a.notes, ", "), left), err
 }
 
-// trials returns those that are to be run.
+// trials returns the trials to run.
 func (o options) trials() []trial {
 	return slices.DeleteFunc(slices.Concat(networkTrials(), callTrials(), hostTrials()), func(t trial) bool {
 		return !strings.Contains(t.fault, o.only) || o.short && !t.short
@@ -214,7 +214,7 @@ func (s *stage) load(l load, begun func()) (result outcome, err error) {
 	return result, s.clients.ask(string(text), &result)
 }
 
-// settleTime is how long a server may take to give back what it has for clients that are gone.
+// settleTime is how long a server may take to give back the resources of clients that are gone.
 const settleTime = 30 * time.Second
 
 // awaitRest waits until the server has what it had before the clients came.

@@ -217,7 +217,7 @@ func (p *part) allBegunLocked() bool {
 	return p.begun == stats.ConnsAccepted-stats.ConnsRefused
 }
 
-// end notes that nothing more is accepted.
+// end marks that nothing more is accepted.
 func (p *part) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
