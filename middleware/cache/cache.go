@@ -38,9 +38,9 @@ var check = setup.Checker("cache")
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
 	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
-	// A request asks it for one value, and for one more if the answers vary. If the handler answers, and the answer may be kept, it is asked
-	// for up to four more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and for
-	// what they vary by. A QUERY asks for one more in each case. A request that has waited for another one looks again.
+	// A request asks the Store for one value, and for one more if the answers vary. If the handler's answer may be kept, it asks for up to four
+	// more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and once for the fields that
+	// they vary by. A QUERY asks for one more in each case. A request that has waited for another one looks again.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
@@ -55,8 +55,8 @@ type Options struct {
 	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that a
 	// handler can tell this cache something else than those of its clients. The first one that an answer has, and that is a valid structured
 	// field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware keeps an answer for
-	// its client, nor does it make failures storable. Clients get the field, too. Default none. Of CDN-Cache-Control, too, nothing is taken
-	// unless it is listed: it is for the caches of others in front of the server, which may hold what this one may not.
+	// its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control counts only if it is
+	// listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load
 	// on the handler: the cache answers, and stores answers, even if a request asks for a new answer or for none to be stored.
@@ -67,22 +67,21 @@ type Options struct {
 // New returns middleware that stores the answers to GET and QUERY requests, in memory or in a Store. While an answer is fresh, the middleware
 // serves it to requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
 // Requests of QUERY (RFC 10008) must also have the same content, byte by byte, and the same values in the fields whose names begin with
-// Content-. The cache reads the content before it looks for an answer. It keeps none to content of more than 64 KB, or whose length isn't
-// announced.
-// The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache, private,
-// public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
-// states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or
-// is partial. It stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405, 410,
-// 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
+// Content-. The cache reads the content before it looks for an answer. It keeps no answer to content of more than 64 KB, or of unannounced
+// length. The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache,
+// private, public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
+// states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or is partial. It
+// stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405, 410, 414 and 501,
+// and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
 //
 // An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated so, and is validated for each request.
 //
-// The cache serves a stale answer only where that answer allows it: with stale-while-revalidate (RFC 5861) while one request makes
-// another, for which that request waits, and with stale-if-error if the handler then fails, with an error or the status 500, 502, 503 or 504,
-// or takes longer than 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and
-// no-cache, which forbid it. Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
+// The cache serves a stale answer only where that answer allows it: with stale-while-revalidate (RFC 5861) while one request, which must wait,
+// makes a new answer, and with stale-if-error if the handler then fails, with an error or the status 500, 502, 503 or 504, or takes longer than
+// 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it.
+// Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
 //
 // If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
 // and semicolons get the same answer. Every other field that an answer varies by must be identical.
@@ -91,9 +90,9 @@ type Options struct {
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
-// not to be storable. A successful request with a method that may change something removes the stored answer for its target, and
-// what a GET or QUERY then still makes that began before isn't stored. Targets are the same if they differ in a default port, a host's case or
-// final dot, the case of percent-encoding's digits, or the encoding of letters, digits and "-._~".
+// not to be storable. A successful request with a method that may change something removes the stored answer for its target, and a GET or QUERY
+// that began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
+// of percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
 // and inside of BodyLimit and of everything that decides whether a client may have the answer at all. New panics if an option is negative.
@@ -108,14 +107,14 @@ type cache struct {
 	Options
 	entries lru.Map[entry]
 	rules   atomic.Uint64          // numbers the varyRules
-	flights flight.Group[struct{}] // of requests that others for the same wait for
+	flights flight.Group[struct{}] // the requests whose answers other requests wait for
 
 	generations generations
 }
 
 // place is where the answer to a request is.
 type place struct {
-	target []byte // the key of its target, with all of whose answers it is removed
+	target []byte // the key of its target; the answers to a target are removed together
 	query  *query // nil except for QUERY
 	key    []byte // by which it or a varyRule is found: the target's, except for QUERY
 	full   []byte // its own key, which is the same unless it varies
@@ -125,10 +124,11 @@ type place struct {
 type entry struct {
 	response *replay.Answer
 	stored   time.Time
-	age      time.Duration // that it had when it was stored
+	age      time.Duration // its age when it was stored
 	expires  time.Time     // it is fresh until then
 	until    time.Time     // it is kept until then
-	// whileRevalidated and ifError are how long after it has expired it may answer while another is made, and if that fails (RFC 5861).
+	// whileRevalidated and ifError are how long after its expiry it may answer while a new response is made, and if making that fails (RFC
+	// 5861).
 	whileRevalidated, ifError time.Duration
 
 	shared  bool // may answer a request with Authorization
@@ -137,12 +137,12 @@ type entry struct {
 	vary *varyRule
 }
 
-// staleFor reports whether an entry has expired, but no longer ago than that.
+// staleFor reports whether an entry has expired, but within the window.
 func (e *entry) staleFor(now time.Time, window time.Duration) bool {
 	return !now.Before(e.expires) && now.Before(e.expires.Add(window))
 }
 
-// lasts reports whether an entry has a response that may still answer without another one.
+// lasts reports whether an entry has a response that may still answer without a new one.
 func (e *entry) lasts(now time.Time) bool {
 	return e.response != nil && now.Before(e.expires.Add(max(e.whileRevalidated, e.ifError)))
 }
@@ -155,11 +155,11 @@ type varyRule struct {
 }
 
 const (
-	// passTime is how long requests for a target whose response isn't kept don't wait for each other.
+	// passTime is how long requests for a target don't wait for each other after a response to it that isn't kept.
 	passTime = 10 * time.Second
-	// staleTime is how long a stale response is kept that can be validated.
+	// staleTime is how long a stale response is kept if it can be validated.
 	staleTime = time.Hour
-	// flightTime is how long a request waits for another one at most, whose handler may never end.
+	// flightTime is how long a request waits at most for another one, whose handler may never end.
 	flightTime = 5 * time.Second
 	// entryCost is about how much memory an entry takes without its response and its key.
 	entryCost = 256
@@ -216,7 +216,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Others don't wait for the answer to a request that may get one of its own, nor if there is none to be expected that lasts.
+		// Others don't wait for a request whose answer may be for it alone, nor if no lasting answer can be expected.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)
@@ -256,8 +256,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4): before
-// its client learns that, so that what the client asks next is answered anew.
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4), before
+// its client gets the answer, so that the client's next request is answered anew.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
@@ -277,7 +277,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	return err
 }
 
-// special reports whether the answer to a request is perhaps not one for others.
+// special reports whether the answer to a request may be unfit for others.
 func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return true
@@ -291,8 +291,8 @@ func conditional(h *filo.Header) bool {
 	return h.Has("If-None-Match") || h.Has("If-Modified-Since") || h.Has("If-Match") || h.Has("If-Unmodified-Since")
 }
 
-// appendKey appends what a response is found by: the target URI, as the client has asked for it (RFC 9111, section 2). All that are
-// the same by RFC 9110, section 4.2.3, have one key. None of its parts has spaces.
+// appendKey appends the key of responses: the target URI, as the client has asked for it (RFC 9111, section 2). All URIs that are the same by
+// RFC 9110, section 4.2.3, have one key. None of its parts has spaces.
 func appendKey(dst []byte, c *filo.Ctx) []byte {
 	scheme := asked.Scheme(c)
 	dst = append(append(dst, scheme...), ' ')
@@ -300,14 +300,14 @@ func appendKey(dst []byte, c *filo.Ctx) []byte {
 	target := c.Request.TargetBytes()
 	if _, _, rest, ok := syntax.SplitAbsoluteTarget(target); ok {
 		if target = rest; len(target) == 0 || target[0] != '/' {
-			dst = append(dst, '/') // a target without a path has this one
+			dst = append(dst, '/') // a target without a path has the path "/"
 		}
 	}
 	return shortKey(appendNormal(dst, target))
 }
 
-// appendNormal appends a path or query with its percent-encoding normalized (RFC 3986, sections 6.2.2.1 and 6.2.2.2): digits are in
-// upper case, and what is never reserved isn't encoded.
+// appendNormal appends a path or query with its percent-encoding normalized (RFC 3986, sections 6.2.2.1 and 6.2.2.2): its digits are in upper
+// case, and unreserved characters aren't encoded.
 func appendNormal(dst, text []byte) []byte {
 	for i := 0; i < len(text); i++ {
 		c, ok := byte(0), false
@@ -333,8 +333,8 @@ const upperHex = "0123456789ABCDEF"
 // maxKey is how long a key may be before its hash stands for it.
 const maxKey = 128
 
-// shortKey returns key, or what stands for it if it is long, so that a long target takes no more memory than others. That begins
-// with a zero, as no key does that isn't hashed. It is appended to key, whose bytes stay as they are.
+// shortKey returns key, or a hash if it is long, so that a long target takes no more memory than others. A hashed key begins with a zero, and no
+// other key does. It is appended to key, whose bytes stay as they are.
 func shortKey(key []byte) []byte {
 	if len(key) <= maxKey {
 		return key
@@ -352,7 +352,7 @@ func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry
 		if err != nil {
 			return at, found, false, err
 		}
-		if !ok || rules.vary == nil { // nothing is kept but a note, which is in memory
+		if !ok || rules.vary == nil { // only a note is kept, which is in memory
 			at.key = at.query.appendUnruled(at.target)
 			at.full = at.key
 			found, ok = m.entries.Get(at.key, now)
@@ -402,7 +402,7 @@ func (m *cache) wants(h *filo.Header, entry *entry, now time.Time) bool {
 	return !caching.HasDirective(h, "no-cache")
 }
 
-// hasRange reports whether a request asks for a part, and is listened to.
+// hasRange reports whether a request asks for a part, and the options don't ignore that.
 func (m *cache) hasRange(c *filo.Ctx) bool {
 	return !m.IgnoreRequestDirectives && c.Request.Header.Has("Range")
 }
@@ -430,7 +430,7 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	}
 	modified := h.GetBytes("Last-Modified")
 	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
-		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within its second there may have been another answer.
+		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within that second there may have been another answer.
 		since, _ := caching.Date(c.Request.Header.GetBytes("If-Modified-Since"))
 		if made, ok := caching.Date(h.GetBytes("Date")); ok && since.After(made) {
 			modified = h.GetBytes("Date")
@@ -464,8 +464,8 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch has the handler make the response, and keeps it if it may be kept. If not, be it because of a panic, that is noted. The place and
-// old are what find has found: old, if it has a response, is validated, and answers if the handler fails and it may.
+// fetch lets the handler make the response, and keeps it if it may be kept. Otherwise, also after a panic, it keeps a note of that. The place
+// and old come from find: a response in old is validated, and answers if the handler fails and the response allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
@@ -502,7 +502,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	return err
 }
 
-// failed reports whether the handler's answer is a failure of its own, for which a stale one may stand (RFC 5861, section 4).
+// failed reports whether the handler's answer is its own failure, which a stale answer may replace (RFC 5861, section 4).
 func failed(c *filo.Ctx, err error) bool {
 	status := c.Status()
 	if err != nil && !c.ErrorRendered() {
@@ -517,7 +517,7 @@ func failed(c *filo.Ctx, err error) bool {
 	return status == 500 || status >= 502 && status <= 504
 }
 
-// status returns what Cache-Status says of a request that the handler has answered (RFC 9211).
+// status returns the Cache-Status of a request that the handler has answered (RFC 9211).
 func status(varies bool, old *entry, now time.Time, kept bool) string {
 	reason := "uri-miss"
 	switch {
@@ -535,7 +535,7 @@ func status(varies bool, old *entry, now time.Time, kept bool) string {
 }
 
 // validate gives a request the condition that the entry's response is no longer the current one, and returns the field's name. It does
-// nothing, and returns "", if the request has conditions of its own, or if the response has nothing to be recognized by.
+// nothing, and returns "", if the request has conditions of its own, or if the response has neither an entity tag nor a date of change.
 func (e *entry) validate(h *filo.Header) (name string) {
 	if e.response == nil || e.response.Status != 200 || conditional(h) {
 		return ""
@@ -570,7 +570,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 		return false
 	}
 	if unshared.Is(c) {
-		return false // a guard inside, or a session's cookie, which comes when all of this has returned
+		return false // a guard inside, or a session's cookie, which is set after the cache has returned
 	}
 	h := &c.Response.Header
 	if age, ok := caching.Age(h); ok {
@@ -595,7 +595,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	}
 	names := varyNames(h)
 	if c.ErrorRendered() {
-		names = append(names, "accept", "content-type") // by which the form of errors is chosen
+		names = append(names, "accept", "content-type") // these choose the form of errors
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}
@@ -628,7 +628,7 @@ func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *ent
 	return key, true
 }
 
-// rule returns the rule by which a key's responses are told apart for as long as the entry, which is a new one if they varied by other fields.
+// rule returns the rule that tells a key's responses apart for as long as the entry is kept. It is a new rule if they varied by other fields.
 func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *varyRule, ok bool) {
 	if m.Store != nil {
 		return m.sharedRule(c, key, names, e.stored, e.until)
@@ -654,14 +654,14 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
-		return 0, false // it may well be the fault of this request alone, whatever the handler has said before
+		return 0, false // this request alone may have caused it, whatever the handler set before
 	case status >= 300 && conditional(&c.Request.Header):
 		return 0, false // perhaps a precondition was answered
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
 	case says.has("private"):
 		return 0, false
-	case says.has("must-understand"): // it goes before no-store (RFC 9111, section 5.2.2.3)
+	case says.has("must-understand"): // it precedes no-store (RFC 9111, section 5.2.2.3)
 		if !keptByDefault(status) {
 			return 0, false
 		}
@@ -691,7 +691,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	return m.TTL, m.TTL > 0 && keptByDefault(status)
 }
 
-// keptByDefault reports whether responses with a status may be kept that don't say for how long (RFC 9110, section 15.1).
+// keptByDefault reports whether responses with a status may be kept if they don't say for how long (RFC 9110, section 15.1).
 func keptByDefault(status int) bool {
 	switch status {
 	case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501:

@@ -14,7 +14,7 @@ type directives struct {
 	field  string // the latter; empty for Cache-Control
 }
 
-// terms are on which a response may be kept, and for whom.
+// terms say how long a response may be kept, and for whom.
 type terms struct {
 	lifetime                  time.Duration // from when it was made; 0 if it must always be validated
 	whileRevalidated, ifError time.Duration
@@ -81,8 +81,8 @@ func isDictionary(h *filo.Header, field string) bool {
 	return members > 0
 }
 
-// get returns the argument of a directive, and whether there is the directive. That of a dictionary is a number or nothing, and the last of
-// a name counts.
+// get returns the argument of a directive, and whether there is such a directive. In a dictionary the argument is a number or nothing, and
+// the last member with a name counts.
 func (d directives) get(name string) (argument []byte, ok bool) {
 	if d.field == "" {
 		return caching.Directive(d.header, name)
@@ -112,7 +112,7 @@ func (d directives) seconds(name string) (time.Duration, bool) {
 	return caching.Seconds(argument)
 }
 
-// expires returns the field Expires, which counts beside Cache-Control alone.
+// expires returns the field Expires, which counts only beside Cache-Control.
 func (d directives) expires() []byte {
 	if d.field != "" {
 		return nil
@@ -120,7 +120,7 @@ func (d directives) expires() []byte {
 	return d.header.GetBytes("Expires")
 }
 
-// mustRevalidate reports whether the response says that it is never to be served stale (RFC 9111, section 4.2.4).
+// mustRevalidate reports whether the response forbids serving it stale (RFC 9111, section 4.2.4).
 func (d directives) mustRevalidate() bool {
 	return d.has("must-revalidate") || d.has("proxy-revalidate") || d.has("s-maxage") || d.has("no-cache")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// generation is the requests for a target since its answers were last removed. What one of them reads may be older than the next
-// removal, so that its answer isn't stored behind that.
+// generation is the requests for a target since its answers were last removed. They may read data from before the next removal, so
+// their answers aren't stored after it.
 type generation struct {
 	running int  // the requests that may store an answer
 	over    bool // the answers were removed
@@ -19,7 +19,7 @@ type generation struct {
 // generations has the generations of the targets for which there are requests.
 type generations struct {
 	mu      sync.Mutex
-	current map[string]*generation // guarded by mu, with what they hold
+	current map[string]*generation // the map and the generations are guarded by mu
 }
 
 // begin adds a request to the generation of its target.
@@ -58,7 +58,7 @@ func (g *generations) next(key string, remove func()) {
 	remove()
 }
 
-// within calls store, unless the generation is over, and reports whether it isn't. Until store returns it won't be.
+// within calls store, unless the generation is over, and reports whether it called it. The generation can't end until store returns.
 func (g *generations) within(own *generation, store func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,14 +98,14 @@ func (m *cache) current(c *filo.Ctx, f *fetching) bool {
 	return err == nil && bytes.Equal(mark, f.mark)
 }
 
-// markTime is how long a Store says that the answers to a target were removed: no request should take longer.
+// markTime is how long a Store keeps the mark that the answers to a target were removed: no request should take longer.
 const markTime = 5 * time.Minute
 
-// markKey is under what a Store says that. No other key begins so.
+// markKey is the key of that mark. No other key begins with this byte.
 func markKey(key string) string { return "\x01" + key }
 
-// remove removes the answers to a target, and those that are being made for it. That it couldn't is no failure of a request that has
-// done its work.
+// remove removes the answers to a target, and those that are being made for it. If that fails, the request hasn't failed: its work
+// is done.
 func (m *cache) remove(c *filo.Ctx, key string) {
 	m.generations.next(key, func() {
 		m.entries.Remove([]byte(key))

@@ -14,11 +14,12 @@ import (
 const maxQueryBytes = 64 << 10
 
 // query is what RFC 10008, section 2.7, puts into the key of an answer to QUERY: "the request content and related metadata", here the bytes as
-// they were sent and all fields that are about them. Nothing is normalized: what is the same to a parser may not be to the handler.
+// they were sent and all fields that are about them. Nothing is normalized: two contents that a parser takes as equal may differ to the
+// handler.
 type query [sha256.Size]byte
 
-// readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content
-// that isn't looked at, or that middleware outside has begun to read.
+// readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content that
+// the cache doesn't read, or that middleware outside has begun to read.
 func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	size := c.Request.ContentLength()
 	if string(c.Request.MethodBytes()) != "QUERY" {
@@ -47,19 +48,19 @@ func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	return q, true, nil
 }
 
-// appendSized appends text in such a way that it matters where it ends.
+// appendSized appends text with its length, so that texts can't be split differently.
 func appendSized(dst, text []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// queries is the name of what the answers to QUERY differ by, in the rule of a target. It is no field's.
+// queries is the name, in a target's rule, of what distinguishes answers to QUERY. No field has that name.
 var queries = []string{"(content)"}
 
-// appendQueries appends what the rule for the answers to QUERY is found by to the key of their target. Their own keys have its number: when
-// the rule is removed, so are they.
+// appendQueries makes the key of the rule for a target's answers to QUERY. The answers' keys have the rule's number: when the rule is removed,
+// so are they.
 func appendQueries(target []byte) []byte { return append(target, " QUERY"...) }
 
-// appendKey appends what an answer is found by, by the rule of its target.
+// appendKey appends the key of an answer, by the rule of its target.
 func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	key := append(appendQueries(target), ' ')
 	key = binary.AppendUvarint(key, rule.number)

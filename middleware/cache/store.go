@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Store keeps answers, and can be shared by several servers. It may forget what it likes. Many goroutines call its methods at once. A
-// method that waits for something must use the request's Context.
+// Store keeps answers, and can be shared by several servers. It may forget any answer. Many goroutines call its methods at once. A method that
+// waits for something must use the request's Context.
 type Store interface {
 	// Get returns the value stored under the key, or nil if there is none or it has expired. It is never modified.
 	Get(c *filo.Ctx, key string) ([]byte, error)
@@ -113,10 +113,10 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e
 	}
 	key, ok := m.ruled(c, f, q, names, &e)
 	if ok {
-		m.entries.Remove(key) // the note of an earlier answer, which wasn't kept
+		m.entries.Remove(key) // the note that an earlier answer wasn't kept
 		ok = m.share(c, string(key), e)
 	}
-	if !m.current(c, f) { // a rule may be there again, also if the rest has failed
+	if !m.current(c, f) { // the rule may exist again, even if the rest has failed
 		m.removeShared(c, f.key)
 		return false
 	}

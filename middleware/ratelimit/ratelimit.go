@@ -42,8 +42,8 @@ type Options struct {
 	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more, the keys
 	// that have used the least of their limit are forgotten.
 	MaxKeys int
-	// FailOpen admits requests when the Store fails, and logs its error, unless that wraps filo.ErrBusy, as the errors of a Store do
-	// that logs them itself. Otherwise the error becomes that of the request.
+	// FailOpen admits requests when the Store fails, and logs the error, unless that wraps filo.ErrBusy, as from a Store that logs its
+	// errors itself. Without FailOpen the error becomes the request's.
 	FailOpen bool
 	// HideFields omits the RateLimit and RateLimit-Policy fields.
 	HideFields bool
@@ -58,7 +58,7 @@ type Store interface {
 	Return(c *filo.Ctx, key []byte, quota Quota) error
 }
 
-// Failures is for Options.Counts: requests count whose handler has returned an error, or answered by a status of 400 or more.
+// Failures is for Options.Counts: a request counts if its handler has returned an error, or answered with a status of 400 or more.
 func Failures(c *filo.Ctx, err error) bool { return err != nil || c.Status() >= 400 }
 
 // Quota is the limit of a key.
@@ -113,7 +113,7 @@ type limiter struct {
 	quota   Quota
 	memory  *table     // the Store, if that is nil
 	policy  filo.Field // RateLimit-Policy
-	item    string     // the beginning of that of RateLimit
+	item    string     // the beginning of RateLimit's item
 	refusal *filo.HTTPError
 }
 
@@ -187,7 +187,7 @@ func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
 	return false, l.refusal
 }
 
-// key returns the key of a request. That of an address is in buffer.
+// key returns the key of a request. A key that is an address is in buffer.
 func (l *limiter) key(c *filo.Ctx, buffer *[16]byte) []byte {
 	switch {
 	case l.Key == nil:
@@ -199,7 +199,7 @@ func (l *limiter) key(c *filo.Ctx, buffer *[16]byte) []byte {
 	return l.Key(c)
 }
 
-// take asks the store. Without one of the user's own nothing is allocated.
+// take asks the store. It allocates nothing unless the user has set a Store.
 func (l *limiter) take(c *filo.Ctx, key []byte) (State, error) {
 	if l.memory != nil {
 		return l.memory.take(key), nil
@@ -207,7 +207,7 @@ func (l *limiter) take(c *filo.Ctx, key []byte) (State, error) {
 	return l.Store.Take(c, bytes.Clone(key), l.quota)
 }
 
-// giveBack undoes take. A request for which that fails stays counted.
+// giveBack undoes take. If that fails, the request stays counted.
 func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 	if l.memory != nil {
 		l.memory.giveBack(key)
@@ -218,8 +218,8 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 	}
 }
 
-// clientNetwork returns the client's address, the last 64 bits of an IPv6 one cleared. Clients without an address, as on a
-// Unix socket, have one together.
+// clientNetwork returns the client's address, with the last 64 bits of an IPv6 address cleared. Clients without an address, as on a
+// Unix socket, share one.
 func clientNetwork(c *filo.Ctx) [16]byte {
 	ip := middleware.ClientIP(c)
 	if !ip.IsValid() {
@@ -238,17 +238,16 @@ const (
 	shardCount = 64
 )
 
-// table is the store in memory. It is the generic cell rate algorithm: all that is kept of a key is the time at which
-// it has its whole burst again. A key for which that is past is as good as one that was never seen, and its place is free.
+// table is the store in memory. It is the generic cell rate algorithm: it keeps only the time at which a key has its whole burst
+// again. If that has passed, the key counts as never seen, and its place is free.
 //
-// A key is known by its hash, with a seed that nobody knows, and has its place in one bucket. When that is full, the key
-// that has used least is forgotten: a flood of new keys takes the places of others like them, not of a client that is
-// being limited.
+// A key is known by its hash, with a seed that nobody knows, and has its place in one bucket. When that is full, the key that has used
+// least is forgotten: a flood of new keys takes each other's places, not the place of a client that is being limited.
 type table struct {
 	seed     maphash.Seed
-	start    time.Time // times are measured from
+	start    time.Time // times count from here
 	interval int64     // nanoseconds for each request
-	burst    int64     // nanoseconds that a burst takes
+	burst    int64     // nanoseconds for a burst
 	mask     uint64    // of the number of buckets in a shard
 	shards   [shardCount]shard
 }
@@ -298,7 +297,7 @@ func (t *table) take(key []byte) State {
 	return State{Allowed: true, Remaining: int((t.burst - (full - now)) / t.interval), Reset: time.Duration(full - now)}
 }
 
-// giveBack takes a request off that take has counted.
+// giveBack uncounts a request that take has counted.
 func (t *table) giveBack(key []byte) {
 	hash := maphash.Bytes(t.seed, key)
 	shard := &t.shards[hash%shardCount]
@@ -309,7 +308,7 @@ func (t *table) giveBack(key []byte) {
 	}
 }
 
-// find returns the entry of a key, or the one that it gets: that which has used least.
+// find returns the entry of a key, or else the entry that has used least, which the key gets.
 func find(bucket *[bucketSize]entry, hash uint64) *entry {
 	least := &bucket[0]
 	for i := range bucket {

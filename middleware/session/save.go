@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// saveTries is how often a session is saved that others change at the same time.
+// saveTries is how often saving is tried if other requests change the session at the same time.
 const saveTries = 20
 
 var errBusy = errors.New("session: too many requests changed the session at once")
@@ -59,13 +59,13 @@ func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 	return Record{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
 }
 
-// movedTime is how long requests that came with a session's old id can still end the session, and how long there is a mark in the
-// place of one that was ended, by which requests that have loaded it before find that it was.
+// movedTime is how long requests that came with a session's old id can still end the session, and how long a mark stays in the place
+// of a session that was ended, so that requests that loaded it before find that out.
 const movedTime = 5 * time.Minute
 
-// saveRenewed saves the session under a new id. Nobody knows that before the old one has led there, which it does only if it is
-// as the request has found it: so what others have changed until then is part of it, and a session that they have ended
-// stays so.
+// saveRenewed saves the session under a new id. Nobody knows that id before the old record leads there, which is written only if the
+// old record is as the request found it. So the new session has the changes of other requests, and a session that they have ended
+// stays ended.
 func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	store, id, version := s.manager.Store, rand.Text(), uint64(0)
 	defer func() {
@@ -125,7 +125,7 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 	return false, nil
 }
 
-// leave puts, in the place of a session with that version, content that is none. It reports false if there is another version.
+// leave replaces a session that has the version by content that isn't a session. It reports false if there is another version.
 func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -179,8 +179,8 @@ func contentOf(record Record) (content contents) {
 }
 
 // merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
-// session: then there is nothing to save. A visitor's session that the store has forgotten, which leaves nothing behind as destroying
-// it does, is saved anew with all that the request knows of it.
+// session: then there is nothing to save. If the store has forgotten a visitor's session, which unlike destroying leaves no mark, it
+// is saved anew with all that the request knows of it.
 func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
 	record, err := s.manager.Store.Load(c, storedID(s.id))

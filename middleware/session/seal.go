@@ -12,7 +12,7 @@ import (
 // hides the content and shows any change of it.
 type sealer struct {
 	keys []cipher.AEAD
-	name []byte // of the cookie: a value for one of another name isn't taken for it
+	name []byte // the cookie's: a value for a cookie of another name isn't accepted
 }
 
 func newSealer(secrets [][]byte, name string) *sealer {
@@ -40,7 +40,7 @@ func (s *sealer) seal(data []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.keys[0].Seal(nil, nil, data, s.name))
 }
 
-// open returns the data of a cookie, and whether it was sealed by the key that seals now.
+// open returns the data of a cookie, and whether the first key sealed it.
 func (s *sealer) open(value string) (data []byte, current, ok bool) {
 	sealed, err := base64.RawURLEncoding.DecodeString(value)
 	if err != nil {

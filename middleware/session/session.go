@@ -59,7 +59,7 @@ type Options struct {
 }
 
 // Store keeps sessions. Many goroutines call its methods at once. A method that waits for something must use the request's
-// Context. The ids are hashes of those in the cookies, so that somebody who can read the store can't take a session over.
+// Context. The ids are hashes of the cookies' ids, so that somebody who can read the store can't take a session over.
 type Store interface {
 	// Load returns the record stored under the id, or a record of version 0 if there is none or it has expired.
 	Load(c *filo.Ctx, id string) (Record, error)
@@ -86,12 +86,12 @@ type Record struct {
 // New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get
 // returns the session. A request that doesn't call Get costs nothing, and one that never sets a value gets no cookie.
 //
-// The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent, as
-// that of an event stream or a WebSocket. Changes after that are saved only in a Store, and only if the client already has the session's
-// id. So are changes before a Ctx.Hijack, which sends no head. What can't be saved is logged. Nothing is saved when the handler panics.
-// Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request
-// has set and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it.
-// (For sessions in cookies, the last answer wins.)
+// The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent, such as
+// an event stream or a WebSocket. Changes after that are saved only in a Store, and only if the client already has the session's id. The
+// same holds for changes before a Ctx.Hijack, which sends no head. Changes that can't be saved are logged. Nothing is saved when the
+// handler panics. Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request has set
+// and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it. (For sessions in
+// cookies, the last answer wins.)
 //
 // Put it inside of RealIP and AccessLog, and in front of everything that uses the session. New panics if neither a Store nor Keys
 // are given, or if the options make a cookie that browsers refuse.
@@ -122,7 +122,7 @@ func New(options Options) filo.Middleware {
 	}
 }
 
-// managerKey is the key of the request's *manager, that of the innermost middleware.
+// managerKey is the key of the request's *manager, which belongs to the innermost middleware.
 type managerKey struct{}
 
 // opened is the session that a request has asked for last, as package unshared knows it.
@@ -175,17 +175,17 @@ func (m *manager) opened(c *filo.Ctx) *Session {
 // Session is the session of a request. Only the goroutine that runs the handler may use it, until the handler returns.
 type Session struct {
 	manager *manager
-	before  *Session // that of another middleware, which the request had asked for before
+	before  *Session // another middleware's session, which the request had asked for before
 	id      string   // as in the cookie; "" without a Store, and of a session that is new
 	record  Record
 	content contents
 	// changed has the keys that the request has set, or deleted: those that aren't in content any more.
 	changed   map[string]bool
 	cleared   bool
-	renewed   bool // it gets a new id, and the old one is good for nothing
+	renewed   bool // it gets a new id, and the old one becomes useless
 	destroyed bool
 	another   bool   // it isn't the session that the client came with, which is destroyed
-	moved     string // under what a session is stored that the client came with the old id of: to be destroyed if it says so
+	moved     string // the key of the renewed session whose old id the client sent: Destroy destroys it
 	stale     bool   // save it although nothing was changed
 	over      bool   // the handler has panicked: nothing is saved any more
 }
@@ -298,12 +298,12 @@ func newManager(o Options) *manager {
 	return m
 }
 
-// open makes the state of a request's session. An id, or a content, that isn't known is as good as none.
+// open makes the state of a request's session. An unknown id or content counts as none.
 func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	s := &Session{manager: m}
 	now := time.Now()
 	s.content.Created = now.Unix()
-	// What is made of the session is for this client alone.
+	// An answer made from the session is for this client alone.
 	c.Response.Header.Add("Vary", "Cookie")
 	value := c.Request.Cookie(m.CookieName)
 	if value == "" {
@@ -330,14 +330,14 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	return s, nil
 }
 
-// read takes the content from the record, if that is one that is alive.
+// read takes the content from the record, if that is alive.
 func (s *Session) read(now time.Time) bool {
 	content := contentOf(s.record)
 	if content.Expires <= now.Unix() {
 		return false
 	}
 	s.content = content
-	// A session in use is saved, to live on, when a tenth of the time has passed that it could go unused.
+	// A session in use is saved, to live on, when a tenth of IdleTimeout has passed.
 	if left := time.Unix(content.Expires, 0).Sub(now); left < s.manager.IdleTimeout*9/10 && s.expires(now).Unix() > content.Expires {
 		s.stale = true
 	}
@@ -359,14 +359,14 @@ func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 	return nil
 }
 
-// logUnsaved logs an error of save that can't be the request's.
+// logUnsaved logs an error of save that can't become the request's error.
 func logUnsaved(c *filo.Ctx, err error) {
 	if err != nil {
 		c.Logger().Error("saving a session failed", "error", syntax.LoggedError(err))
 	}
 }
 
-// unsaved reports whether there is something that save has to do.
+// unsaved reports whether save has something to do.
 func (s *Session) unsaved() bool {
 	known := s.record.Version > 0
 	switch {
@@ -441,7 +441,7 @@ func (s *Session) setCookieValue(c *filo.Ctx, value string, expires, now time.Ti
 // setCookie adds the cookie to the response, which then isn't for shared caches.
 func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if c.Committed() {
-		return nil // the client has the id; it only isn't told that it lives longer, or not any more
+		return nil // the client has the id; it only doesn't learn that the session lives longer, or has ended
 	}
 	if cookie.Valid() != nil {
 		return errTooLarge
@@ -449,7 +449,7 @@ func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	h := &c.Response.Header
 	caching.DropTargeted(h) // or the cache of a CDN would go by them
 	if !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
-		h.Add("Cache-Control", "private") // of directives that conflict the most restrictive counts (RFC 9111, section 4.2.1)
+		h.Add("Cache-Control", "private") // the most restrictive of conflicting directives counts (RFC 9111, section 4.2.1)
 	}
 	return c.Response.SetCookie(cookie)
 }
