@@ -181,7 +181,7 @@ func (p *Place) Receive(k Kind) {
 	p.kind = k
 }
 
-// ReceiveLate is Receive for an ordinary place whose handler was to be admitted first. While places are taken beyond the limit, Enter
+// ReceiveLate is Receive for an ordinary place whose handler had to be admitted first. While places are taken beyond the limit, Enter
 // doesn't admit it.
 func (p *Place) ReceiveLate() {
 	p.Receive(Ordinary)
