@@ -142,14 +142,15 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, and the workflows
+lint: ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, the English of comments and documents, and the workflows
 	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck.
-	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck
+	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck ./prose
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
 	@go vet -tags libfuzzer ./internal/libfuzzer
 	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
+	@echo "== English"; .bin/prose
 	@# Without the programs that it calls if they are installed, so that it finds the same everywhere.
 	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=
 
