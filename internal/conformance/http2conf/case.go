@@ -164,7 +164,7 @@ func cutOff(stream uint32, code Code) Want {
 	return Want{Stream: stream, What: Reset, Code: code, Status: 200}
 }
 
-// begun is an answer of which this has come so far.
+// begun says how much of an answer has come so far.
 func begun(stream uint32, body string) Want {
 	if body == "" {
 		body = Empty

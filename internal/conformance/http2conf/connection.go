@@ -205,7 +205,7 @@ const refused = "An endpoint that receives a HEADERS frame that causes its adver
 // beyond is the number of a stream that is beyond those that full opens.
 const beyond = 10_001
 
-// full opens as many streams as the server allows, of which the first is 1.
+// full opens as many streams as the server allows. The first is 1.
 func full(server ServerSettings) []Frame {
 	var f []Frame
 	for i := range min(server.MaxStreams, beyond/2) {

@@ -21,8 +21,8 @@ func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errServer, fmt.Sprintf(format, args...))
 }
 
-// A peer is what a client knows of its connection: it takes note of the frames that the client sends, and holds those that the server sends to
-// the RFCs.
+// A peer is what a client knows of its connection: it records the frames that the client sends, and checks the server's frames against the
+// RFCs.
 type peer struct {
 	streams map[uint32]*stream
 	highest uint32 // the highest number that the client has used in HEADERS
@@ -81,7 +81,7 @@ func newPeer() *peer {
 	}
 }
 
-// sent takes note of a frame of the client.
+// sent records a frame of the client.
 func (p *peer) sent(f Frame) {
 	if f.Raw != "" {
 		return

@@ -20,7 +20,7 @@ const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
 	timeout = time.Minute
 
-	// sparse: one cut of so many is made, since each takes a connection of its own. Cases begin to count at different places.
+	// sparse: one in sparse cuts is made, since each takes a connection of its own. Cases begin to count at different places.
 	sparse = 7
 
 	// atOnce is how many cases run at a time. Some wait for a second.
@@ -346,7 +346,7 @@ func (s *session) write(list []Frame) {
 	}
 }
 
-// sendPolitely sends frames, in one write but for the cuts, and but for where a window must be waited for.
+// sendPolitely sends frames in one write, except at the cuts, and where it must wait for a window.
 func (s *session) sendPolitely(list []Frame, rude bool, places []int) error {
 	at := 0
 	var b []byte
