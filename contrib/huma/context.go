@@ -138,8 +138,8 @@ func (x *operationContext) BodyWriter() io.Writer {
 	return &x.response
 }
 
-// failure returns the error that filo is to answer with instead of huma: one of the request's body that huma made an error of
-// its own of, without knowing the status.
+// failure returns the error that filo must answer with instead of huma: an error of the request's body that huma replaced by its
+// own, without knowing the status.
 func (x *operationContext) failure() error {
 	if x.request.err != nil && x.c.Status() >= 400 && !x.c.Committed() {
 		return x.request.err

@@ -29,7 +29,7 @@
 // Wildcards may have names that are not Go identifiers, as in OpenAPI: filo.Ctx.Param names {user-id} user_id. A path that ends
 // with a slash matches that path alone.
 //
-// huma's documents have no operations of QUERY: one that is to be served must be Hidden. OpenAPI and DocumentRoutes describe such routes of
+// huma's documents can't hold QUERY: an operation with that method must be Hidden. OpenAPI and DocumentRoutes describe such routes of
 // filo's own.
 //
 // # Bodies

@@ -47,8 +47,8 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // Fields may have huma's tags. minimum, maxLength, pattern, enum and the others that package bind lists hold for requests; doc, example,
 // format and the rest only describe the fields. The rules of contrib/validate are described from the tag validate, so they are written once: required,
 // min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and those about strings that JSON Schema knows, such as email, url and uuid. A
-// field whose zero value they refuse is required, unless SetDefaults sets it. Of other rules, and of alternatives such as rgb|hsl, the
-// document says nothing.
+// field whose zero value they refuse is required, unless SetDefaults sets it. The document leaves out other rules, and alternatives such as
+// rgb|hsl.
 //
 // Defaults come from the input's SetDefaults and from the tag default. The schemas of request bodies have names that end in Input, since
 // requests require fewer fields than answers have. A schema allows unknown members unless all handlers that read it are strict.

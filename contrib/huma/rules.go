@@ -126,7 +126,7 @@ func describeRules(schema *huma.Schema, f reflect.StructField) {
 	}
 }
 
-// describeRule adds one rule for a value of type t. A schema that is a reference is that of all values of its type, and stays as it is.
+// describeRule adds one rule for a value of type t. A schema that is a reference serves all values of its type, and stays as it is.
 func describeRule(schema *huma.Schema, t reflect.Type, pointer bool, rule string) {
 	name, parameter, _ := strings.Cut(rule, "=")
 	if schema.Ref != "" {

@@ -42,10 +42,9 @@
 //
 // # Answers
 //
-// The answers are those of RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no
-// token, 401 with "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403
-// with "insufficient_scope" if Options.Check says so. The error tells the log why a token was invalid; the client doesn't learn
-// the reason.
+// The answers follow RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no token, 401 with
+// "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403 with "insufficient_scope"
+// if Options.Check says so. The error tells the log why a token was invalid; the client doesn't learn the reason.
 //
 // # Order
 //

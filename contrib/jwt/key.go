@@ -126,8 +126,8 @@ func checkKey(method gojwt.SigningMethod, key any) error {
 	return nil
 }
 
-// checkSecret holds a shared secret to RFC 7518, section 3.2. A PEM block is a key of another kind, and often public: whoever
-// knows it could make tokens.
+// checkSecret holds a shared secret to RFC 7518, section 3.2. A PEM block is a key of another kind, and often public:
+// everybody who knows it could make tokens.
 func checkSecret(method *gojwt.SigningMethodHMAC, key any) error {
 	secret, ok := key.([]byte)
 	if !ok {

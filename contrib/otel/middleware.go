@@ -103,8 +103,8 @@ type telemetry struct {
 	routes      routes
 	secret      map[string]bool // parameters, in lower case
 
-	methods      map[string]int // the indexes of methodLabels, but for the last one's
-	methodLabels []string       // the last one is that of other methods
+	methods      map[string]int // the indexes of methodLabels, except the last one
+	methodLabels []string       // the last one stands for other methods
 }
 
 func newTelemetry(options *Options) *telemetry {
@@ -190,8 +190,7 @@ func (t *telemetry) method(method []byte) int {
 	return len(t.methods)
 }
 
-// returned takes note of what became of a request whose handler has returned, with an error that is rendered by now if it
-// can be.
+// returned records what became of a request whose handler has returned. Its error is rendered by now if it can be.
 func (x *exchange) returned(c *filo.Ctx, err error) {
 	x.status = c.Status()
 	switch {
@@ -216,8 +215,8 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	}
 }
 
-// panicked takes note of a panic that goes on to the server, which answers it with 500 if it can; without a value the
-// handler has ended its goroutine, which is answered as well.
+// panicked records a panic that goes on to the server, which answers it with 500 if it can; without a value the handler has
+// ended its goroutine, which is answered as well.
 func (x *exchange) panicked(c *filo.Ctx, value any) {
 	if isAbort(value) {
 		x.prevented(c)
@@ -232,7 +231,7 @@ func (x *exchange) panicked(c *filo.Ctx, value any) {
 	}
 }
 
-// prevented takes note that there is no answer, or no whole one.
+// prevented records that there is no answer, or no whole one.
 func (x *exchange) prevented(c *filo.Ctx) {
 	if c.Committed() {
 		x.result, x.status = resultBrokenOff, c.Status()

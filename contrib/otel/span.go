@@ -48,7 +48,7 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 	m.options = append(m.options, serverSpan, trace.WithAttributes(m.attributes...))
 	if client := trace.SpanContextFromContext(ctx); !t.options.TrustClients && client.IsValid() && client.IsRemote() {
 		m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
-		// Behind a server of net/http there may be a span already: the program's own, whoever the client is.
+		// Behind a server of net/http there may be a span already: the program's own, for any client.
 		if span := trace.SpanFromContext(outside); span.SpanContext().IsValid() && !span.SpanContext().IsRemote() {
 			ctx = trace.ContextWithSpan(ctx, span)
 		} else {

@@ -44,7 +44,7 @@ var (
 	gracePeriod = describe("filo_grace_period_seconds", "How long a shutdown may take. Not there without a limit.")
 )
 
-// limitDescs are those of collectLimits.
+// limitDescs describe the metrics of collectLimits.
 var limitDescs = [...]*client.Desc{
 	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, leaders,
 	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, answers, answersLimit, bodyLimit, timeoutLimit,

@@ -23,7 +23,7 @@ const unmatched = "_UNMATCHED"
 var (
 	defaultBuckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	defaultSizeBuckets = []float64{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
-	// defaultMethods are those of RFC 9110, PATCH (RFC 5789) and QUERY, which OpenTelemetry's conventions know as well.
+	// defaultMethods are RFC 9110's, PATCH (RFC 5789) and QUERY, which OpenTelemetry's conventions know as well.
 	defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 )
 
@@ -66,9 +66,9 @@ type Options struct {
 //     since its client has left isn't one: its status is "none".
 //
 // Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers
-// of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes are those of the
-// uncompressed bodies. Middleware turns a handler's error into the response, if nothing inside has: see filo.Ctx.RenderError. A
-// panic continues. A handler that switches protocols is measured with the status "1xx".
+// of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes count the uncompressed bodies.
+// Middleware turns a handler's error into the response, if nothing inside has: see filo.Ctx.RenderError. A panic continues. A handler that
+// switches protocols is measured with the status "1xx".
 //
 // Middleware panics if the options are invalid, or if the Registerer already has metrics with these names.
 func Middleware(options ...Options) filo.Middleware {

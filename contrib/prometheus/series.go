@@ -12,14 +12,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// statusLabels are the labels of the classes of status. The first is that of requests without an answer.
+// statusLabels are the labels of the classes of status. The first stands for requests without an answer.
 var statusLabels = [...]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // pacedLabels say of a duration whether a slow client may have been what took long. For Prometheus a label that is empty isn't there.
 var pacedLabels = [...]string{"", "client"}
 
-// metrics are those of a Middleware. To find the series of a request takes a look into two maps and no lock: looking it up
-// by its labels, as client_golang's vectors do, would take longer than all the rest.
+// metrics are the metrics of a Middleware. To find the series of a request takes a look into two maps and no lock: looking it up by
+// its labels, as client_golang's vectors do, would take longer than all the rest.
 type metrics struct {
 	exemplars func(*filo.Ctx) client.Labels
 	skip      func(*filo.Ctx) bool
@@ -31,8 +31,8 @@ type metrics struct {
 	panics, errors            *client.CounterVec
 	inFlight                  client.Gauge
 
-	methods      map[string]int // the indexes of methodLabels, but for the last one's
-	methodLabels []string       // the last one is that of other methods
+	methods      map[string]int // the indexes of methodLabels, except the last one
+	methodLabels []string       // the last one stands for other methods
 
 	mu sync.Mutex // held while routes is replaced
 	// routes has a copy of the map before with one more route for each new one, up to MaxRoutes.
@@ -139,7 +139,7 @@ func routeLabel(pattern string) string {
 	return labelValue(pattern)
 }
 
-// routeMetrics are those of a route. They are made for each method when it is first used.
+// routeMetrics are the metrics of a route. They are made for each method when it is first used.
 type routeMetrics struct {
 	label    string
 	byMethod []atomic.Pointer[series]

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// follower is what the two brokers have in common.
+// follower is the code that both brokers share.
 type follower struct {
 	*store
 	connected *atomic.Bool // the last read has succeeded

@@ -14,8 +14,8 @@ import (
 )
 
 // RateLimits returns a ratelimit.Store. Limits with different names count apart; limits with the same name, of several servers or of
-// several routes, count together, and should have the same limit, window and Burst. Keys are stored as hashes. The time is that of
-// Redis. With Open, a request that can't be counted is admitted.
+// several routes, count together, and should have the same limit, window and Burst. Keys are stored as hashes. Redis's clock gives the
+// time. With Open, a request that can't be counted is admitted.
 func (r *Redis) RateLimits(name string, when WhenDown) ratelimit.Store {
 	return &rateLimits{r.store("ratelimits/"+name, writing), name, when}
 }
@@ -29,7 +29,7 @@ type rateLimits struct {
 // A value is when its key has its whole burst again, in microseconds since 1970, and then the ids of the last calls that have changed it,
 // the newest first, each behind a space. By them a call that go-redis has sent again, since its reply was lost, counts once.
 
-// keptIDs is how many ids a value has. Of a key that more calls than these have changed meanwhile, a repeated one counts twice.
+// keptIDs is how many ids a value has. If more calls than these have changed a key meanwhile, a repeated call counts twice.
 const keptIDs = 8
 
 // idSize is the length of an id, with its space.

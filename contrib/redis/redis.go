@@ -83,7 +83,7 @@ func New(client redis.UniversalClient, options ...Options) *Redis {
 	return r
 }
 
-// keepsDeadlines reports whether the client heeds the deadlines of contexts. Of kinds of clients that aren't known it believes so.
+// keepsDeadlines reports whether the client heeds the deadlines of contexts. It believes so of unknown kinds of clients.
 func keepsDeadlines(client redis.UniversalClient) bool {
 	switch client := client.(type) {
 	case nil:
@@ -176,8 +176,8 @@ func unavailable(why failure, err error) error {
 	}
 }
 
-// outage is ErrDown with what Redis, or the way to it, has said. It is a filo.ErrBusy to the server's log, and doesn't have its text: whoever
-// reads of Redis would look for an overload.
+// outage is ErrDown with what Redis, or the way to it, has said. It is a filo.ErrBusy to the server's log, and doesn't have its text:
+// otherwise an operator would look for an overload of Redis.
 type outage struct{ cause error }
 
 // Error implements error.

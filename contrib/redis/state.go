@@ -216,7 +216,7 @@ func (n *notice) note(err error) {
 }
 
 // over logs that it works again if a failure was logged. If that was logged less than a minute ago, a later call does it: the last record must
-// not be that of a failure for ever.
+// not be about a failure for ever.
 func (n *notice) over() {
 	if n.told.Load() && n.due(&n.worksAt) && n.told.CompareAndSwap(true, false) {
 		n.log.Info(n.works, "failed", n.count.Swap(0))

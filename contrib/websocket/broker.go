@@ -27,7 +27,7 @@ type HubOptions struct {
 	HistoryMessages, HistoryBytes int
 }
 
-// brokered is what a hub with a broker has besides. It is guarded by Hub.mu, but for what is immutable.
+// brokered is the additional state of a hub with a broker. Hub.mu guards it, except immutable fields.
 type brokered struct {
 	options  HubOptions         // immutable
 	gap      *PreparedMessage   // immutable; nil if there is none
@@ -94,8 +94,8 @@ func (h *Hub) Ready(context.Context) error {
 
 // Resume makes the connection a member of the topic, as Join does, and first sends it the topic's messages after the one with the
 // ID, which may have come from the hub of another process. If some of them aren't known any more, or they are too many for the
-// connection's MaxQueuedBytes, it sends HubOptions.Gap instead. An empty ID is that of a client that comes for the first time, and
-// has Resume do what Join does. Resume panics if the hub has no Broker.
+// connection's MaxQueuedBytes, it sends HubOptions.Gap instead. A client that comes for the first time has an empty ID. Resume then
+// does what Join does. Resume panics if the hub has no Broker.
 func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if h.brokered == nil {
 		panic("websocket: Resume is a method of hubs with a Broker")
@@ -131,11 +131,11 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 
 var errMember = errors.New("websocket: the connection is a member of the topic already")
 
-// nobody is what a member of a topic has got, in place of a number, that isn't to be sent anything yet.
+// nobody stands for a member's number as long as the member must not be sent anything yet.
 const nobody = ^uint64(0)
 
-// missed returns what a client is to be sent that has got the message with the ID, and up to which message it has got all from a hub
-// that is ahead of this one.
+// missed returns the messages to send to a client whose last one had the ID. If the client got that from a hub that is ahead of this
+// one, missed returns the message's number instead.
 func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage, after uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +213,7 @@ func (h *Hub) receive(d sse.Delivery) {
 			return
 		}
 		h.mu.Unlock()
-		// Who resumes has the message either in what it has missed or, as a member by then, from here.
+		// A connection that resumes gets the message either among the missed ones or, as a member by then, from here.
 		t.sending.Lock()
 		h.mu.Lock()
 		current := h.topics[d.Topic] == t

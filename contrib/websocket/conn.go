@@ -77,7 +77,7 @@ type Conn struct {
 	busy   atomic.Int32
 
 	gate   sync.Mutex   // after mu
-	state  atomic.Int32 // a state, changed by who has gate; leaves stateOpen with mu too, but for stateOver
+	state  atomic.Int32 // a state, changed only with gate held; leaves stateOpen with mu too, except to stateOver
 	told   bool         // OnClose was called, or is about to be; guarded by gate
 	cause  error        // why it isn't open; guarded by gate
 	timer  *time.Timer  // closes it when the client doesn't; guarded by gate
@@ -108,7 +108,7 @@ func (c *Conn) Value() any { return c.value }
 // current returns the state.
 func (c *Conn) current() state { return state(c.state.Load()) }
 
-// closedError returns the error of who uses a connection that isn't open any more, or nil if it is.
+// closedError returns the error for the user of a connection that isn't open any more, or nil if it is open.
 func (c *Conn) closedError() error {
 	if c.current() == stateOpen {
 		return nil
@@ -207,11 +207,11 @@ func (c *Conn) stopTimerLocked() {
 // ended is called when a connection of Serve is over, while its function doesn't run.
 func (c *Conn) ended() {
 	if tell := c.leave(errEnded); tell != nil {
-		go tell() // whoever calls this mustn't wait
+		go tell() // the caller must not wait
 	}
 }
 
-// leave takes note that the connection is over, and returns what is left to be done: OnClose, if nobody has called it.
+// leave records the end of the connection, and returns what remains to be done: OnClose, if nobody has called it.
 func (c *Conn) leave(cause error) (tell func()) {
 	c.gate.Lock()
 	first := !c.told

@@ -58,8 +58,7 @@ func (d *decoder) reset(deflate bool, limit int64) {
 }
 
 // next looks for the next event in b, and returns how many bytes it has used. The payload is a part of b, or valid until the
-// next call. kind and compressed are those of the message that an event is about until then. After an error the decoder can't
-// go on.
+// next call. Until then kind and compressed describe the event's message. After an error the decoder can't go on.
 func (d *decoder) next(b []byte) (used int, e event, payload []byte, err error) {
 	for {
 		if !d.within {

@@ -19,7 +19,7 @@ const (
 // syncTail is the end of every compressed message. It isn't sent (RFC 7692, section 7.2.1).
 const syncTail = "\x00\x00\xff\xff"
 
-// inflateTail is appended to a compressed message: what its sender has left out, and a block that says that it was the last.
+// inflateTail is appended to a compressed message: the bytes that its sender left out, and an empty last block.
 const inflateTail = syncTail + "\x01\x00\x00\xff\xff"
 
 // maxFinals is how many blocks that are the last one a message may have before its end: each takes some time.

@@ -9,7 +9,7 @@ import (
 const (
 	// maxHeader is how long the header of a frame may be (RFC 6455, section 5.2).
 	maxHeader = 14
-	// maxServerHeader is that of a frame that isn't masked.
+	// maxServerHeader is the longest header of a frame that isn't masked, in bytes.
 	maxServerHeader = 10
 	// maxControl is how long the payload of a control frame may be (section 5.5).
 	maxControl = 125

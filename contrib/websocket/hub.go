@@ -208,7 +208,7 @@ func (t *topic) remove(c *Conn) {
 	}
 }
 
-// joined notes that the connection is in the topic. It reports false if the connection is over.
+// joined records that the connection is in the topic. It reports false if the connection is over.
 func (c *Conn) joined(t *topic) bool {
 	c.gate.Lock()
 	defer c.gate.Unlock()

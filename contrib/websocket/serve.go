@@ -230,7 +230,7 @@ func (c *Conn) sendPing() {
 	}
 }
 
-// nextLook returns when the connection is to be looked at if nothing comes.
+// nextLook returns when to look at the connection if nothing comes.
 func (c *Conn) nextLook() time.Time {
 	var at time.Duration
 	if c.in != nil && c.options.ReadTimeout > 0 {

@@ -54,7 +54,7 @@ func (u *Upgrader) Serve(c *filo.Ctx) error {
 }
 
 // Accept accepts a WebSocket for a goroutine that reads and writes it: the handler's or another one. The caller must read it
-// until an error, and end it by Close or CloseNow. The errors are those of Serve.
+// until an error, and end it by Close or CloseNow. Accept fails with the same errors as Serve.
 //
 // At Shutdown the client gets StatusGoingAway, but the server doesn't wait for the connection to end, except over HTTP/2.
 func (u *Upgrader) Accept(c *filo.Ctx) (*Conn, error) {

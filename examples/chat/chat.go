@@ -189,7 +189,7 @@ func (c *chat) forgetLocked() bool {
 	return true
 }
 
-// send sends what a page is to know to its socket.
+// send sends what a page must know to its socket.
 func send(conn *websocket.Conn, v any) error {
 	m, err := websocket.NewPreparedMessage(websocket.Text, encode(v))
 	if err != nil {

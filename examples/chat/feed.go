@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and changes of who is there, of type
-// "people". After an event of type "reset" some may be missing, and a page looks at the messages again.
+// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and events of type "people" when
+// somebody comes or leaves. After an event of type "reset" some may be missing, and a page looks at the messages again.
 func (c *chat) serveFeed(request *filo.Ctx) error {
 	var rooms []string
 	for name := range request.Request.Query().Values("room") {

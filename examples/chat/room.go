@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxHistory is how many messages of a room are kept for who comes, or comes back.
+// maxHistory is how many messages of a room are kept for visitors that come, or come back.
 const maxHistory = 100
 
 // person is somebody in a room.

@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// names are those of the instances, as haproxy.cfg has them.
+// names are the instances' names, as haproxy.cfg has them.
 var names = []string{"one", "two", "three"}
 
 //go:embed haproxy.cfg

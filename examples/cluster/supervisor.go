@@ -59,7 +59,7 @@ func (c *cluster) begin(request *filo.Ctx, restart func() error) error {
 	return request.Text(202, "begun\n")
 }
 
-// victim returns the instance whose turn it is to be killed.
+// victim returns the instance to kill next.
 func (c *cluster) victim() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@
 //	curl -OC - localhost:8080/files/big.iso # goes on where the download broke off
 //
 // Package static serves the page and the files. Uploads follow tus 1.0.0 (https://tus.io/protocols/resumable-upload), so that its
-// clients work as well. It has no users and no passwords: whoever reaches the address can read, add and delete everything.
+// clients work as well. It has no users and no passwords: everybody who reaches the address can read, add and delete everything.
 package main
 
 import (

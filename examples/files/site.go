@@ -48,7 +48,7 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
 
 	r := router.New()
-	// Pages of other sites mustn't read or change the files of who visits them: not under a name of theirs that leads here
+	// Pages of other sites mustn't read or change their visitors' files: not under a name of theirs that leads here
 	// (HostCheck), and not across origins (CSRF).
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF())
 	addTus(r, files)

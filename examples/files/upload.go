@@ -209,7 +209,7 @@ func (s *store) put(r record, body io.Reader) (file, error) {
 	return file{u.Stored, u.Length, u.active.UTC()}, nil
 }
 
-// finish gives an upload of which all has come its name. The caller holds mu, so the name stays free.
+// finish gives a complete upload its name. The caller holds mu, so the name stays free.
 func (s *store) finish(u *upload) error {
 	name, err := freeName(s.root, u.Name)
 	if err != nil {

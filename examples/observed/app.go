@@ -32,7 +32,7 @@ var files embed.FS
 // pagePolicy lets a page load what is served here, and nothing from elsewhere.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guard keeps what looks into the server for who runs it.
+// guard admits only operators to the pages that look into the server.
 var guard = middleware.Guard()
 
 // spanDelay is how long a span waits for others to be collected with.

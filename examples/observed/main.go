@@ -5,7 +5,7 @@
 //	go run ./observed -load 1000   # requests a second, 0 for none
 //	go tool pprof http://localhost:9090/debug/pprof/profile?seconds=5
 //
-// What looks into it is for who runs it, on an address of its own, which no proxy may lead to. Clients have the other one.
+// Operators look into it at an address of its own, which no proxy may lead to. Clients have the other one.
 package main
 
 import (

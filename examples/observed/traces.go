@@ -141,7 +141,7 @@ func order(spans []sdktrace.ReadOnlySpan) []placed {
 	for _, span := range spans {
 		known[span.SpanContext().SpanID()] = true
 	}
-	children := make(map[trace.SpanID][]sdktrace.ReadOnlySpan) // the outermost's are those of no span
+	children := make(map[trace.SpanID][]sdktrace.ReadOnlySpan) // the outermost spans' key is no span
 	for _, span := range spans {
 		parent := span.Parent().SpanID()
 		if !known[parent] {

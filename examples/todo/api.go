@@ -19,7 +19,7 @@ const defaultLimit = 50
 // newHandler returns the whole application, which is asked for by one of hosts.
 func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
-	// Pages of other sites mustn't read or change the todos of who visits them: not under a name of theirs that leads here
+	// Pages of other sites mustn't read or change their visitors' todos: not under a name of theirs that leads here
 	// (HostCheck), and not across origins (CSRF).
 	r.Use(middleware.Secure(), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
 		middleware.CSRF())

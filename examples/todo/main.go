@@ -8,7 +8,7 @@
 //
 // Requests are routed by package router and read by package bind, what is wrong with them is answered with problem details (to
 // clients that accept JSON), todos are kept in SQLite, and contrib/huma makes the OpenAPI document. It shuts down gracefully on
-// SIGINT and SIGTERM. It has no users and no passwords: whoever reaches the address can read and change everything.
+// SIGINT and SIGTERM. It has no users and no passwords: everybody who reaches the address can read and change everything.
 package main
 
 import (

@@ -27,8 +27,8 @@ const (
 	maxConns = 4
 )
 
-// Errors of the store are what the client is to be answered with, or, where nothing can be done about it, any other error, which
-// is a 500 with its text in the log. These are shared: nothing may change them.
+// Errors of the store are either the answer to the client, or, where nothing can be done about it, any other error, which is a
+// 500 with its text in the log. These are shared: nothing may change them.
 var (
 	errNotFound = filo.Error(http.StatusNotFound, "no such todo")
 	errFull     = filo.Error(http.StatusConflict, fmt.Sprintf("there are %d todos, and there can't be more", maxTodos))

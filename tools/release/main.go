@@ -1,5 +1,5 @@
 // Command release makes filo's releases: `make release VERSION=v0.1.0` and `make release-test`. Nothing leaves this machine: it
-// commits and tags, and whoever calls it pushes.
+// commits and tags, and its user pushes.
 //
 //	release VERSION        check the tree, set the versions, commit and tag
 //	release -test VERSION  do that in a clone, serve its tags as a module proxy, and use every module from outside

@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return errors.Join(failed, r.Write(o.report))
 }
 
-// findGenerators returns an error if a program isn't installed that is to load the servers.
+// findGenerators returns an error if a program that must load the servers isn't installed.
 func findGenerators(groups []plan.Group) error {
 	for _, g := range groups {
 		tool := "wrk"
@@ -140,7 +140,7 @@ func startDatabase(ctx context.Context, groups []plan.Group, stdout io.Writer) (
 	return db, groups, err
 }
 
-// build builds the peers of the groups. Who isn't installed is left out.
+// build builds the peers of the groups. Peers that aren't installed are left out.
 func build(ctx context.Context, o *options, groups []plan.Group, folder string, stdout io.Writer) (map[string]*peer.Peer, error) {
 	b := &peer.Builder{Module: ".", Out: folder}
 	peers := map[string]*peer.Peer{}

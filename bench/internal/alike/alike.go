@@ -152,7 +152,7 @@ func (a *Answer) compare(b *Answer, may []string) error {
 	return nil
 }
 
-// names are those of the fields, without those that may differ.
+// names are the fields' names, without those that may differ.
 func (a *Answer) names(may []string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.Header)), func(name string) bool { return slices.Contains(may, name) })
 }

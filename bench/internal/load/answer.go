@@ -120,7 +120,7 @@ func upgrade(conn io.ReadWriter, target, host string) error {
 	return nil
 }
 
-// clientFrame is a message of so many bytes, all 0, so that what is sent is the mask; serverFrame is its echo.
+// clientFrame is a message of size bytes, all 0, so that what is sent is the mask; serverFrame is its echo.
 func clientFrame(size int) []byte {
 	frame := append(frameHeader(size, 0x80), 0x3a, 0xc5, 0x96, 0x0f)
 	return append(frame, bytes.Repeat(frame[len(frame)-4:], size/4+1)[:size]...)

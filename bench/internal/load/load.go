@@ -42,7 +42,7 @@ type Result struct {
 	Latency, RefusedLatency Percentiles
 }
 
-// Percentiles are those of latencies, in ms.
+// Percentiles are latencies, in ms.
 type Percentiles struct{ P50, P99, P999 float64 }
 
 func percentiles(h *hdrhistogram.Histogram) Percentiles {

@@ -104,7 +104,7 @@ func pieces(r *row.Row, host string) (all [][]byte) {
 }
 
 // read reads wrk's report. One that tells of an error is an error: figures from such a run mean nothing, since a failed request is
-// often a quick one. So is one with other bytes than answers of that size have, and up to inFlight more of which it had a part.
+// often a quick one. So is one whose bytes aren't those of whole answers of that size, and of parts of up to inFlight more.
 func read(out string, size, inFlight float64) (*Result, error) {
 	var r report
 	_, line, found := strings.Cut(out, "\n{")

@@ -135,7 +135,7 @@ func (s *Store) Add(r Record) error {
 // Empty reports whether there are no records.
 func (s *Store) Empty() bool { return len(s.records) == 0 }
 
-// Records are those of a cell, in the order in which they were added. They must not be changed.
+// Records are a cell's records, in the order in which they were added. They must not be changed.
 func (s *Store) Records(c Cell) []Record { return s.records[c] }
 
 // Spread is the median of a figure, and the least and largest one.

@@ -49,8 +49,7 @@ type run struct {
 	begun     time.Time
 }
 
-// Run starts the peer, measures the cell, and ends the peer. rate is that of a cell of kind Rate. A run with errors has no
-// record.
+// Run starts the peer, measures the cell, and ends the peer. rate is for a cell of kind Rate. A run with errors has no record.
 func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, rate float64) (Record, error) {
 	one := &run{Runner: r, cell: cell, row: of, peer: p, rate: rate, record: Record{Cell: cell, Figures: map[string]float64{}}}
 	options := r.Options(of)
@@ -155,7 +154,7 @@ func (r *run) window(begin bool) error {
 	return err
 }
 
-// perRequest takes over what the server has used in the window, for so many requests.
+// perRequest takes over what the server has used in the window, divided by the number of requests.
 func (r *run) perRequest(requests float64) error {
 	f := r.record.Figures
 	f[CPU] = float64(r.usage.CPU) / float64(time.Microsecond) / requests
@@ -171,8 +170,8 @@ func (r *run) perRequest(requests float64) error {
 	return err
 }
 
-// loaded is a closed loop or, for cells and rows with a rate, an open one. Of an overload the throughput is that of good answers,
-// and CPU time is divided by all.
+// loaded is a closed loop or, for cells and rows with a rate, an open one. In an overload, throughput counts good answers, and CPU
+// time is divided by all.
 func (r *run) loaded(ctx context.Context) error {
 	result, err := r.load(ctx)
 	if err != nil {
@@ -202,7 +201,7 @@ func (r *run) answers(result *load.Result) {
 	}
 }
 
-// mixed has blocking requests in the background, of which those in the measured time count for the CPU time alone.
+// mixed has blocking requests in the background. Those in the measured time count for the CPU time alone.
 func (r *run) mixed(ctx context.Context) error {
 	asleep := *r.row
 	asleep.Requests = []row.Request{{Target: "/mixed/sleep", Want: r.row.Requests[0].Want}}

@@ -38,8 +38,8 @@ type Peer struct {
 	module string   // whose version is the peer's
 	args   []string // its own, in front of the row's
 
-	// Program is the file that is run, and Version and Hash are known once it is built. Hash is that of the program and of
-	// all else that makes it what it is: figures of another one aren't its own.
+	// Program is the file that is run, and Version and Hash are known once it is built. Hash covers the program and all else
+	// that makes it what it is: figures with another hash aren't its own.
 	Program, Version, Hash string
 }
 

@@ -134,7 +134,7 @@ func (s *Server) line(patience time.Duration) (string, error) {
 	}
 }
 
-// Processes are those of the server.
+// Processes are the server's processes.
 func (s *Server) Processes() []int {
 	return proc.Tree(s.cmd.Process.Pid)
 }
@@ -142,7 +142,7 @@ func (s *Server) Processes() []int {
 // Allocated is what a Go program has allocated since it began.
 type Allocated struct{ Objects, Bytes int64 }
 
-// Allocated asks a Go program what it has allocated. Of others it is nothing.
+// Allocated asks a Go program what it has allocated. For others it returns nothing.
 func (s *Server) Allocated() (a Allocated, err error) {
 	if s.peer.Kind != Go {
 		return a, nil

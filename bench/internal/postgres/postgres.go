@@ -37,7 +37,7 @@ type Server struct {
 	ConnString, Version string
 
 	folder   string
-	identity *syscall.Credential // nil is that of this process
+	identity *syscall.Credential // nil: the same as this process
 	stop     context.CancelFunc
 	said     bytes.Buffer  // read once gone is closed
 	gone     chan struct{} // closed when it has ended; nil until it has begun

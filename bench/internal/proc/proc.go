@@ -81,8 +81,8 @@ func ReadUsage(pids []int) (sum Usage, err error) {
 	return sum, nil
 }
 
-// ReadMemory adds up the most that each of the processes has had resident, and what it has now without what is mapped from files:
-// heaps and stacks. Both are in bytes.
+// ReadMemory adds up the most that each of the processes has had resident, and their present memory without mapped files: heaps and
+// stacks. Both are in bytes.
 func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	for _, pid := range pids {
 		process, err := procfs.NewProc(pid)

@@ -49,7 +49,7 @@ func (r *Report) Versions() (peers []*peer.Peer) {
 	return peers
 }
 
-// Rows are those of the groups, each once.
+// Rows are the groups' rows, each once.
 func (r *Report) Rows() (rows []row.Row) {
 	for _, g := range r.Groups {
 		if !slices.ContainsFunc(rows, func(known row.Row) bool { return known.ID == g.Row.ID }) {

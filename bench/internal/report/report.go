@@ -89,7 +89,7 @@ func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, boo
 	return r.Store.Spread(r.cell(g, name), figure)
 }
 
-// groups are those of a kind which the filter, if there is one, lets through.
+// groups are the groups of a kind that the filter, if there is one, lets through.
 func (r *Report) groups(kind measure.Kind, filter func(*plan.Group) bool) (groups []*plan.Group) {
 	for i := range r.Groups {
 		if g := &r.Groups[i]; g.Cell.Kind == kind && (filter == nil || filter(g)) {
@@ -155,8 +155,8 @@ func label(g *plan.Group) string {
 	return name
 }
 
-// ratio is that of a peer's figure to another one's, "" if that has none or it shows as 0. Each round has a ratio of its own, since its
-// runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
+// ratio divides a peer's figure by another one's, "" if that has none or it shows as 0. Each round has a ratio of its own, since its runs
+// were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
 func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	base, ok := r.spread(g, to, f.name)
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
@@ -169,8 +169,8 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
 }
 
-// ratios are those of a peer's figure to another's, one for each round that has both, in runs in which the host took no more than that
-// percentage of the processors' time.
+// ratios divide a peer's figure by another's, one for each round that has both, in runs in which the host took no more than that percentage
+// of the processors' time.
 func (r *Report) ratios(g *plan.Group, f figure, name, to string, most float64) (ratios []float64) {
 	bases := map[int]float64{}
 	for _, record := range r.Store.Records(r.cell(g, to)) {

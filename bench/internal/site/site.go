@@ -1,5 +1,5 @@
 // Package site is what the servers of the comparison have in common: their flags, what they answer, and how they tell what
-// they allocate. Nothing of it runs while a request is being served, but for encoding JSON, which all do alike.
+// they allocate. Nothing of it runs while a request is being served, except encoding JSON, which all do alike.
 //
 // These are the resources:
 //

@@ -23,8 +23,8 @@ type config struct {
 	leave   int           // after how many of them the client leaves
 }
 
-// earliest is when a client may leave. Whoever closes within the first 20 ms may have closed only its sending side, and
-// then filo ends the context after 5 seconds.
+// earliest is when a client may leave. A client that closes within the first 20 ms may have closed only its sending side, and then filo
+// ends the context after 5 seconds.
 const earliest = 40 * time.Millisecond
 
 func parseFlags(args []string) (config, error) {

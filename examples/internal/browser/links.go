@@ -24,7 +24,7 @@ var (
 
 // CheckLinks follows all links of the page that the tab shows, also of what scripts have added to it, and those of the pages that they
 // lead to, as far as they stay on the page's server. A link that leads to an error fails the test, unless its path is in allowed
-// with that status. The answers are those to a program without the tab's cookies.
+// with that status. A program without the tab's cookies asks for them.
 func CheckLinks(t testing.TB, tab context.Context, allowed map[string]int) {
 	t.Helper()
 	found, err := chromedp.Run(tab, chromedp.Evaluate[[]string](`[location.href, ...[...document.querySelectorAll("[href], [src]")].map((e) => e.href || e.src)]`))
