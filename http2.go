@@ -41,7 +41,7 @@ type http2Conn struct {
 	acks      http2.Acks
 	glitches  http2.Glitches
 	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: none is
-	leaveTime clock.Time // of goneNowhere: until when a server that shuts down waits for the first request, 0 if it doesn't; of goneSoon: since when
+	leaveTime clock.Time // when leaveSoon is due, unless the client does something before; 0: never. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 

@@ -614,3 +614,25 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 		t.Errorf("%v, %v", response, err)
 	}
 }
+
+// "IdleTimeout is how long a connection may wait between requests": a client that sends PINGs meanwhile doesn't put it off.
+func TestHTTP2IdlePings(t *testing.T) {
+	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+		_, dial := serve(&filo.Server{IdleTimeout: 200 * time.Millisecond, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		c := dial().request(1, "/", true).send()
+		c.wantAnswer(1, "200 ok")
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() {
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(10 * time.Millisecond):
+					c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) }).send()
+				}
+			}
+		}()
+		c.wantEnd(http2.ErrCodeNo)
+	})
+}

@@ -127,20 +127,6 @@ func (s *http2Stream) hasEndedLocked() bool {
 	return s.state == http2.HalfClosedRemote
 }
 
-// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
-func (s *http2Stream) awaitsUntil() clock.Time {
-	switch config := &s.h.conn.server.config; s.awaits {
-	case awaitsNothing:
-		return 0
-	case awaitsWindow:
-		return s.windowDeadline(s.awaitsSince)
-	case awaitsEnd:
-		return s.awaitsSince.Add(restTime)
-	default:
-		return s.readPace.Deadline(s.awaitsSince, config.reading)
-	}
-}
-
 // restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
 // stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it
 // waits for a 100. A client that waits for something else, as that of a call in both directions may, never ends its request.

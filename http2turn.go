@@ -3,7 +3,6 @@ package filo
 import (
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -46,21 +45,6 @@ func (h *http2Conn) received(w *scratch, space []byte, n int) {
 		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
 	}
 }
-
-// pingDeadline returns when the silence of a client has lasted so long that something must be done; 0: never.
-func (h *http2Conn) pingDeadline() clock.Time {
-	switch q := h.silence; {
-	case q == nil:
-		return 0
-	case q.asked != 0:
-		return q.asked.Add(pingTimeout)
-	default:
-		return q.heard.Add(h.conn.server.config.http2.pingInterval)
-	}
-}
-
-// pingTimeout is how long the answer to a PING may take.
-const pingTimeout = 15 * time.Second
 
 // endTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
 func (h *http2Conn) endTurn(w *scratch) {
@@ -119,24 +103,21 @@ func (h *http2Conn) takeAway() *scratch {
 
 // wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
 func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadline clock.Time) {
-	config := &h.conn.server.config
+	switch {
+	case h.prefaced && !partial && !h.reader.InBlock():
+		h.headSince = 0
+	case h.headSince == 0:
+		h.headSince = now
+	}
 	h.mu.Lock()
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
 	// ConnState must be told that the connection is idle. Here the owner learns of streams that end before the wait.
 	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.conn.server.ConnState != nil
-	deadline = now.Deadline(config.idleTimeout)
 	if streams == 0 {
 		h.schedule.Trim()
 	}
-	if h.awaiting > 0 {
-		for s := range h.streams.All {
-			deadline = earliest(deadline, s.awaitsUntil())
-			if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
-				deadline = earliest(deadline, now.Deadline(h.conn.server.crowdedGrace()))
-			}
-		}
-	}
+	deadline = h.deadlineLocked(now)
 	h.mu.Unlock()
 	h.trimPending()
 	switch {
@@ -153,96 +134,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 		h.active = false
 		h.conn.server.changed(h.conn, StateIdle)
 	}
-	deadline = earliest(deadline, h.acks.Deadline())
-	switch {
-	case h.prefaced && !partial && !h.reader.InBlock():
-		h.headSince = 0
-	case h.headSince == 0:
-		h.headSince = now
-		fallthrough
-	default:
-		deadline = earliest(deadline, h.headSince.Deadline(config.readHeaderTimeout))
-	}
-	deadline = earliest(deadline, h.pingDeadline())
-	if state == stateNew {
-		deadline = earliest(deadline, h.leaveTime)
-	}
-	if h.goneAway == goneSoon {
-		deadline = earliest(deadline, h.leaveTime.Add(goAwayTime))
-	}
 	return state, deadline
-}
-
-// earliest returns the earlier of two deadlines; 0 is none.
-func earliest(a, b clock.Time) clock.Time {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
-const goAwayTime = 100 * time.Millisecond
-
-// look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed.
-func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
-	if !expired {
-		return false
-	}
-	config, timeouts, now := &h.conn.server.config, &h.conn.server.counts.timeouts, h.conn.server.clock.exact()
-	passed := func(deadline clock.Time) bool { return deadline != 0 && now >= deadline }
-	if fault := h.acks.Late(now); fault != http2.NoFault {
-		timeouts.settings.Add(1)
-		h.fail(w, fault)
-		return true
-	}
-	if h.headSince != 0 && passed(h.headSince.Deadline(config.readHeaderTimeout)) {
-		timeouts.head.Add(1)
-		h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
-		return true
-	}
-	if passed(h.pingDeadline()) {
-		if h.silence.asked != 0 {
-			timeouts.ping.Add(1)
-			h.goAway(w, http2.NoError, "the client has vanished")
-			return true
-		}
-		h.silence.asked = now
-		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
-		did = true
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	shed := h.shed
-	h.shed = false
-	if idle := passed(h.used.Deadline(config.idleTimeout)); h.counts.Streams() == 0 && (shed || idle) {
-		if !shed {
-			timeouts.idle.Add(1)
-		}
-		h.goAwayLocked(w, http2.NoError, "idle")
-		return true
-	}
-	for s := range h.streams.All {
-		if !passed(s.awaitsUntil()) {
-			continue
-		}
-		did = true
-		switch s.awaits {
-		case awaitsBody:
-			s.late = true // the handler gets the error
-			h.leaveUndecided(s)
-		case awaitsEnd:
-			timeouts.body.Add(1)
-			h.resetLocked(s, http2.NoError)
-		case awaitsWindow:
-			if s.isExcusedLocked(now) {
-				continue
-			}
-			timeouts.write.Add(1)
-			h.breakOffLocked(s, http2.Cancel)
-		}
-	}
-	return did
 }
 
 // closeSoon ends the connection when its streams have ended. Any goroutine may call it.
@@ -257,6 +149,8 @@ func (h *http2Conn) closeSoon() {
 func (h *http2Conn) leaves() bool {
 	s := h.conn.server
 	switch {
+	case h.goneAway != goneNowhere:
+		return true
 	case h.conn.requests.Load() > 0:
 		return h.closeAsked.Load() || s.life.endsConns()
 	case !s.life.draining.Load():
@@ -264,10 +158,10 @@ func (h *http2Conn) leaves() bool {
 	}
 	h.drains = true // no stream is parked, which would have to know
 	now := s.clock.exact()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.leaveTime == 0 {
-		h.mu.Lock()
 		h.leaveTime = now.Add(s.lastReadTime(stateNew, now.Sub(h.used)))
-		h.mu.Unlock()
 	}
 	return now >= h.leaveTime
 }
@@ -299,7 +193,7 @@ func (h *http2Conn) mustDrain() bool {
 	return !h.drains && !h.ending && h.conn.server.life.draining.Load()
 }
 
-// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests.
+// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
 func (h *http2Conn) leaveSoon(w *scratch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -308,12 +202,12 @@ func (h *http2Conn) leaveSoon(w *scratch) {
 		h.wakeParkedLocked()
 	}
 	if h.goneAway == goneNowhere {
-		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.exact(), true
+		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.exact().Add(goAwayTime), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
 	}
-	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.leaveTime.Add(goAwayTime)) {
-		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
+	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.leaveTime) {
+		h.goneAway, h.leaveTime, h.lastServed = goneForGood, 0, h.ids.Last()
 		w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, http2.NoError, "")
 	}
 	if h.goneAway == goneForGood {

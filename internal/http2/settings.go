@@ -170,13 +170,6 @@ func (a *Acks) Received() bool {
 // Acked reports whether the client has acknowledged the first SETTINGS. Until then it can't know how many streams it may open.
 func (a *Acks) Acked() bool { return a.acked }
 
-// Deadline returns until when the client must have acknowledged what was sent; 0 for no deadline.
+// Deadline returns until when the client must have acknowledged what was sent, or 0. What follows is FaultSettingsTimeout (RFC 9113,
+// section 6.5.3).
 func (a *Acks) Deadline() clock.Time { return a.deadline }
-
-// Late returns FaultSettingsTimeout if the deadline has passed (RFC 9113, section 6.5.3).
-func (a *Acks) Late(now clock.Time) Fault {
-	if a.deadline == 0 || now < a.deadline {
-		return NoFault
-	}
-	return FaultSettingsTimeout
-}

@@ -1,0 +1,210 @@
+package filo
+
+import (
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
+
+// http2Deadline is one of them.
+type http2Deadline struct {
+	name string
+	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
+	at func(h *http2Conn, now clock.Time) clock.Time
+	// act is called, without mu, when it has passed. Afterwards the connection is ending, or at returns 0 or a time that is still to come:
+	// otherwise the owner would never rest again.
+	act func(h *http2Conn, w *scratch, now clock.Time)
+}
+
+// http2Deadlines returns the list of them, in the order in which the owner looks at them.
+func http2Deadlines() [6]http2Deadline {
+	return [...]http2Deadline{
+		{"settings", (*http2Conn).settingsUntil, (*http2Conn).settingsLate},
+		{"head", (*http2Conn).headUntil, (*http2Conn).headLate},
+		{"ping", (*http2Conn).pingAt, (*http2Conn).ping},
+		{"leave", (*http2Conn).leaveAt, (*http2Conn).leaveLate},
+		{"idle", (*http2Conn).idleUntilLocked, (*http2Conn).idleLate},
+		{"streams", (*http2Conn).awaitUntilLocked, (*http2Conn).awaitedLate},
+	}
+}
+
+// deadlineLocked returns when the first deadline passes, 0 for never.
+func (h *http2Conn) deadlineLocked(now clock.Time) (first clock.Time) {
+	h.mu.AssertHeld()
+	for _, d := range http2Deadlines() {
+		first = earliest(first, d.at(h, now))
+	}
+	return first
+}
+
+// earliest returns the earlier of two deadlines; 0 is none.
+func earliest(a, b clock.Time) clock.Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// hasPassed reports whether a deadline has passed; 0 never does.
+func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= deadline }
+
+// look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
+// the connection was told to make room for others.
+func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
+	if !expired {
+		return false
+	}
+	now := h.conn.server.clock.exact()
+	if shed := h.shed; shed {
+		if h.shed = false; h.openStreams() == 0 {
+			h.goAway(w, http2.NoError, "idle")
+			return true
+		}
+	}
+	for _, d := range http2Deadlines() {
+		h.mu.Lock()
+		passed := hasPassed(d.at(h, now), now)
+		h.mu.Unlock()
+		if !passed {
+			continue
+		}
+		if d.act(h, w, now); h.ending {
+			return true
+		}
+		did = true
+	}
+	return did
+}
+
+// The acknowledgement of SETTINGS.
+
+func (h *http2Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
+
+func (h *http2Conn) settingsLate(w *scratch, _ clock.Time) {
+	h.conn.server.counts.timeouts.settings.Add(1)
+	h.fail(w, http2.FaultSettingsTimeout)
+}
+
+// The rest of the preface, of a frame or of a field block.
+
+func (h *http2Conn) headUntil(clock.Time) clock.Time {
+	if h.headSince == 0 {
+		return 0
+	}
+	return h.headSince.Deadline(h.conn.server.config.readHeaderTimeout)
+}
+
+func (h *http2Conn) headLate(w *scratch, _ clock.Time) {
+	h.conn.server.counts.timeouts.head.Add(1)
+	h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
+}
+
+// The silence of a client: it is asked by a PING, whose answer is awaited.
+
+// pingTimeout is how long the answer to a PING may take.
+const pingTimeout = 15 * time.Second
+
+func (h *http2Conn) pingAt(clock.Time) clock.Time {
+	switch q := h.silence; {
+	case q == nil:
+		return 0
+	case q.asked != 0:
+		return q.asked.Add(pingTimeout)
+	default:
+		return q.heard.Add(h.conn.server.config.http2.pingInterval)
+	}
+}
+
+func (h *http2Conn) ping(w *scratch, now clock.Time) {
+	if h.silence.asked != 0 {
+		h.conn.server.counts.timeouts.ping.Add(1)
+		h.goAway(w, http2.NoError, "the client has vanished")
+		return
+	}
+	h.silence.asked = now
+	w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+}
+
+// The next step of leaveSoon.
+
+// goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
+const goAwayTime = 100 * time.Millisecond
+
+func (h *http2Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }
+
+func (h *http2Conn) leaveLate(w *scratch, _ clock.Time) { h.leaveSoon(w) }
+
+// The next request.
+
+// idleUntilLocked returns when a connection without streams has been idle for too long. While there are some, nobody may tell the owner of
+// their end, so it looks again.
+func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
+	h.mu.AssertHeld()
+	since := h.used
+	if h.counts.Streams() > 0 {
+		since = now
+	}
+	return since.Deadline(h.conn.server.config.idleTimeout)
+}
+
+func (h *http2Conn) idleLate(w *scratch, _ clock.Time) {
+	h.conn.server.counts.timeouts.idle.Add(1)
+	h.goAway(w, http2.NoError, "idle")
+}
+
+// What streams await of their client without a handler.
+
+func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
+	h.mu.AssertHeld()
+	if h.awaiting == 0 {
+		return 0
+	}
+	for s := range h.streams.All {
+		first = earliest(first, s.awaitsUntil())
+		if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
+			first = earliest(first, now.Deadline(h.conn.server.crowdedGrace()))
+		}
+	}
+	return first
+}
+
+// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
+func (s *http2Stream) awaitsUntil() clock.Time {
+	switch s.awaits {
+	case awaitsBody:
+		return s.readPace.Deadline(s.awaitsSince, s.h.conn.server.config.reading)
+	case awaitsEnd:
+		return s.awaitsSince.Add(restTime)
+	case awaitsWindow:
+		return s.windowDeadline(s.awaitsSince)
+	}
+	return 0
+}
+
+func (h *http2Conn) awaitedLate(_ *scratch, now clock.Time) {
+	timeouts := &h.conn.server.counts.timeouts
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.streams.All {
+		if !hasPassed(s.awaitsUntil(), now) {
+			continue
+		}
+		switch s.awaits {
+		case awaitsBody:
+			s.late = true // the handler gets the error
+			h.leaveUndecided(s)
+		case awaitsEnd:
+			timeouts.body.Add(1)
+			h.resetLocked(s, http2.NoError)
+		case awaitsWindow:
+			if s.isExcusedLocked(now) {
+				continue
+			}
+			timeouts.write.Add(1)
+			h.breakOffLocked(s, http2.Cancel)
+		}
+	}
+}

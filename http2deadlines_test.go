@@ -1,0 +1,129 @@
+package filo
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// silentDriver is the driver of a connection whose client sends nothing, and takes everything.
+type silentDriver struct{ http2Driver }
+
+func (silentDriver) send([]byte) bool { return false }
+func (silentDriver) wakeOwner()       {}
+
+// deadlineConn is a connection that waits.
+type deadlineConn struct {
+	*http2Conn
+	w *scratch
+}
+
+// await adds a stream of which something is awaited.
+func (c deadlineConn) await(what http2Awaits) *http2Stream {
+	s := &http2Stream{http2Request: new(http2Request)}
+	s.open(c.http2Conn, 1)
+	s.sender.Init(s, 1, http2.UnsaidPriority)
+	s.framing = http1.Framing{Length: -1}
+	s.expectBody(false, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids.Open(1)
+	c.counts.Enter(1)
+	c.listLocked(s)
+	switch what {
+	case awaitsEnd:
+		c.sentLocked(s)
+	case awaitsWindow:
+		s.send = 0
+		s.setUnsentLocked(make([]byte, 10), nil, false)
+		fallthrough
+	default:
+		c.awaitLocked(s, what)
+	}
+	return s
+}
+
+// The owner of a connection never looks in vain again and again: what passes is done, and passes no more.
+func TestHTTP2Deadlines(t *testing.T) {
+	due := make(map[string]bool)
+	for _, test := range []struct {
+		name   string
+		begin  func(c deadlineConn)
+		rounds int // of a wait and a look, until nothing is waited for; -1: for ever
+	}{
+		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
+		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.conn.server.clock.now(), settingsTimeout) }, 1},
+		{"a client that doesn't answer PING", func(c deadlineConn) {
+			c.silence = &http2Silence{heard: c.conn.server.clock.now()}
+		}, 2},
+		{"an idle client", func(deadlineConn) {}, 1},
+		{"an idle client that must make room", func(c deadlineConn) { c.shed = true }, 1},
+		{"a handler that runs for long", func(c deadlineConn) { c.await(awaitsNothing).running = true }, -1},
+		{"and must make room", func(c deadlineConn) { c.await(awaitsNothing).running, c.shed = true, true }, -1},
+		{"a body that doesn't come", func(c deadlineConn) { c.await(awaitsBody) }, 1},
+		{"a request that doesn't end", func(c deadlineConn) { c.await(awaitsEnd) }, 2},
+		{"a window that isn't opened", func(c deadlineConn) { c.await(awaitsWindow) }, -1},
+		{"a window of another stream that isn't opened", func(c deadlineConn) {
+			s := c.await(awaitsWindow)
+			s.send, c.sendWindow = 1, 1
+		}, -1},
+		{"a shutdown before the first request", func(c deadlineConn) { c.conn.server.life.draining.Store(true) }, 2},
+		{"a shutdown before the preface", func(c deadlineConn) { c.prefaced = false; c.conn.server.life.draining.Store(true) }, 2},
+		{"a shutdown", func(c deadlineConn) { c.conn.requests.Store(1); c.conn.server.life.draining.Store(true) }, 1},
+		{"a connection that is to end", func(c deadlineConn) { c.conn.requests.Store(1); c.closeAsked.Store(true) }, 1},
+		{"keep-alives that are off for a moment", func(c deadlineConn) {
+			c.conn.requests.Store(1)
+			c.conn.server.life.noReuse.Store(true)
+			c.next(c.w)
+			c.conn.server.life.noReuse.Store(false)
+		}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &Server{HTTP2: HTTP2Options{PingInterval: 10 * time.Second}}
+				server.configure()
+				c := deadlineConn{newHTTP2(newConn(server, nil), silentDriver{}), &scratch{http2: new(http2Scratch)}}
+				c.prefaced, c.silence = true, nil
+				test.begin(c)
+				rounds := 0
+				for ; c.next(c.w) == http2Read && rounds < 10; rounds++ {
+					now := server.clock.exact()
+					_, deadline := c.wait(now, false)
+					if deadline <= now {
+						t.Fatalf("round %d: a wait of %v", rounds, deadline.Sub(now))
+					}
+					time.Sleep(deadline.Sub(now))
+					for _, d := range http2Deadlines() {
+						if c.passed(d) {
+							due[d.name] = true
+						}
+					}
+					c.look(c.w, true)
+				}
+				for _, d := range http2Deadlines() {
+					if !c.ending && c.passed(d) {
+						t.Errorf("%s has no consumer", d.name)
+					}
+				}
+				if test.rounds >= 0 && rounds != test.rounds || test.rounds < 0 && rounds < 10 {
+					t.Errorf("%d rounds, want %d", rounds, test.rounds)
+				}
+			})
+		})
+	}
+	for _, d := range http2Deadlines() {
+		if !due[d.name] {
+			t.Errorf("nothing here has the deadline %q", d.name)
+		}
+	}
+}
+
+func (c deadlineConn) passed(d http2Deadline) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.conn.server.clock.exact()
+	return hasPassed(d.at(c.http2Conn, now), now)
+}
