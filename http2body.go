@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"os"
 	"sync"
 	"time"
 
@@ -165,61 +166,111 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 
 // receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
 func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
-	h, config := s.h, &s.server.config
-	start := s.server.clock.now()
-	deadline := s.worker.ctx.readUntil
-	if deadline == 0 {
-		deadline = s.readPace.Deadline(start, config.reading)
-	}
-	gathers := s.gathers(b)
-	h.mu.Lock()
-	for n == 0 && s.mayComeLocked() {
-		h.mu.Unlock()
+	ctx, waits := s.worker.ctx, false
+	r := http2Reading{until: &ctx.readUntil, pace: &s.readPace, fills: true, gathers: s.gathers(b), end: s.endOfBodyLocked}
+	r.beforeWait = func(start clock.Time) error {
 		if err := s.beforeWait(b); err != nil {
-			s.server.silence.end(&s.worker.ctx.room)
-			return 0, err
+			return err
 		}
-		until := start.Add(config.reading.Look()) // see conn.gatherUntil
-		if gathers = gathers && (deadline == 0 || until < deadline); !gathers {
-			until = deadline
-			s.server.silence.begin(&s.worker.ctx.room, silentBody{s, start}) // it has a lock that comes before mu
+		if !r.gathers {
+			s.server.silence.begin(&ctx.room, silentBody{s, start}) // it has a lock that comes before mu
 		}
-		h.mu.Lock()
-		if !s.mayComeLocked() {
+		s.worker.running.is(RunningReading)
+		waits = true
+		return nil
+	}
+	n, err = s.read(p, &r)
+	if waits {
+		s.worker.running.is(ctx.runningState())
+	}
+	s.server.silence.end(&ctx.room)
+	return n, err
+}
+
+// http2Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
+type http2Reading struct {
+	until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
+	pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
+	fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
+	// gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. So is fills then.
+	gathers bool
+	// beforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
+	beforeWait func(start clock.Time) error
+	// end returns why nothing more comes, nil if something may. It is called with mu held, and not again after an error.
+	end func() error
+}
+
+// deadline returns until when a read may wait that began at start; 0 for ever. mu is held.
+func (r *http2Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
+	if *r.until != 0 || r.pace == nil {
+		return *r.until
+	}
+	return r.pace.Deadline(start, limits)
+}
+
+// read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
+func (s *http2Stream) read(p []byte, r *http2Reading) (n int, err error) {
+	h, server := s.h, s.h.conn.server
+	start, limits := server.clock.now(), server.config.reading
+	look := start.Add(limits.Look()) // see conn.gatherUntil
+	h.mu.Lock()
+	deadline := r.deadline(start, limits)
+	r.gathers = r.gathers && (deadline == 0 || look < deadline)
+	for prepared := r.beforeWait == nil; n == 0 && s.body.Len() == 0; {
+		if err = r.end(); err != nil {
+			break
+		}
+		if !prepared {
+			h.mu.Unlock()
+			err = r.beforeWait(start)
+			h.mu.Lock()
+			if prepared = true; err != nil {
+				break
+			}
+			continue
+		}
+		if deadline = r.deadline(start, limits); r.gathers {
+			n, r.gathers = s.awaitBodyLocked(p, r, look)
+			prepared = r.gathers // otherwise the next byte counts
+			continue
+		}
+		if r.pace == nil && s.passedLocked(deadline) {
+			err = os.ErrDeadlineExceeded
 			break
 		}
 		var inTime bool
-		if n, inTime = s.awaitBodyLocked(p, gathers, until); !inTime && n == 0 {
-			if !gathers && s.mayComeLocked() {
-				s.late = true
-			}
-			gathers = false // the next byte counts
+		if n, inTime = s.awaitBodyLocked(p, r, deadline); !inTime && r.pace != nil && n == 0 && s.mayComeLocked() {
+			s.late = true
 		}
 	}
 	credited := false
-	if n == 0 {
+	if n == 0 && err == nil {
 		n, credited = s.takeLocked(p)
 	}
-	switch {
-	case len(p) == 0 && s.body.Len() > 0:
-	case n == 0 && s.gone:
-		err = errStreamReset
-	case n == 0 && s.overrun:
-		err = errBodiesFull
-	case n == 0 && s.late:
-		err = s.overdueLocked()
-	case n == 0:
-		err = io.EOF
-	}
 	h.mu.Unlock()
-	s.server.silence.end(&s.worker.ctx.room)
-	if err == nil {
-		s.readPace.Add(config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
+	if err == nil && r.pace != nil {
+		r.pace.Add(limits, n, server.waited(start, deadline, server.clock.now()))
 	}
 	if credited {
 		h.flush()
 	}
 	return n, err
+}
+
+// endOfBodyLocked returns why nothing more comes of the body, nil if something may.
+func (s *http2Stream) endOfBodyLocked() error {
+	s.h.mu.AssertHeld()
+	switch {
+	case s.gone:
+		return errStreamReset
+	case s.overrun:
+		return errBodiesFull
+	case s.late:
+		return s.overdueLocked()
+	case s.hasEndedLocked():
+		return io.EOF
+	}
+	return nil
 }
 
 // mayComeLocked reports whether nothing has come of the body, and something may.
@@ -234,30 +285,31 @@ func (s *http2Stream) overdueLocked() error {
 	if s.complete || s.state != http2.Open { // an answer to HEAD has no content that waits
 		return ErrHandlerTimeout
 	}
-	s.server.counts.timeouts.body.Add(1)
+	s.h.conn.server.counts.timeouts.body.Add(1)
 	return errDeadline
 }
 
-// awaitBodyLocked waits for what comes of the body, which is put into p. It reports how much that was. gathers is set if the wait may last until
-// p is full; then a deadline that passes doesn't end the client's time.
-func (s *http2Stream) awaitBodyLocked(p []byte, gathers bool, deadline clock.Time) (n int, inTime bool) {
+// awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p. Where the client has an account of time, and the
+// read doesn't gather, a deadline that passes ends that.
+func (s *http2Stream) awaitBodyLocked(p []byte, r *http2Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
 	case <-s.readable: // from before the last read
 	default:
 	}
-	s.filling = http2Filling{buffer: p, gathers: gathers}
-	s.into = &s.filling
-	running := s.worker.running
-	running.is(RunningReading)
-	if gathers {
+	if r.fills {
+		s.filling = http2Filling{buffer: p, gathers: r.gathers}
+		s.into = &s.filling
+	}
+	if r.gathers || r.pace == nil {
 		inTime = s.awaitLocked(&s.readable, deadline)
 	} else {
 		inTime = s.awaitReadLocked(deadline)
 	}
-	n = s.filling.n
-	s.into, s.filling = nil, http2Filling{}
-	running.is(s.worker.ctx.runningState())
+	if r.fills {
+		n = s.filling.n
+		s.into, s.filling = nil, http2Filling{}
+	}
 	return n, inTime
 }
 
@@ -452,34 +504,8 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 	if d.err != nil || len(p) == 0 {
 		return 0, d.err
 	}
-	s, h, start := d.s, d.s.h, d.s.server.clock.now()
-	h.mu.Lock()
-	n, credited := 0, false
-	for {
-		if n, credited = s.takeLocked(p); n > 0 {
-			break
-		}
-		if d.err = d.endLocked(); d.err != nil {
-			break
-		}
-		if d.expect {
-			d.expect = false
-			if !s.headSent && !s.complete && s.state == http2.Open { // nothing interim follows the head
-				s.informLocked(100, nil)
-				h.flushLocked(nil)
-				continue
-			}
-		}
-		if !s.awaitReadLocked(d.deadlineLocked(start)) && s.mayComeLocked() {
-			s.late = true
-		}
-	}
-	deadline := d.deadlineLocked(start)
-	h.mu.Unlock()
-	if credited {
-		h.flush()
-	}
-	d.pace.Add(s.server.config.reading, n, s.server.waited(start, deadline, s.server.clock.now()))
+	n, err := d.s.read(p, &http2Reading{until: &d.s.readUntil, pace: &d.pace, beforeWait: d.beforeWait, end: d.endLocked})
+	d.err = err
 	if d.received += int64(n); d.limit >= 0 && d.received > d.limit {
 		n, d.err = 0, errTooLarge
 	}
@@ -500,34 +526,36 @@ var errBodyClosed = errors.New("filo: the body was closed")
 // errBodyLent is the error of a Ctx whose body is read otherwise.
 var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
 
-// endLocked returns why nothing more comes, nil if something may.
-func (d *http2Duplex) endLocked() error {
-	d.s.h.mu.AssertHeld()
-	switch s := d.s; {
-	case d.err != nil:
-		return d.err
-	case d.closed:
-		return errBodyClosed
-	case s.gone:
-		return bodyError(errStreamReset)
-	case s.overrun:
-		return errBodiesFull
-	case s.late:
-		return bodyError(s.overdueLocked())
-	case s.hasEndedLocked():
-		return io.EOF
-	case !s.running:
-		return errStreamOver
+// beforeWait lets a client that waits for a 100 send its body.
+func (d *http2Duplex) beforeWait(clock.Time) error {
+	if !d.expect {
+		return nil
+	}
+	d.expect = false
+	s, h := d.s, d.s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.headSent && !s.complete && s.state == http2.Open { // nothing interim follows the head
+		s.informLocked(100, nil)
+		h.flushLocked(nil)
 	}
 	return nil
 }
 
-func (d *http2Duplex) deadlineLocked(start clock.Time) clock.Time {
+// endLocked returns why nothing more comes, nil if something may.
+func (d *http2Duplex) endLocked() error {
 	d.s.h.mu.AssertHeld()
-	if until := d.s.readUntil; until != 0 {
-		return until
+	if d.closed {
+		return errBodyClosed
 	}
-	return d.pace.Deadline(start, d.s.server.config.reading)
+	switch err := d.s.endOfBodyLocked(); {
+	case err == nil && !d.s.running:
+		return errStreamOver
+	case err == nil, err == io.EOF:
+		return err
+	default:
+		return bodyError(err)
+	}
 }
 
 // Trailer implements hooks.Duplex.

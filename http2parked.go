@@ -3,7 +3,6 @@ package filo
 import (
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -322,29 +321,21 @@ func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
 
 // Read is net.Conn's.
 func (c *http2StreamConn) Read(p []byte) (int, error) {
-	s, h := (*http2Stream)(c), c.h
-	h.mu.Lock()
-	for s.body.Len() == 0 && !s.gone && !s.closed && !(s.extended && s.hasEndedLocked()) {
-		if s.passedLocked(s.readUntil) {
-			h.mu.Unlock()
-			return 0, os.ErrDeadlineExceeded
-		}
-		s.awaitLocked(&s.readable, s.readUntil)
+	s := (*http2Stream)(c)
+	return s.read(p, &http2Reading{until: &s.readUntil, end: s.endOfParkedLocked})
+}
+
+// endOfParkedLocked returns why nothing more is read from a parked stream, nil if something may come. Unless it is by extended CONNECT, its
+// request has ended before.
+func (s *http2Stream) endOfParkedLocked() error {
+	s.h.mu.AssertHeld()
+	switch err := s.endOfTunnelLocked(); {
+	case s.extended && err != nil:
+		return err
+	case s.gone, s.closed:
+		return io.EOF
 	}
-	n, credited := s.takeLocked(p)
-	err := error(nil)
-	switch {
-	case n > 0:
-	case s.extended && s.gone:
-		err = errStreamReset
-	default:
-		err = io.EOF
-	}
-	h.mu.Unlock()
-	if credited {
-		h.flush()
-	}
-	return n, err
+	return nil
 }
 
 func (s *http2Stream) passedLocked(until clock.Time) bool {

@@ -112,25 +112,7 @@ func (t *http2Tunnel) Read(p []byte) (int, error) {
 	}
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	s, h := t.s, t.h
-	h.mu.Lock()
-	for s.body.Len() == 0 && t.endLocked() == nil {
-		if s.passedLocked(t.readUntil) {
-			h.mu.Unlock()
-			return 0, os.ErrDeadlineExceeded
-		}
-		s.awaitLocked(&s.readable, t.readUntil)
-	}
-	n, credited := s.takeLocked(p)
-	err := error(nil)
-	if n == 0 {
-		err = t.endLocked()
-	}
-	h.mu.Unlock()
-	if credited {
-		h.flush()
-	}
-	return n, err
+	return t.s.read(p, &http2Reading{until: &t.readUntil, end: t.endLocked})
 }
 
 // Write is net.Conn's.
