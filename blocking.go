@@ -76,7 +76,7 @@ func (c *conn) readHead() {
 // lastRead reads what a connection that has been idle since the given time sends before the server shuts down. It uses short
 // deadlines of its own, since a deadline in the past would hide bytes that have arrived.
 func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
-	wait := c.server.lastReadTime(state, c.server.clock.now().Sub(since))
+	wait := c.server.lastReadTime(state, c.server.clock.Now().Sub(since))
 	c.setState(stateLast)
 	end := time.Now().Add(wait)
 	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {

@@ -180,7 +180,7 @@ func (r *silentBodies) end(room *bodyRoom) {
 
 // cutSilentBody makes room by the end of a body whose client is silent. It reports false if there is none. The caller holds no connection's lock.
 func (s *Server) cutSilentBody() bool {
-	r, now := &s.silence, s.clock.exact()
+	r, now := &s.silence, s.clock.Exact()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now < r.next {

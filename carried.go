@@ -415,7 +415,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 func (c *carried) receiveBody(p []byte) (n int, err error) {
 	room, silence := &c.worker.ctx.room, &c.server.silence
 	if room.bytes.Load() > 0 && c.transport.MayInterrupt() {
-		silence.begin(room, silentBody{c, c.server.clock.exact()})
+		silence.begin(room, silentBody{c, c.server.clock.Exact()})
 	}
 	running := c.worker.running
 	running.is(RunningReading)

@@ -62,7 +62,7 @@ func (s *Server) Clients() []Client {
 			client.BytesSent += sent
 		}
 	})
-	for _, each := range s.clients.all(s.clock.now()) {
+	for _, each := range s.clients.all(s.clock.Now()) {
 		client := of(each.address)
 		client.ConnsEnded += each.ended
 		client.Requests += each.requests
@@ -249,7 +249,7 @@ func (s *Server) refusedRequest(reason refusalReason, client netip.AddrPort) {
 // has records of its own.
 func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort) {
 	address := limitIP(client().Addr())
-	count := s.clients.addRefused(s.clock.now(), reason, address)
+	count := s.clients.addRefused(s.clock.Now(), reason, address)
 	if count == 0 || reason == refusedProxyProtocol {
 		return
 	}

@@ -46,6 +46,9 @@ const (
 // Another state than these would reach into the deadline of conn.word.
 const _ = uint(stateMask - stateShed)
 
+// A deadline is kept without the bits of the state, and is one nevertheless.
+const _ = uint(clock.Earliest - 1<<stateBits)
+
 // idle reports whether the owner waits for a request and no byte of it has arrived.
 func (s waitState) idle() bool { return s <= stateIdle || s == stateLast || s == stateHandshake }
 
@@ -397,7 +400,7 @@ func (c *Ctx) poison() {
 // skipRest discards the rest of the last request's body, so that it is never parsed as a request.
 func (c *conn) skipRest() {
 	b := c.rest
-	if c.server.life.endsRest(c.server.clock.exact) {
+	if c.server.life.endsRest(c.server.clock.Exact) {
 		c.reading, c.linger = readingNothing, true
 		return
 	}

@@ -24,7 +24,7 @@ func (c *conn) inputState() waitState {
 		return stateBody
 	case c.in.Len() > 0 || c.parser.Started():
 		if c.headSince == 0 {
-			c.headSince = c.server.clock.now()
+			c.headSince = c.server.clock.Now()
 		}
 		return stateHead
 	case c.requests.Load() == 0:
@@ -115,7 +115,7 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 }
 
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
-func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.exact() >= until }
+func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.Exact() >= until }
 
 // headTimeout returns how long a head may take. In a place of the kind QuickConn the time is short: other connections need the place.
 func (c *conn) headTimeout() time.Duration {
@@ -145,7 +145,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if state.body() && c.looped == nil && !c.worker.mayRun() {
 		return 0, errBusy
 	}
-	start := c.server.clock.now()
+	start := c.server.clock.Now()
 	deadline := c.readDeadline(state, start)
 	look := c.gatherUntil(start, deadline)
 	if look == deadline {
@@ -165,7 +165,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 func (c *conn) beginSilence(state waitState, since clock.Time) {
 	if state == stateBody && c.worker.ctx.room.bytes.Load() > 0 {
 		if since == 0 {
-			since = c.server.clock.exact()
+			since = c.server.clock.Exact()
 		}
 		c.server.silence.begin(&c.worker.ctx.room, silentBody{c, since})
 	}
@@ -213,7 +213,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 				c.netConn.SetReadDeadline(time.Time{})
 			}
 			if state.body() {
-				if !c.bodyCame(n, c.server.waited(start, deadline, c.server.clock.now())) {
+				if !c.bodyCame(n, c.server.waited(start, deadline, c.server.clock.Now())) {
 					return 0, errDeadline
 				}
 			}
@@ -232,7 +232,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			return 0, over // the last look has found nothing
 		case c.state() == stateShed:
 			over = errShed
-		case deadline != 0 && c.server.clock.exact() >= deadline:
+		case deadline != 0 && c.server.clock.Exact() >= deadline:
 			over, ended = errDeadline, deadline
 		case state == stateBody && c.worker.ctx.timedOut():
 			return 0, ErrHandlerTimeout
@@ -246,7 +246,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if state <= stateIdle && c.server.life.draining.Load() {
 			return c.lastRead(p, state, start)
 		}
-		if state == stateRest && c.server.life.endsRest(c.server.clock.exact) {
+		if state == stateRest && c.server.life.endsRest(c.server.clock.Exact) {
 			return 0, errDraining
 		}
 		if c.looped != nil {
@@ -270,7 +270,7 @@ func (c *conn) beginLastLook(ended clock.Time) bool {
 	case known:
 		look = time.Second // the read returns at once, whatever else the machine does, unless it needs the rest of a TLS record
 	case ended != 0:
-		if late := c.server.clock.exact().Sub(ended); 0 <= late && late < onTime {
+		if late := c.server.clock.Exact().Sub(ended); 0 <= late && late < onTime {
 			return false
 		}
 	}
@@ -410,7 +410,7 @@ type vectorWriter interface {
 
 // beforeWrite begins the wait of a write, which afterWrite ends, and returns its deadline.
 func (c *conn) beforeWrite() (deadline clock.Time) {
-	deadline = c.beginWriting(c.server.clock.now())
+	deadline = c.beginWriting(c.server.clock.Now())
 	c.waitToWrite(deadline)
 	c.worker.ctx.countWrite()
 	return deadline
@@ -423,13 +423,13 @@ func (c *conn) afterWrite(n int, err error, deadline clock.Time) error {
 	c.worker.ctx.countWrite()
 	limits := c.server.config.writing
 	if err == nil {
-		c.writePace.Add(limits, n, c.server.waited(c.since, c.putOff(deadline), c.server.clock.now()))
+		c.writePace.Add(limits, n, c.server.waited(c.since, c.putOff(deadline), c.server.clock.Now()))
 		return nil
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	now := c.server.clock.exact()
+	now := c.server.clock.Exact()
 	deadline = c.putOff(deadline)
 	c.writePace.Add(limits, n, c.server.waited(c.since, deadline, now))
 	switch {

@@ -96,13 +96,13 @@ func (s *connSet) makeRoom() bool {
 	if s.shedFirst() {
 		return true
 	}
-	begin := s.clock.exact()
+	begin := s.clock.Exact()
 	if begin < r.next {
 		return false
 	}
 	all := s.findIdle(begin)
 	if len(r.found) < all/roomShare {
-		end := s.clock.exact()
+		end := s.clock.Exact()
 		r.next = end.Add(roomRest * end.Sub(begin))
 	}
 	made := s.shedFirst()

@@ -65,7 +65,7 @@ func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 // Those that have been idle for the longest are closed first. Ones that have a request aren't, nor ones that are new.
 func TestMakeRoomOrder(t *testing.T) {
 	s, all := idleServer(600)
-	now := s.clock.exact()
+	now := s.clock.Exact()
 	all[0].setState(stateHandler)
 	all[1].setState(stateParked)
 	config := &s.config
@@ -98,7 +98,7 @@ func TestMakeRoomSilentFirst(t *testing.T) {
 		own = append(own, &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(i))})
 	}
 	s, all := idleServer(len(own), own...)
-	now, silent := s.clock.exact(), 0
+	now, silent := s.clock.Exact(), 0
 	for i, c := range all {
 		switch {
 		case i%10 == 0: // a client's that was served, and is idle for longer than any of the others
@@ -232,7 +232,7 @@ func TestMakeRoomRests(t *testing.T) {
 		t.Error("a connection with a request was closed")
 	}
 	all[7].word.Store(int64(stateIdle))
-	s.conns.room.next = s.clock.exact().Add(time.Hour)
+	s.conns.room.next = s.clock.Exact().Add(time.Hour)
 	if s.conns.makeRoom() {
 		t.Error("the connections were visited again at once")
 	}
@@ -245,7 +245,7 @@ func TestMakeRoomRests(t *testing.T) {
 // A connection that was told to close while its owner was about to wait once more, after a wake-up for something else, doesn't wait.
 func TestShedDuringWakeUp(t *testing.T) {
 	s, all := idleServer(2)
-	deadline := s.clock.exact().Add(time.Hour)
+	deadline := s.clock.Exact().Add(time.Hour)
 	if !all[1].waitAgain(stateIdle, deadline) || all[1].state() != stateIdle || deadlineIn(all[1].word.Load()) != deadline&^stateMask {
 		t.Error("one that wasn't told to close doesn't wait")
 	}

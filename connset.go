@@ -122,7 +122,7 @@ func (s *connSet) addLocked(c *conn) {
 	c.answered = s.nextCountsLocked()
 	if !s.sweeping && s.timer != nil {
 		s.sweeping = true
-		s.due.Store(s.clock.now().Add(s.interval))
+		s.due.Store(s.clock.Now().Add(s.interval))
 		s.timer.Reset(s.interval)
 	}
 }
@@ -171,7 +171,7 @@ func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 func (s *connSet) remove(c *conn) {
 	client := c.knownRemote()
 	if s.removeMember(c) {
-		c.server.clients.addEnded(c.server.clock.now(), limitIP(client.Addr()), c.requests.Load())
+		c.server.clients.addEnded(c.server.clock.Now(), limitIP(client.Addr()), c.requests.Load())
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *connSet) startSweep(server *Server) {
 	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
 	s.interval = max(min(time.Second, s.shortest/4), time.Millisecond)
 	s.sweeping = s.conns.count > 0
-	s.due.Store(s.clock.now().Add(s.interval))
+	s.due.Store(s.clock.Now().Add(s.interval))
 	s.timer = time.AfterFunc(s.interval, s.sweep)
 	if !s.sweeping {
 		s.timer.Stop()
@@ -372,7 +372,7 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
-	s.clock.catchUp() // the owners that are woken after a pause set deadlines for what hasn't come yet
+	s.clock.CatchUp() // the owners that are woken after a pause set deadlines for what hasn't come yet
 	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {
@@ -395,7 +395,7 @@ func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	if s.timer == nil {
 		return 0, false
 	}
-	now = s.clock.exact()
+	now = s.clock.Exact()
 	s.underway = true
 	s.due.Store(now.Add(s.shortest))
 	return now, true
@@ -407,7 +407,7 @@ func (s *connSet) endSweep(due clock.Time) {
 	defer s.mu.Unlock()
 	s.underway = false
 	if s.sweeping = s.conns.count > 0; s.sweeping && s.timer != nil {
-		s.swept = s.clock.exact()
+		s.swept = s.clock.Exact()
 		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept.Add(s.interval)))
 	}
 }
@@ -449,7 +449,7 @@ func (s *connSet) hasten(deadline clock.Time) {
 	defer s.mu.Unlock()
 	// interval counts from the last sweep. If it counted from now, deadlines set again and again would put the sweep off for ever.
 	if due := max(deadline, s.swept.Add(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
-		s.setDueLocked(s.clock.exact(), due)
+		s.setDueLocked(s.clock.Exact(), due)
 	}
 }
 

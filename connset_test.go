@@ -148,7 +148,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 				}
 				s.conns.removeMember(conns[0]) // which would come last
 				s.conns.add(&conn{exchange: exchange{server: s}})
-				c.setWait(stateHead, s.clock.exact().Add(2*time.Second)) // whose turn has been
+				c.setWait(stateHead, s.clock.Exact().Add(2*time.Second)) // whose turn has been
 			}}
 			s.conns.add(c)
 			c.word.Store(1<<stateBits | int64(stateIdle))

@@ -252,7 +252,7 @@ func (c *Ctx) SetReadDeadline(t time.Time) error {
 	if c.exchange.hijacked {
 		return ErrHijacked
 	}
-	c.readUntil = c.exchange.server.clock.at(t)
+	c.readUntil = c.exchange.server.clock.At(t)
 	return c.exchange.wire.deadlineSet(t, false)
 }
 
@@ -263,7 +263,7 @@ func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	if c.exchange.hijacked {
 		return ErrHijacked
 	}
-	c.writeUntil = c.exchange.server.clock.at(t)
+	c.writeUntil = c.exchange.server.clock.At(t)
 	return c.exchange.wire.deadlineSet(t, true)
 }
 

@@ -12,7 +12,7 @@ func (s *Server) SilentBodies(least time.Duration) (n int) {
 	s.silence.mu.Lock()
 	defer s.silence.mu.Unlock()
 	for _, each := range s.silence.all {
-		if s.clock.exact().Sub(each.since) >= least {
+		if s.clock.Exact().Sub(each.since) >= least {
 			n++
 		}
 	}

@@ -191,7 +191,7 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 	h.encoder.Reset()
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
-	h.used = c.server.clock.now()
+	h.used = c.server.clock.Now()
 	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
 	if c.server.config.http2.pingInterval > 0 {
 		h.silence = &http2Silence{heard: h.used}
@@ -204,7 +204,7 @@ func (h *http2Conn) begin(w *scratch) {
 	h.mu.Lock()
 	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
 	h.mu.Unlock()
-	h.acks.Sent(h.conn.server.clock.now(), settingsTimeout)
+	h.acks.Sent(h.conn.server.clock.Now(), settingsTimeout)
 	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
 		h.goAway(w, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
 	}
@@ -274,7 +274,7 @@ func (h *http2Conn) needInput(w *scratch) http2Step {
 func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
 
 // Now implements outbox.Owner.
-func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.exact() }
+func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.Exact() }
 
 // HasMore implements outbox.Owner.
 func (h *http2Conn) HasMore() bool {

@@ -119,7 +119,7 @@ func TestHTTP2ExcusedStreams(t *testing.T) {
 		h.schedule.Add(&stream.sender)
 	}
 	first.http2Request, second.http2Request = nil, nil // as those of parked streams whose handlers have returned
-	h.used = s.clock.now()
+	h.used = s.clock.Now()
 	soon, late := h.used.Add(DefaultWriteTimeout/2), h.used.Add(2*DefaultWriteTimeout)
 	for _, test := range []struct {
 		name    string

@@ -287,7 +287,7 @@ func (s *http2Stream) head(ctx *Ctx, length int64) {
 // data implements wire.
 func (s *http2Stream) data(p []byte, flush bool) error {
 	h := s.h
-	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.exact() >= until {
+	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.Exact() >= until {
 		s.failed = true
 		s.server.counts.timeouts.write.Add(1)
 		return errDeadline
@@ -412,7 +412,7 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 	waiting := &s.server.answers.waiting
 	waiting.Add(1)
 	defer waiting.Add(-1)
-	for start, before := s.server.clock.now(), len(s.unsent); !s.gone && !ready(); {
+	for start, before := s.server.clock.Now(), len(s.unsent); !s.gone && !ready(); {
 		until := func() clock.Time {
 			if own := s.worker.ctx.writeUntil; own != 0 {
 				return own
@@ -420,8 +420,8 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 			return s.windowDeadline(start)
 		}
 		// The budget may become crowded meanwhile, and the deadline an earlier one.
-		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.exact().Deadline(s.server.crowdedGrace())))
-		now, moved := s.server.clock.exact(), before-len(s.unsent)
+		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.Exact().Deadline(s.server.crowdedGrace())))
+		now, moved := s.server.clock.Exact(), before-len(s.unsent)
 		if !ok && moved == 0 {
 			switch deadline := until(); {
 			case deadline == 0 || now < deadline:

@@ -106,7 +106,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 // read waits for input, or for other work.
 func (d *blockingHTTP2) read(w *scratch) {
 	h, c := d.h, d.h.conn
-	state, deadline := h.wait(c.server.clock.now(), w.in.Len() > 0)
+	state, deadline := h.wait(c.server.clock.Now(), w.in.Len() > 0)
 	c.setWait(state, deadline)
 	if h.mustDrain() {
 		c.endWait(deadline, false)
@@ -124,7 +124,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		c.netConn.SetReadDeadline(time.Time{})
 	}
 	h.shed = c.endWait(deadline, false)
-	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.shed || deadline != 0 && c.server.clock.exact() >= deadline)
+	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.shed || deadline != 0 && c.server.clock.Exact() >= deadline)
 	if late && deadline != d.lookedFor && c.beginLastLook(deadline) {
 		// Once for each deadline: a client that goes on sending doesn't put it off.
 		d.lookedFor = deadline

@@ -90,7 +90,7 @@ func (s *http2Stream) cameLocked(n int) {
 	if s.awaits != awaitsBody {
 		return
 	}
-	now := s.server.clock.now()
+	now := s.server.clock.Now()
 	s.readPace.Add(s.server.config.reading, n, s.server.waited(s.awaitsSince, s.awaitsUntil(), now))
 	if !s.readPace.UsedUp(s.server.config.reading) { // or look finds that the time is over
 		s.awaitsSince = now
@@ -211,7 +211,7 @@ func (r *http2Reading) deadline(start clock.Time, limits pace.Limits) clock.Time
 // read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
 func (s *http2Stream) read(p []byte, r *http2Reading) (n int, err error) {
 	h, server := s.h, s.h.conn.server
-	start, limits := server.clock.now(), server.config.reading
+	start, limits := server.clock.Now(), server.config.reading
 	look := start.Add(limits.Look()) // see conn.gatherUntil
 	h.mu.Lock()
 	deadline := r.deadline(start, limits)
@@ -249,7 +249,7 @@ func (s *http2Stream) read(p []byte, r *http2Reading) (n int, err error) {
 	}
 	h.mu.Unlock()
 	if err == nil && r.pace != nil {
-		r.pace.Add(limits, n, server.waited(start, deadline, server.clock.now()))
+		r.pace.Add(limits, n, server.waited(start, deadline, server.clock.Now()))
 	}
 	if credited {
 		h.flush()
@@ -326,7 +326,7 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	h.mu.Unlock()
 	h.wakeOwner() // it takes locks that come before mu
 	h.mu.Lock()
-	until := h.conn.server.clock.exact().Add(time.Second) // an owner that is busy for longer isn't waited for
+	until := h.conn.server.clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
 	for s.asksLook && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
 	}
 	s.asksLook = false

@@ -57,7 +57,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 	if !expired {
 		return false
 	}
-	now := h.conn.server.clock.exact()
+	now := h.conn.server.clock.Exact()
 	if shed := h.shed; shed {
 		if h.shed = false; h.openStreams() == 0 {
 			h.goAway(w, http2.NoError, "idle")

@@ -55,9 +55,9 @@ func TestHTTP2Deadlines(t *testing.T) {
 		rounds int // of a wait and a look, until nothing is waited for; -1: for ever
 	}{
 		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
-		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.conn.server.clock.now(), settingsTimeout) }, 1},
+		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.conn.server.clock.Now(), settingsTimeout) }, 1},
 		{"a client that doesn't answer PING", func(c deadlineConn) {
-			c.silence = &http2Silence{heard: c.conn.server.clock.now()}
+			c.silence = &http2Silence{heard: c.conn.server.clock.Now()}
 		}, 2},
 		{"an idle client", func(deadlineConn) {}, 1},
 		{"an idle client that must make room", func(c deadlineConn) { c.shed = true }, 1},
@@ -90,7 +90,7 @@ func TestHTTP2Deadlines(t *testing.T) {
 				test.begin(c)
 				rounds := 0
 				for ; c.next(c.w) == http2Read && rounds < 10; rounds++ {
-					now := server.clock.exact()
+					now := server.clock.Exact()
 					_, deadline := c.wait(now, false)
 					if deadline <= now {
 						t.Fatalf("round %d: a wait of %v", rounds, deadline.Sub(now))
@@ -124,6 +124,6 @@ func TestHTTP2Deadlines(t *testing.T) {
 func (c deadlineConn) passed(d http2Deadline) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.conn.server.clock.exact()
+	now := c.conn.server.clock.Exact()
 	return hasPassed(d.at(c.http2Conn, now), now)
 }

@@ -66,7 +66,7 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 	if cost == 0 {
 		return http2.NoFault
 	}
-	return h.glitches.Charge(cost, h.conn.server.clock.now(), h.conn.server.config.http2.glitches)
+	return h.glitches.Charge(cost, h.conn.server.clock.Now(), h.conn.server.config.http2.glitches)
 }
 
 // fail ends the connection, because of what the client has sent.
@@ -275,7 +275,7 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	}
 	if s.awaits = what; what != awaitsNothing {
 		h.awaiting++
-		s.awaitsSince = h.conn.server.clock.now()
+		s.awaitsSince = h.conn.server.clock.Now()
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false

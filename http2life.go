@@ -76,7 +76,7 @@ func (s *http2Stream) returnedLocked() {
 func (h *http2Conn) leaveLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
-	h.used = h.conn.server.clock.now()
+	h.used = h.conn.server.clock.Now()
 	if h.wakeEmpty && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
 		go h.wakeOwner() // it takes locks that come before mu
@@ -128,7 +128,7 @@ func (s *http2Stream) takeRestLocked() {
 		return
 	}
 	h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
-	if now := h.conn.server.clock.now(); now < s.readUntil && h.goneAway == goneNowhere {
+	if now := h.conn.server.clock.Now(); now < s.readUntil && h.goneAway == goneNowhere {
 		s.awaitsSince = now
 	}
 }

@@ -124,7 +124,7 @@ func (s *http2Stream) rest() bool {
 	if p.wait == 0 {
 		return true
 	}
-	wait := max(p.wait.Sub(s.h.conn.server.clock.exact()), 0)
+	wait := max(p.wait.Sub(s.h.conn.server.clock.Exact()), 0)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(wait, s.parkedDeadline)
 	} else {
@@ -340,7 +340,7 @@ func (s *http2Stream) endOfParkedLocked() error {
 
 func (s *http2Stream) passedLocked(until clock.Time) bool {
 	s.h.mu.AssertHeld()
-	return until != 0 && s.h.conn.server.clock.exact() >= until
+	return until != 0 && s.h.conn.server.clock.Exact() >= until
 }
 
 // Write is net.Conn's. The ParkedConn writes to its outbox.
@@ -372,7 +372,7 @@ func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadl
 // SetReadDeadline is net.Conn's.
 func (c *http2StreamConn) SetReadDeadline(t time.Time) error {
 	s := (*http2Stream)(c)
-	until := s.h.conn.server.clock.at(t)
+	until := s.h.conn.server.clock.At(t)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.readUntil = until

@@ -81,7 +81,7 @@ func (h *http2Conn) fillLocked() {
 		last := n == len(s.unsent) && s.complete
 		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
 		s.sentDataLocked(n, n == len(s.unsent))
-		h.used = h.conn.server.clock.now()
+		h.used = h.conn.server.clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.conn.server.config.writing, n, h.used.Sub(s.awaitsSince))
 			if !s.writePace.UsedUp(h.conn.server.config.writing) { // or look finds that the time is over

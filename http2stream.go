@@ -278,7 +278,7 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 		<-woken
 		return true
 	}
-	wait := deadline.Sub(h.conn.server.clock.exact())
+	wait := deadline.Sub(h.conn.server.clock.Exact())
 	if wait <= 0 {
 		return false
 	}
@@ -314,7 +314,7 @@ func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
 	if !write {
 		s.h.mu.Lock()
 		defer s.h.mu.Unlock()
-		s.readUntil = s.server.clock.at(t)
+		s.readUntil = s.server.clock.At(t)
 		s.wakeLocked()
 	}
 	return nil

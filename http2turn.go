@@ -42,7 +42,7 @@ func (h *http2Conn) received(w *scratch, space []byte, n int) {
 		h.shed = false
 	}
 	if n > 0 && h.silence != nil {
-		*h.silence = http2Silence{heard: h.conn.server.clock.now()}
+		*h.silence = http2Silence{heard: h.conn.server.clock.Now()}
 	}
 }
 
@@ -77,7 +77,7 @@ func (h *http2Conn) giveAway(s *http2Stream) {
 	h.giveAwayLocked(s)
 	h.mu.Unlock()
 	w := s.worker
-	w.running.begin(h.conn.server.clock.now(), w.timer.Class(), h.conn, RunningHandler)
+	w.running.begin(h.conn.server.clock.Now(), w.timer.Class(), h.conn, RunningHandler)
 }
 
 // takeAway takes the connection, and its parts that the worker holds, from a worker that runs a handler inline, and returns the worker. Then the
@@ -97,7 +97,7 @@ func (h *http2Conn) takeAway() *scratch {
 	if w.worker != nil {
 		running = w.worker.Running()
 	}
-	w.running.begin(h.conn.server.clock.exact(), running, h.conn, RunningHandler)
+	w.running.begin(h.conn.server.clock.Exact(), running, h.conn, RunningHandler)
 	return w
 }
 
@@ -157,7 +157,7 @@ func (h *http2Conn) leaves() bool {
 		return false
 	}
 	h.drains = true // no stream is parked, which would have to know
-	now := s.clock.exact()
+	now := s.clock.Exact()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leaveTime == 0 {
@@ -202,11 +202,11 @@ func (h *http2Conn) leaveSoon(w *scratch) {
 		h.wakeParkedLocked()
 	}
 	if h.goneAway == goneNowhere {
-		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.exact().Add(goAwayTime), true
+		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.Exact().Add(goAwayTime), true
 		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
 		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
 	}
-	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.exact() >= h.leaveTime) {
+	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.Exact() >= h.leaveTime) {
 		h.goneAway, h.leaveTime, h.lastServed = goneForGood, 0, h.ids.Last()
 		w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, http2.NoError, "")
 	}

@@ -129,7 +129,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 // http2Suspend makes the connection wait without a worker, for its client to take something if write is set: then the client isn't late
 // with what it hasn't sent. It reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
-	h, now := lc.http2.Load(), lc.server.clock.now()
+	h, now := lc.http2.Load(), lc.server.clock.Now()
 	state, deadline := h.wait(now, w.in.Len() > 0 && !write)
 	if write {
 		deadline = 0 // the outbox watches the client
@@ -149,7 +149,7 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 func (lc *loopConn) http2Ended() {
 	h := lc.http2.Load()
 	for !lc.failed && !lc.IsBroken() && !h.out.Finish(nil) {
-		lc.deadline, lc.since = 0, lc.server.clock.now()
+		lc.deadline, lc.since = 0, lc.server.clock.Now()
 		lc.setWait(stateWrite, 0)
 		if lc.Release(true) {
 			return

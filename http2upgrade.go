@@ -218,7 +218,7 @@ func (t *http2Tunnel) SetWriteDeadline(until time.Time) error {
 }
 
 func (t *http2Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
-	at := t.h.conn.server.clock.at(until)
+	at := t.h.conn.server.clock.At(until)
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	for _, deadline := range deadlines {

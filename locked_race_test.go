@@ -11,7 +11,6 @@ import (
 // A function whose caller must hold a lock panics without it, in builds with the race detector.
 func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){
-		"coarseClock":    new(coarseClock).refreshLocked,
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,

@@ -20,7 +20,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	}
 	s := lc.server
 	if lc.headSince == 0 {
-		lc.headSince = s.clock.now()
+		lc.headSince = s.clock.Now()
 	}
 	for lc.mayHandshake() || lc.helloInTime() {
 		if lc.mayBegin() && lc.completeHandshake() {
@@ -144,7 +144,7 @@ func isWholeHello(b []byte) bool {
 func (lc *loopConn) proxyTurn() bool {
 	s := lc.server
 	if lc.headSince == 0 {
-		lc.headSince = s.clock.now()
+		lc.headSince = s.clock.Now()
 	}
 	size, some, err := lc.receiveProxyHeader()
 	for err == nil && size == 0 {

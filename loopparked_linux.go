@@ -123,7 +123,7 @@ func (lc *loopConn) callParked(w *scratch, why Wake) bool {
 func (lc *loopConn) waitParked() bool {
 	p := lc.parked
 	p.received = nil
-	lc.deadline, lc.since = p.wait, lc.server.clock.now()
+	lc.deadline, lc.since = p.wait, lc.server.clock.Now()
 	lc.setWait(stateParked, lc.deadline)
 	if lc.Release(false) {
 		return true
@@ -138,7 +138,7 @@ func (lc *loopConn) endingTurn() {
 	p.unread = p.unread || len(p.received) > 0
 	p.received = nil
 	for !lc.IsBroken() && !p.out.Empty() {
-		lc.deadline, lc.since = 0, lc.server.clock.now()
+		lc.deadline, lc.since = 0, lc.server.clock.Now()
 		lc.setWait(stateWrite, 0)
 		if lc.Release(true) {
 			return

@@ -103,7 +103,7 @@ func (w *workerChan) Losing(socket *loop.Socket, class *class.Class) {
 		return
 	}
 	if lc, ok := socket.Served().(*loopConn); ok {
-		w.running.begin(w.pool.clock.exact(), class, &lc.conn, RunningHandler)
+		w.running.begin(w.pool.clock.Exact(), class, &lc.conn, RunningHandler)
 	}
 }
 

@@ -177,7 +177,7 @@ func (lc *loopConn) resume() {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.expired = false
-	switch config, now := &lc.server.config, lc.server.clock.now(); waitState(old & stateMask) {
+	switch config, now := &lc.server.config, lc.server.clock.Now(); waitState(old & stateMask) {
 	case stateBody, stateRest:
 		lc.readPace.Add(config.reading, 0, lc.server.waited(lc.since, lc.deadline, now))
 	case stateWrite:
@@ -191,7 +191,7 @@ func (lc *loopConn) resume() {
 			lc.dropUnsent()
 		}
 	case expired:
-		lc.expired = lc.deadline != 0 && lc.server.clock.exact() >= lc.deadline
+		lc.expired = lc.deadline != 0 && lc.server.clock.Exact() >= lc.deadline
 	}
 	if lc.shed = shed; shed {
 		lc.expired = true
@@ -204,7 +204,7 @@ func (lc *loopConn) resume() {
 
 // suspend makes the connection wait without a worker. It reports false if there is something to do after all.
 func (lc *loopConn) suspend(state waitState) bool {
-	s, w, now := lc.server, lc.worker, lc.server.clock.now()
+	s, w, now := lc.server, lc.worker, lc.server.clock.Now()
 	var deadline clock.Time
 	switch {
 	case state == stateWrite:
@@ -245,8 +245,8 @@ func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 		if lc.since != 0 {
 			waited = now.Sub(lc.since)
 		}
-		lc.lastUntil = lc.server.clock.exact().Add(lc.server.lastReadTime(state, waited))
-	} else if lc.server.clock.exact() >= lc.lastUntil {
+		lc.lastUntil = lc.server.clock.Exact().Add(lc.server.lastReadTime(state, waited))
+	} else if lc.server.clock.Exact() >= lc.lastUntil {
 		return 0
 	}
 	return lc.lastUntil
@@ -451,7 +451,7 @@ func (lc *loopConn) wait() {
 	}()
 	s.changed(&lc.conn, StateNew)
 	returned = true
-	lc.since = s.clock.now()
+	lc.since = s.clock.Now()
 	lc.deadline = lc.readDeadline(stateNew, lc.since)
 	lc.setWait(stateNew, lc.deadline)
 	if !lc.Release(false) {

@@ -226,7 +226,7 @@ func (p *ParkedConn) beginRead() error {
 		return os.ErrDeadlineExceeded
 	}
 	if p.readUntil != 0 {
-		left := p.readUntil.Sub(p.conn.server.clock.exact())
+		left := p.readUntil.Sub(p.conn.server.clock.Exact())
 		if left <= 0 {
 			return os.ErrDeadlineExceeded
 		}
@@ -355,7 +355,7 @@ func (p *ParkedConn) over() {
 // SetWait sets a deadline for the next wait, the one that begins when the connection's function returns. At the deadline the
 // function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function
 // may call SetWait, and the handler before it returns.
-func (p *ParkedConn) SetWait(until time.Time) { p.wait = p.conn.server.clock.at(until) }
+func (p *ParkedConn) SetWait(until time.Time) { p.wait = p.conn.server.clock.At(until) }
 
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
 func (p *ParkedConn) Close() error {
@@ -384,7 +384,7 @@ type parkedOwner ParkedConn
 func (p *parkedOwner) Limits() pace.Limits { return p.conn.server.config.writing }
 
 // Now implements outbox.Owner.
-func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.exact() }
+func (p *parkedOwner) Now() clock.Time { return p.conn.server.clock.Exact() }
 
 // HasMore implements outbox.Owner.
 func (p *parkedOwner) HasMore() bool { return false }
@@ -411,7 +411,7 @@ func (p *ParkedConn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later ones.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error {
-	until := p.conn.server.clock.at(t)
+	until := p.conn.server.clock.At(t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.readUntil = until
@@ -524,7 +524,7 @@ func (p *ParkedConn) setParkedWait(deadline clock.Time) {
 	c := p.conn
 	c.setWait(stateParked, deadline)
 	if p.carried && deadline != 0 {
-		p.netConn.SetReadDeadline(time.Now().Add(deadline.Sub(c.server.clock.exact())))
+		p.netConn.SetReadDeadline(time.Now().Add(deadline.Sub(c.server.clock.Exact())))
 	}
 }
 
@@ -546,7 +546,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 		switch {
 		case late:
 			return WakeDeadline
-		case deadline != 0 && s.clock.exact() >= deadline:
+		case deadline != 0 && s.clock.Exact() >= deadline:
 			if late = c.beginLastLook(deadline); late {
 				continue
 			}

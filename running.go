@@ -63,7 +63,7 @@ func (s RunningState) String() string {
 // Running looks at each worker, so call it when somebody asks, or now and then.
 func (s *Server) Running() []RunningRequest {
 	records := s.running.all()
-	now := s.clock.exact()
+	now := s.clock.Exact()
 	requests := make([]RunningRequest, 0, len(records))
 	for _, r := range records {
 		if request, ok := r.look(now); ok {
@@ -264,7 +264,7 @@ func (x *exchange) recordRunning(class *class.Class, state RunningState) {
 		state = w.ctx.runningState()
 	}
 	first := !w.running.isOn()
-	w.running.begin(x.server.clock.now(), class, c, state)
+	w.running.begin(x.server.clock.Now(), class, c, state)
 	if first && c == nil {
 		w.running.setClient(x.wire.remote())
 	}

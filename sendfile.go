@@ -146,7 +146,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 		sent = size - file.left
 	}
 	for sent < size {
-		start, keeps := c.server.clock.now(), false
+		start, keeps := c.server.clock.Now(), false
 		deadline := c.beginWriting(start)
 		if until := start.Add(filePatience); now != nil && stream != nil && c.looped != nil && (deadline == 0 || until < deadline) {
 			keeps, deadline = true, until
@@ -159,7 +159,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 		if keeps && errors.Is(err, os.ErrDeadlineExceeded) {
 			c.endWait(deadline, true)
 			c.worker.ctx.countWrite()
-			c.writePace.Add(c.server.config.writing, n, c.server.clock.exact().Sub(start))
+			c.writePace.Add(c.server.config.writing, n, c.server.clock.Exact().Sub(start))
 			c.looped.keepFile(unsentFile{now, offset + sent, size - sent, stream})
 			return sent, true, nil
 		}

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
@@ -362,7 +363,7 @@ func (s *Server) newConfig() serverConfig {
 	}
 	c.http2 = s.newHTTP2Config(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)
-	c.tick = clockTick(min(c.idleWorker, c.shortestTimeout()))
+	c.tick = clock.Tick(min(c.idleWorker, c.shortestTimeout()))
 	return c
 }
 
@@ -463,7 +464,7 @@ func (s *Server) start() error {
 // stopClocks stops the sweep and the clock once no deadline needs them.
 func (s *Server) stopClocks() {
 	s.conns.stopSweep()
-	s.clock.stop()
+	s.clock.Stop()
 }
 
 // serveWorker is the pool's WorkerFunc.

@@ -133,8 +133,8 @@ func (s *Server) letLeave(ctx context.Context) {
 		return
 	}
 	s.SetKeepAlivesEnabled(false)
-	for end := s.clock.exact().Add(lastReadTimeBusy); s.conns.anyUsedSince(s.clock.exact() - clock.Time(busyTime)); {
-		if s.clock.exact() >= end {
+	for end := s.clock.Exact().Add(lastReadTimeBusy); s.conns.anyUsedSince(s.clock.Exact() - clock.Time(busyTime)); {
+		if s.clock.Exact() >= end {
 			s.life.letLeft.Store(true)
 			return
 		}
@@ -153,7 +153,7 @@ func (s *Server) letLeave(ctx context.Context) {
 func (s *Server) drain(ctx context.Context) error {
 	empty := s.conns.whenEmpty()
 	for waiting := true; waiting; {
-		s.conns.wakeIdle(s.clock.exact())
+		s.conns.wakeIdle(s.clock.Exact())
 		select {
 		case <-empty:
 			waiting = false
@@ -263,7 +263,7 @@ const (
 // connections that the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
-	listeners, first := s.life.beginDraining(s.clock.exact().Add(lastRestTime), s.answered())
+	listeners, first := s.life.beginDraining(s.clock.Exact().Add(lastRestTime), s.answered())
 	if first && !now {
 		s.logDraining()
 	}

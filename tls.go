@@ -105,7 +105,7 @@ func (s *Server) handshake(c *conn) bool {
 	ctx := s.life.handshaking
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
-			timeout -= s.clock.now().Sub(c.headSince) // since the client's first byte
+			timeout -= s.clock.Now().Sub(c.headSince) // since the client's first byte
 			timeout = max(timeout, min(leastHandshakeTime, s.config.readHeaderTimeout))
 		}
 		var cancel context.CancelCauseFunc

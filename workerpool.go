@@ -65,7 +65,7 @@ type workerPool struct {
 
 // init makes the places that MaxWorkersCount and Queue allow.
 func (wp *workerPool) init() {
-	wp.places.Init(admit.Config{Concurrency: wp.MaxWorkersCount, Queue: wp.Queue, MaxWait: wp.MaxWait, Now: wp.clock.exact})
+	wp.places.Init(admit.Config{Concurrency: wp.MaxWorkersCount, Queue: wp.Queue, MaxWait: wp.MaxWait, Now: wp.clock.Exact})
 }
 
 // Start lets the pool accept connections. It panics on a second call, and after Stop.
@@ -339,7 +339,7 @@ func (wp *workerPool) close(c net.Conn, lingers bool) {
 // stopped, or because there would be more than MaxWorkersCount workers.
 func (wp *workerPool) release(w *workerChan) bool {
 	w.place.Leave()
-	now := wp.clock.now()
+	now := wp.clock.Now()
 	wp.mu.Lock()
 	top := len(wp.ready) - 1
 	if wp.stopped || wp.places.Taken(admit.Ordinary)+len(wp.ready) >= wp.MaxWorkersCount {
@@ -401,7 +401,7 @@ func (wp *workerPool) slack() time.Duration { return wp.MaxIdleWorkerDuration / 
 // clean retires the workers that are due. It collects them in *expired, whose memory the next call reuses. It returns the time until
 // the next call, or 0 if no worker is ready: then the cleaner rests until release wakes it.
 func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
-	now := wp.clock.exact()
+	now := wp.clock.Exact()
 	wp.mu.Lock()
 	ready := wp.ready
 	n := sort.Search(len(ready), func(i int) bool { return now.Sub(ready[i].lastUse) < wp.MaxIdleWorkerDuration })

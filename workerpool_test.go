@@ -84,7 +84,7 @@ func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
 		Logger:                slog.New(slog.NewTextHandler(&p.log, nil)),
 		clock:                 new(coarseClock),
 	}
-	p.clock.start(clockTick(maxIdle))
+	p.clock.start(clock.Tick(maxIdle))
 	p.init()
 	p.Start()
 	t.Cleanup(func() {
@@ -94,7 +94,7 @@ func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
 		case <-time.After(time.Minute):
 			t.Error("the pool doesn't end")
 		}
-		p.clock.stop()
+		p.clock.Stop()
 	})
 	return p
 }
@@ -329,7 +329,7 @@ func TestWorkerPoolExpiry(t *testing.T) {
 // checkExpiry waits until all workers have gone, and checks when each of them did.
 func (p *poolTest) checkExpiry(t *testing.T, released map[*workerChan]time.Time, maxIdle time.Duration) {
 	t.Helper()
-	tick := clockTick(maxIdle)
+	tick := clock.Tick(maxIdle)
 	for len(released) > 0 {
 		time.Sleep(tick / 2)
 		synctest.Wait()
@@ -399,7 +399,7 @@ func TestWorkerPoolClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock)}
-				now := wp.clock.exact()
+				now := wp.clock.Exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
 					all = append(all, &workerChan{ch: make(chan job, 1), lastUse: now - clock.Time(idle)})
@@ -440,7 +440,7 @@ func TestWorkerPoolSorted(t *testing.T) {
 		one, _ := p.serve(t)
 		two, _ := p.serve(t)
 		p.finish(one, outcomeClose)
-		p.ready[0].lastUse = p.clock.exact().Add(time.Second)
+		p.ready[0].lastUse = p.clock.Exact().Add(time.Second)
 		p.finish(two, outcomeClose)
 		if p.ready[1].lastUse < p.ready[0].lastUse {
 			t.Error("a hotter worker has an older last use")
@@ -916,7 +916,7 @@ func (m *poolModel) check(t *testing.T) {
 	maxIdle := m.p.MaxIdleWorkerDuration
 	if n := len(m.ready) - len(ready); n > 0 {
 		for _, w := range m.ready[:n] {
-			if idle := time.Since(m.since[w]); idle < maxIdle-clockTick(maxIdle) {
+			if idle := time.Since(m.since[w]); idle < maxIdle-clock.Tick(maxIdle) {
 				t.Fatalf("a worker was retired after %v", idle)
 			}
 		}
@@ -980,7 +980,7 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 			MaxWorkersCount: 1000,
 			clock:           new(coarseClock),
 		}
-		wp.clock.start(maxClockTick)
+		wp.clock.start(clock.MaxTick)
 		wp.Start()
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -998,7 +998,7 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 		})
 		wp.Stop()
 		<-wp.done()
-		wp.clock.stop()
+		wp.clock.Stop()
 	}
 }
 
@@ -1006,8 +1006,8 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 func BenchmarkWorkerPoolRelease(b *testing.B) {
 	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock)}
 	wp.init()
-	wp.clock.start(maxClockTick)
-	defer wp.clock.stop()
+	wp.clock.start(clock.MaxTick)
+	defer wp.clock.Stop()
 	w := wp.get(admit.Ordinary)
 	for b.Loop() {
 		wp.release(w)

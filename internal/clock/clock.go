@@ -1,4 +1,4 @@
-// Package clock has the two scales of the server's time. Time is a moment on a server's coarse clock, for deadlines and moments that
+// Package clock has the two scales of the server's time. Time is a moment on a server's coarse clock (Coarse), for deadlines and moments that
 // are compared with them. Nanos is an exact moment, for measuring durations. Moments on different scales can't be compared.
 package clock
 
@@ -14,6 +14,10 @@ type Time int64
 
 // Last is the end of the scale, 292 years after the clock's beginning.
 const Last Time = math.MaxInt64
+
+// Earliest is the least moment that a time from the past becomes. The bits below aren't set, so that a moment is over 0 also without them: a
+// connection keeps something else there.
+const Earliest Time = 1 << 4
 
 // Add returns the moment d after t, or Last if the scale ends before. d must not be negative.
 func (t Time) Add(d time.Duration) Time {

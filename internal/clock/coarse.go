@@ -1,0 +1,224 @@
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/race"
+)
+
+// Coarse is a cached time, for everything that needs no more precision than its tick: idle workers, deadlines, answers. Reading it is an
+// atomic load.
+//
+// It ticks only between Start and Stop, and only while somebody reads it: after a few ticks without a reader it rests,
+// and the next reader takes the exact time and wakes it. So an idle server uses no processor time, and no reader sees a
+// time that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and a
+// reading of the system's clock. The zero value is a clock that doesn't run.
+type Coarse struct {
+	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
+	// only under mu, so that it never goes back, and loaded without mu.
+	cached Atomic[Time]
+	// used says that somebody has read the clock since its last tick. Readers store it only if it isn't set. Otherwise its
+	// cache line would go back and forth between the processors.
+	used atomic.Bool
+	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once, so
+	// a clock that is stopped and started again doesn't go back. Each clock has its own, since a synctest bubble has another time.
+	base atomic.Pointer[time.Time]
+
+	mu        race.Mutex
+	running   bool                 // guarded by mu
+	refreshed func(wall time.Time) // see Start; guarded by mu
+	wake      chan struct{}        // ends a rest; capacity 1, one send per rest; guarded by mu
+	quit      chan struct{}        // closed by Stop; guarded by mu
+	ended     chan struct{}        // closed when the ticker's goroutine has ended; guarded by mu
+}
+
+// restAfter is the number of ticks without a reader after which the clock rests.
+const restAfter = 10
+
+// MinTick and MaxTick limit what Tick returns.
+const (
+	MinTick = 500 * time.Microsecond
+	MaxTick = 100 * time.Millisecond
+)
+
+// Tick returns the tick for a clock with which shortest is the shortest measured duration: a twentieth of it, at least
+// 500 µs, at most 100 ms.
+func Tick(shortest time.Duration) time.Duration {
+	return min(max(shortest/20, MinTick), MaxTick)
+}
+
+// Start lets the clock tick. It panics if the clock already runs. refreshed is called with the wall clock's time whenever the cached time is
+// about to be brought up to date, one call at a time.
+func (c *Coarse) Start(tick time.Duration, refreshed func(wall time.Time)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		panic("filo: a coarse clock was started twice")
+	}
+	c.running, c.refreshed = true, refreshed
+	c.wake, c.quit, c.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	c.refreshLocked()
+	go c.run(tick, c.wake, c.quit, c.ended)
+}
+
+// Stop ends the clock's goroutine and returns when it has ended. It does nothing if the clock doesn't run.
+func (c *Coarse) Stop() {
+	c.mu.Lock()
+	if c.running {
+		c.running = false
+		c.cached.Store(0)
+		close(c.quit)
+	}
+	ended := c.ended
+	c.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
+}
+
+// At converts a time to the clock's scale, the zero time to 0. A time beyond the scale becomes the scale's end.
+func (c *Coarse) At(t time.Time) Time {
+	if t.IsZero() {
+		return 0
+	}
+	ahead := time.Until(t)
+	if ahead > 0 {
+		return c.Exact().Add(ahead)
+	}
+	return max(c.Exact()+Time(ahead), Earliest)
+}
+
+// Exact returns the exact time, for which it reads the system's clock. It is never before a time that Now has returned.
+func (c *Coarse) Exact() Time { return Time(time.Since(*c.origin())) }
+
+// origin returns base.
+func (c *Coarse) origin() *time.Time {
+	if base := c.base.Load(); base != nil {
+		return base
+	}
+	base := time.Now().Add(-time.Second)
+	c.base.CompareAndSwap(nil, &base)
+	return c.base.Load()
+}
+
+// Now returns the time as of the last tick.
+func (c *Coarse) Now() Time {
+	cached := c.cached.Load()
+	if cached == 0 {
+		return c.slowNow()
+	}
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
+	return cached
+}
+
+// Ticks reports whether the clock runs: then what refreshed was called with last is no more than about a tick old. Like Now, it wakes a clock
+// that rests.
+func (c *Coarse) Ticks() bool {
+	if c.cached.Load() == 0 {
+		return c.wakeUp()
+	}
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
+	return true
+}
+
+// slowNow is Now for a clock that rests or doesn't run.
+func (c *Coarse) slowNow() Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.wakeUpLocked() {
+		return c.Exact()
+	}
+	// Not the exact time: after it, the cached time would be a step back.
+	return c.cached.Load()
+}
+
+// wakeUp ends the clock's rest. It reports whether the clock runs, so that the cached values may be used.
+func (c *Coarse) wakeUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wakeUpLocked()
+}
+
+func (c *Coarse) wakeUpLocked() bool {
+	c.mu.AssertHeld()
+	if !c.running {
+		return false
+	}
+	c.used.Store(true)
+	if c.cached.Load() == 0 {
+		// The first reader refreshes the time itself, so that no reader waits for the ticker's goroutine.
+		c.refreshLocked()
+		c.wake <- struct{}{}
+	}
+	return true
+}
+
+// run ticks until quit is closed.
+func (c *Coarse) run(tick time.Duration, wake <-chan struct{}, quit <-chan struct{}, ended chan<- struct{}) {
+	defer close(ended)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for unused := 0; ; {
+		select {
+		case <-ticker.C:
+		case <-quit:
+			return
+		}
+		unused++
+		if c.used.Swap(false) {
+			unused = 0
+		}
+		if unused < restAfter {
+			c.tick()
+			continue
+		}
+		unused = 0
+		ticker.Stop()
+		c.rest()
+		select {
+		case <-wake:
+		case <-quit:
+			return
+		}
+		ticker.Reset(tick)
+	}
+}
+
+// tick brings the time up to date.
+func (c *Coarse) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		c.refreshLocked()
+	}
+}
+
+// CatchUp brings the time up to date while the clock ticks: a pause of the process leaves it behind.
+func (c *Coarse) CatchUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running && c.cached.Load() != 0 {
+		c.refreshLocked()
+	}
+}
+
+// rest marks the time as stale. The next reader wakes the clock.
+func (c *Coarse) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cached.Store(0)
+}
+
+// refreshLocked stores the time. It asks the wall clock every time, since that may be set forwards or back. A reader that sees the new time
+// must find what refreshed has made of it.
+func (c *Coarse) refreshLocked() {
+	c.mu.AssertHeld()
+	base, wall := c.origin(), time.Now()
+	c.refreshed(wall)
+	c.cached.Store(Time(wall.Sub(*base)))
+}
