@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
 )
 
@@ -28,12 +29,10 @@ func (s *Server) leftover() string {
 	waiting, polled := s.loops.Load().Waiting()
 	check("goroutines that wait for clients", waiting)
 	check("second descriptors", polled)
-	check("bytes of bodies", s.bodies.used.Load())
-	check("bytes of answers", s.answers.used.Load())
-	check("handlers that wait for windows", s.answers.waiting.Load())
-	s.silence.mu.Lock()
-	check("silent bodies", int64(len(s.silence.all)))
-	s.silence.mu.Unlock()
+	check("bytes of bodies", s.bodies.Used())
+	check("bytes of answers", s.answers.Used())
+	check("handlers that wait for windows", s.answers.Waiting())
+	check("silent bodies", int64(s.bodies.Silents(clock.Last, 0)))
 	s.conns.mu.Lock()
 	check("connections", int64(s.conns.conns.count))
 	check("parked streams", int64(s.conns.streams))

@@ -19,7 +19,7 @@ func TestLeftover(t *testing.T) {
 	}
 	s.pool.places.TakeBeyond(admit.Ordinary)
 	s.pool.spawned++
-	s.answers.waiting.Add(1)
+	s.answers.Wait(1)
 	if left := s.leftover(); !strings.Contains(left, "ordinary places: 1\nworkers that haven't retired: 1\n") ||
 		!strings.Contains(left, "handlers that wait for windows: 1\n") {
 		t.Errorf("%q", left)

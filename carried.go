@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
@@ -32,7 +33,7 @@ type carried struct {
 	exchange
 	transport hooks.Transport
 	place     admit.Place   // a part's is guarded by the nested's lock, and is none while the part uses that of the request around it
-	cut       chan struct{} // closed when cutBody has ended the Read; nil unless it was called; guarded by the silentBodies' mu during a Read
+	cut       chan struct{} // closed when CutBody has ended the Read; nil unless it was called; guarded by budget.Bodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts  // of a part, which counts nowhere
 	isHead    bool          // the method is HEAD
@@ -413,15 +414,15 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 
 // receiveBody reads a part of the body. The error is errSlowBody if the body was cut off meanwhile, since its client was silent.
 func (c *carried) receiveBody(p []byte) (n int, err error) {
-	room, silence := &c.worker.ctx.room, &c.server.silence
-	if room.bytes.Load() > 0 && c.transport.MayInterrupt() {
-		silence.begin(room, silentBody{c, c.server.clock.Exact()})
+	room, bodies := &c.worker.ctx.room, &c.server.bodies
+	if room.Bytes() > 0 && c.transport.MayInterrupt() {
+		bodies.BeginSilence(room, c, c.server.clock.Exact())
 	}
 	running := c.worker.running
 	running.is(RunningReading)
 	defer func() { // Read may be code of the program's, which panics
 		running.is(c.worker.ctx.runningState())
-		silence.end(room)
+		bodies.EndSilence(room)
 		if c.cut != nil {
 			<-c.cut // the deadline must not hit what the other server does after this request
 			n, err = 0, errSlowBody
@@ -430,11 +431,11 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	return c.transport.Read(p)
 }
 
-// cutBody is conn.cutBody for a request of another server. Its SetReadDeadline may be code of the program's, which no lock waits for.
-func (c *carried) cutBody(room *bodyRoom) bool {
+// CutBody is conn.CutBody for a request of another server. Its SetReadDeadline may be code of the program's, which no lock waits for.
+func (c *carried) CutBody(room *budget.Room) bool {
 	cut := make(chan struct{})
 	c.cut = cut
-	c.server.passRoom(room)
+	c.server.bodies.Pass(room)
 	logger := c.server.logger()
 	go func() {
 		defer close(cut)

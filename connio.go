@@ -154,20 +154,20 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	c.setWait(state, look)
 	n, err := c.await(p, state, deadline, start)
 	shed := c.endWait(look, false)
-	c.server.silence.end(&c.worker.ctx.room)
+	c.server.bodies.EndSilence(&c.worker.ctx.room)
 	if shed && state.body() {
-		return 0, errDeadline // the room of what was read is others' now: see cutSilentBody
+		return 0, errDeadline // the room of what was read is others' now: see CutBody
 	}
 	return n, err
 }
 
 // beginSilence notes since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
-	if state == stateBody && c.worker.ctx.room.bytes.Load() > 0 {
+	if state == stateBody && c.worker.ctx.room.Bytes() > 0 {
 		if since == 0 {
 			since = c.server.clock.Exact()
 		}
-		c.server.silence.begin(&c.worker.ctx.room, silentBody{c, since})
+		c.server.bodies.BeginSilence(&c.worker.ctx.room, c, since)
 	}
 }
 

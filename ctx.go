@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
@@ -36,7 +37,7 @@ type Ctx struct {
 	exchange *exchange // the request's; nil when the handler has returned
 	stream   StreamWriter
 	context  *requestContext
-	room     bodyRoom // of the request's body
+	room     budget.Room // of the request's body
 	deadline time.Time
 	timeout  *handlerTimeout // nil until one is set; kept for the next request
 	// readUntil and writeUntil are the handler's own deadlines; 0 is none.
@@ -97,7 +98,7 @@ func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 func (c *Ctx) end() {
 	c.stopWatch()
 	c.Request.end()
-	if n := c.room.bytes.Load(); n != 0 {
+	if n := c.room.Bytes(); n != 0 {
 		c.exchange.giveRoom(n) // of a form
 	}
 	if c.stream.used {

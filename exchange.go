@@ -58,6 +58,10 @@ type wire interface {
 	// lendBody returns the whole body, borrowed until the handler returns. No part of it may have been read before. ok is false if
 	// the caller has to read the body into a buffer.
 	lendBody(b *body) (whole []byte, ok bool, err error)
+	// queuedBody returns how many bytes of the body wait for the handler, and count against MaxBufferedBodies.
+	queuedBody() int64
+	// overrunBody is called when there is no room for the body. It reports false if that was noticed before, and was counted.
+	overrunBody() bool
 
 	// Before a handler gives way or waits, the answers to earlier requests are sent. The errors include that of sending.
 	admitter

@@ -8,19 +8,12 @@ import (
 )
 
 // SilentBodies returns how many bodies take up room while their clients have been silent for so long.
-func (s *Server) SilentBodies(least time.Duration) (n int) {
-	s.silence.mu.Lock()
-	defer s.silence.mu.Unlock()
-	for _, each := range s.silence.all {
-		if s.clock.Exact().Sub(each.since) >= least {
-			n++
-		}
-	}
-	return n
+func (s *Server) SilentBodies(least time.Duration) int {
+	return s.bodies.Silents(s.clock.Exact(), least)
 }
 
 // BufferedBodies returns how many bytes the buffers of request bodies take.
-func (s *Server) BufferedBodies() int64 { return s.bodies.used.Load() }
+func (s *Server) BufferedBodies() int64 { return s.bodies.Used() }
 
 // BlockingDriver reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: the tests of the
 // root package run with either driver, by FILO_DRIVER.
@@ -47,12 +40,12 @@ func TrainClass(s *Server, name string) {
 }
 
 // AnswersWaiting returns how many handlers wait for windows of HTTP/2.
-func AnswersWaiting(s *Server) int { return int(s.answers.waiting.Load()) }
+func AnswersWaiting(s *Server) int { return int(s.answers.Waiting()) }
 
 // WindowGrace returns how long a client has to open a window while so much of the budget of answers is used.
 func WindowGrace(s *Server, used, waiting int64) time.Duration {
 	s.configure()
-	s.answers.used.Store(used)
-	s.answers.waiting.Store(waiting)
-	return s.windowLimits().Grace
+	s.answers.Add(used - s.answers.Used())
+	s.answers.Wait(waiting - s.answers.Waiting())
+	return s.answers.Limits(s.config.writing).Grace
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
@@ -409,9 +410,9 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 	if err != nil {
 		return err
 	}
-	waiting := &s.server.answers.waiting
-	waiting.Add(1)
-	defer waiting.Add(-1)
+	answers := &s.server.answers
+	answers.Wait(1)
+	defer answers.Wait(-1)
 	for start, before := s.server.clock.Now(), len(s.unsent); !s.gone && !ready(); {
 		until := func() clock.Time {
 			if own := s.worker.ctx.writeUntil; own != 0 {
@@ -420,7 +421,7 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 			return s.windowDeadline(start)
 		}
 		// The budget may become crowded meanwhile, and the deadline an earlier one.
-		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.Exact().Deadline(s.server.crowdedGrace())))
+		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.Exact().Deadline(budget.CrowdedGrace(s.server.config.writing.Grace))))
 		now, moved := s.server.clock.Exact(), before-len(s.unsent)
 		if !ok && moved == 0 {
 			switch deadline := until(); {

@@ -34,7 +34,7 @@ func TestHTTP2BodyBuffer(t *testing.T) {
 	if size > 8<<10 {
 		t.Errorf("2,000 bytes take %d", size)
 	}
-	if charged := server.bodies.used.Load(); charged != int64(size) || charged != h.bodies.Load() {
+	if charged := server.bodies.Used(); charged != int64(size) || charged != h.bodies.Load() {
 		t.Errorf("%d bytes are charged, and %d to the client, for %d", charged, h.bodies.Load(), size)
 	}
 }
@@ -63,7 +63,7 @@ func TestHTTP2BodyFill(t *testing.T) {
 		}
 		come("abcd")
 		come("efg")
-		if len(s.readable) > 0 || s.body.Size() > 0 || server.bodies.used.Load() > 0 {
+		if len(s.readable) > 0 || s.body.Size() > 0 || server.bodies.Used() > 0 {
 			t.Errorf("gathers %t: woken %d times, the queue takes %d bytes", gathers, len(s.readable), s.body.Size())
 		}
 		h.wakePutOff(w)

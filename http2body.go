@@ -22,7 +22,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
 		h.mu.Unlock()
-		h.conn.server.cutSilentBody() // it takes locks that come before mu
+		h.conn.server.bodies.CutSilent(h.conn.server.clock.Exact()) // it takes locks that come before mu
 		h.mu.Lock()
 	}
 	if !h.recv.Receive(f.Size) {
@@ -173,7 +173,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 			return err
 		}
 		if !r.gathers {
-			s.server.silence.begin(&ctx.room, silentBody{s, start}) // it has a lock that comes before mu
+			s.server.bodies.BeginSilence(&ctx.room, s, start) // it has a lock that comes before mu
 		}
 		s.worker.running.is(RunningReading)
 		waits = true
@@ -183,7 +183,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 	if waits {
 		s.worker.running.is(ctx.runningState())
 	}
-	s.server.silence.end(&ctx.room)
+	s.server.bodies.EndSilence(&ctx.room)
 	return n, err
 }
 

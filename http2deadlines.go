@@ -3,6 +3,7 @@ package filo
 import (
 	"time"
 
+	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
 )
@@ -165,7 +166,7 @@ func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	for s := range h.streams.All {
 		first = earliest(first, s.awaitsUntil())
 		if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
-			first = earliest(first, now.Deadline(h.conn.server.crowdedGrace()))
+			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.conn.server.config.writing.Grace)))
 		}
 	}
 	return first

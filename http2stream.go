@@ -140,7 +140,8 @@ const maxRest = 64 << 20
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
-	return s.writePace.Deadline(since, s.h.conn.server.windowLimits())
+	server := s.h.conn.server
+	return s.writePace.Deadline(since, server.answers.Limits(server.config.writing))
 }
 
 // isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window

@@ -193,7 +193,7 @@ func (lc *loopConn) holdBody() {
 		counted = int64(len(body))
 	}
 	lc.outBody = nil
-	if counted > 0 && !lc.server.answers.take(counted) {
+	if counted > 0 && !lc.server.answers.Take(counted) {
 		lc.server.refusedRequest(refusedUnsentAnswers, lc.remote())
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.worker.ctx.Response.refusalFields(errAnswersFull), false)
 		lc.reading = readingNothing
@@ -213,7 +213,7 @@ func (lc *loopConn) makeUnsent() *unsent {
 // dropUnsent forgets what the client hasn't taken.
 func (lc *loopConn) dropUnsent() {
 	if u := lc.unsent; u != nil {
-		lc.server.answers.used.Add(-u.counted)
+		lc.server.answers.Add(-u.counted)
 		lc.unsent = nil
 		if u.file != nil {
 			lc.server.closeStream(u.file.stream)

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
@@ -245,14 +246,13 @@ type Server struct {
 	classes    serverClasses
 	conns      connSet
 	_          apart.Lines
-	bodies     bodyBudget
-	silence    silentBodies
+	bodies     budget.Bodies
 	lingerer   linger.Group
 	handshakes handshakeQueue
 	counts     serverCounts
 	tasks      serverTasks
 	proxyLog   proxyLog
-	answers    answerBudget
+	answers    budget.Answers
 	warned     warnings
 	running    runningSet
 	clients    clientHistory
@@ -330,8 +330,8 @@ func (s *Server) configure() {
 	s.configOnce.Do(func() {
 		s.config = s.newConfig()
 		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
-		s.bodies.limit = withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies)
-		s.answers.limit = withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers)
+		s.bodies.SetLimit(withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies))
+		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
 		pool := s.newPool()
 		s.life.mu.Lock()
 		s.pool = pool // Stats looks at what is configured from here on

@@ -120,7 +120,7 @@ func (c *serverCounts) addTo(st *Stats) {
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
 // that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
-	st := Stats{BodiesBuffered: s.bodies.used.Load(), AnswersBuffered: s.answers.used.Load(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
+	st := Stats{BodiesBuffered: s.bodies.Used(), AnswersBuffered: s.answers.Used(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes
@@ -233,8 +233,8 @@ func (s *Server) limits() Limits {
 	l := Limits{
 		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.MaxWait,
 		MaxConns: max(s.conns.max, 0), MaxConnsPerIP: max(s.MaxConnsPerIP, 0), MaxRequestsPerConn: max(c.maxRequests, 0),
-		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.limit, 0),
-		MaxBufferedAnswers: max(s.answers.limit, 0),
+		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.Limit(), 0),
+		MaxBufferedAnswers: max(s.answers.Limit(), 0),
 		ReadHeaderTimeout:  max(c.readHeaderTimeout, 0), IdleTimeout: max(c.idleTimeout, 0),
 		ReadTimeout: max(c.reading.Grace, 0), WriteTimeout: max(c.writing.Grace, 0),
 		GracePeriod: max(withDefault(s.GracePeriod, DefaultGracePeriod), 0),

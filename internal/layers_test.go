@@ -18,6 +18,7 @@ var layers = []string{
 	"internal/syntax",
 	"internal/field",
 	"internal/pace",
+	"internal/budget",
 	"internal/linger",
 	"internal/localfile",
 	"internal/http1",

@@ -1,0 +1,269 @@
+package filo
+
+import (
+	"github.com/filohttp/filo/internal/budget"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has what counts of HTTP/2 against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: bodies of requests that wait for their
+// handlers, and answers that wait for their clients without handlers. internal/budget counts.
+//
+// Bodies that have come by HTTP/2 wait for their handlers in memory: the window of each stream bounds one of them, but a client may have many
+// streams and connections. What has no room is thrown away, and its windows of the connection are returned. So nothing that is refused holds
+// up a sibling, and a handler that waits for its body never waits for other bodies to be read.
+
+// mayBufferLocked reports whether n more bytes of a body have room.
+func (h *http2Conn) mayBufferLocked(n int) bool {
+	h.mu.AssertHeld()
+	return h.conn.server.bodies.MayQueue(h.bodies, n)
+}
+
+// chargeLocked takes note that the buffer of a stream's body takes so many bytes now.
+func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
+	h.mu.AssertHeld()
+	if delta := int64(size) - int64(s.charged); delta != 0 {
+		s.charged = int32(size)
+		h.conn.server.bodies.Queue(h.bodies, delta)
+	}
+}
+
+// keepsUpLocked reports whether n more bytes of a stream's body have room in any case: a goroutine waits for them, or the handler reads the
+// body and isn't far behind.
+func (s *http2Stream) keepsUpLocked(n int) bool {
+	s.h.mu.AssertHeld()
+	return s.reading || s.phase == parkResting || s.hasRead && s.body.Len()+n <= maxAwaitedBody
+}
+
+// wantsBodyLocked reports whether what comes of the body may be read.
+func (s *http2Stream) wantsBodyLocked() bool {
+	s.h.mu.AssertHeld()
+	return !s.overrun && !s.late && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
+}
+
+// lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
+func (h *http2Conn) lacksRoomLocked(f *http2.Frame) bool {
+	h.mu.AssertHeld()
+	n := len(f.Payload)
+	if !h.conn.server.bodies.IsFull(n) {
+		return false
+	}
+	s := h.streams.Find(f.Stream)
+	return s != nil && s.wantsBodyLocked() && !s.keepsUpLocked(n)
+}
+
+// keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
+func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
+	h.mu.AssertHeld()
+	if len(p) == 0 || !s.wantsBodyLocked() {
+		return true
+	}
+	if !h.mayBufferLocked(len(p)) && !s.keepsUpLocked(len(p)) {
+		return false
+	}
+	s.body.Append(p)
+	h.chargeLocked(s, s.body.Size())
+	return true
+}
+
+// queuedBody implements wire.
+func (s *http2Stream) queuedBody() int64 {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return int64(s.charged)
+}
+
+// overrunBody implements wire: what comes of the body is thrown away from now on.
+func (s *http2Stream) overrunBody() bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if s.overrun {
+		return false
+	}
+	s.overrun = true
+	s.body.Drop()
+	s.h.chargeLocked(s, 0)
+	return true
+}
+
+// CutBody is conn.CutBody for a stream.
+func (s *http2Stream) CutBody(room *budget.Room) bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if !s.reading || !s.mayComeLocked() || s.into != nil && s.into.n > 0 {
+		return false
+	}
+	s.h.conn.server.bodies.Pass(room)
+	s.late = true
+	s.wakeLocked()
+	return true
+}
+
+// overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
+func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
+	h.mu.AssertHeld()
+	h.conn.server.counts.overloads.Add(1)
+	h.conn.server.counts.refusals[refusedBufferedBodies].Add(1)
+	go h.conn.server.tellRefused(refusedBufferedBodies, h.conn.remote) // not here: the connection and the logger may be the user's
+	if s.running && s.parked == nil && s.taken == nil {
+		s.overrun = true
+		s.body.Drop()
+		h.chargeLocked(s, 0)
+		s.wakeLocked()
+		return nil
+	}
+	code := http2.RefusedStream
+	if s.parked != nil || s.taken != nil {
+		code = http2.EnhanceYourCalm
+	}
+	return h.breakOffLocked(s, code)
+}
+
+// mayHoldLocked reports whether n more bytes of answers on the connection have room.
+func (h *http2Conn) mayHoldLocked(n int) bool {
+	h.mu.AssertHeld()
+	return h.conn.server.answers.MayHold(n, h.holdsLocked)
+}
+
+// holdsLocked returns how many bytes of answers wait on the connection.
+func (h *http2Conn) holdsLocked() (n int64) {
+	h.mu.AssertHeld()
+	for s := range h.streams.All {
+		n += s.unsentCostLocked()
+	}
+	return n
+}
+
+// unsentCostLocked returns how much of the budget the stream has.
+func (s *http2Stream) unsentCostLocked() int64 {
+	s.h.mu.AssertHeld()
+	switch {
+	case s.borrowed:
+		return 0
+	case s.buffer != nil:
+		return int64(len(s.buffer))
+	}
+	return int64(len(s.unsent))
+}
+
+// setUnsentLocked changes what waits for a window, and the buffer that it is in. borrowed says that it is the buffer of a handler that waits.
+func (s *http2Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
+	s.h.mu.AssertHeld()
+	before := s.unsentCostLocked()
+	s.unsent, s.buffer, s.borrowed = b, buffer, borrowed
+	if n := s.unsentCostLocked() - before; n != 0 {
+		s.h.conn.server.answers.Add(n)
+	}
+}
+
+// aheadLocked returns how many bytes of a streamed answer may wait without the handler: at most most, and, so that nothing is made ahead of
+// a closed window, no more than the client's windows let through, or least.
+func (s *http2Stream) aheadLocked(most, least int) int {
+	s.h.mu.AssertHeld()
+	return min(most, max(int(min(s.h.sendWindow, s.send)), least))
+}
+
+// keepsLocked returns aheadLocked for a stream whose handler can wait instead: as far as there is room.
+func (s *http2Stream) keepsLocked() int {
+	s.h.mu.AssertHeld()
+	switch n := s.aheadLocked(maxStreamUnsent, maxShutUnsent); {
+	case n <= len(s.unsent) && !s.borrowed:
+		return n
+	case n > maxSmallUnsent && (s.buffer != nil || s.h.mayHoldLocked(maxStreamUnsent)):
+		return n
+	case s.h.mayHoldLocked(min(n, maxSmallUnsent)):
+		return min(n, maxSmallUnsent)
+	}
+	return 0
+}
+
+// hasRoomLocked reports whether a whole answer of so many bytes has room. What the client's windows let through at once always has: that
+// bounds it by one answer for each connection.
+func (s *http2Stream) hasRoomLocked(size int) bool {
+	s.h.mu.AssertHeld()
+	h := s.h
+	if h.schedule.Empty() && len(h.queue)+h.out.Size() < maxFilled && size <= int(min(h.sendWindow, s.windowLocked())) {
+		return true
+	}
+	return h.mayHoldLocked(size)
+}
+
+// makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
+// taken it, and keeps its place. That isn't for an answer that was made for this client alone: with a 503 its memory is free at once.
+func (s *http2Stream) makeRoom(ctx *Ctx) ending {
+	h, r := s.h, &ctx.Response
+	size := r.size()
+	if size == 0 || size <= maxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
+		return endingWhole
+	}
+	h.mu.Lock()
+	room := s.state.Over() || s.hasRoomLocked(size)
+	h.mu.Unlock()
+	if room {
+		return endingWhole
+	}
+	if r.source != bodyBuffer {
+		switch err := s.leave(); {
+		case err == ErrClientGone:
+			return endingAborted
+		case err == nil:
+			length, _ := r.wholeLength(ctx)
+			s.head(ctx, length)
+			if s.data(r.bodyBytes(), true) != nil {
+				return endingAborted
+			}
+			s.endStream(&r.Trailer)
+			return endingStreamed
+		}
+	}
+	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.state.Over() {
+		s.refuseLocked(errAnswersFull, r.refusalFields(errAnswersFull), false)
+	}
+	return endingStreamed
+}
+
+var _ windowWire = (*http2Stream)(nil)
+
+// window implements windowWire.
+func (s *http2Stream) window() int {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.openLocked()
+}
+
+// openLocked returns how many more bytes of content the client's windows let through; 0 if they are closed.
+func (s *http2Stream) openLocked() int {
+	s.h.mu.AssertHeld()
+	return max(0, int(min(s.h.sendWindow, s.windowLocked()))-len(s.unsent))
+}
+
+// awaitWindow implements windowWire.
+func (s *http2Stream) awaitWindow() (n int, err error) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listLocked(s)
+	err = s.awaitClientLocked(func() bool {
+		n = s.openLocked()
+		s.starved = n == 0
+		return n > 0
+	})
+	s.starved = false
+	if err == nil {
+		err = s.reachedLocked()
+	}
+	return n, err
+}
+
+// windowOpenedLocked wakes whoever waits for the connection's window, which was closed.
+func (h *http2Conn) windowOpenedLocked() {
+	h.mu.AssertHeld()
+	for s := range h.streams.All {
+		if s.starved {
+			s.roomLocked()
+		}
+	}
+}

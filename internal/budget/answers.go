@@ -1,0 +1,80 @@
+package budget
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/pace"
+)
+
+// Answers counts the bytes of all answers that wait for their clients without a handler.
+type Answers struct {
+	limit int64 // negative: none; immutable
+	used  atomic.Int64
+	// waiting is how many handlers wait for a window of HTTP/2. They take no room, since there is another limit for them.
+	waiting atomic.Int64
+}
+
+const (
+	// waiterCost is about how many bytes a handler that waits for a window holds, with its goroutine and its request.
+	waiterCost = 32 << 10
+	// connShare is which part of the limit one connection of HTTP/2 may use once half of it is used.
+	connShare = 32
+	// crowdedShare is which part of its grace a client has to open a window while the budget is crowded, but at least crowdedTime.
+	crowdedShare = 10
+	crowdedTime  = time.Second
+)
+
+// SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
+func (a *Answers) SetLimit(limit int64) { a.limit = limit }
+
+// Limit returns how many bytes there is room for.
+func (a *Answers) Limit() int64 { return a.limit }
+
+// Used returns how many bytes count.
+func (a *Answers) Used() int64 { return a.used.Load() }
+
+// Take takes n bytes, and reports false if they have no room.
+func (a *Answers) Take(n int64) bool {
+	if used := a.used.Add(n); a.limit >= 0 && used > a.limit {
+		a.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+// Add counts n more bytes, or less, whether there is room for them or not.
+func (a *Answers) Add(n int64) { a.used.Add(n) }
+
+// MayHold reports whether n more bytes have room on a connection whose answers take what held returns.
+func (a *Answers) MayHold(n int, held func() int64) bool {
+	if a.limit < 0 {
+		return true
+	}
+	used := a.used.Load() + int64(n)
+	return used <= a.limit/2 || used <= a.limit && held()+int64(n) <= a.limit/connShare
+}
+
+// Wait counts n more handlers that wait for a window, or less.
+func (a *Answers) Wait(n int64) { a.waiting.Add(n) }
+
+// Waiting returns how many handlers wait for a window.
+func (a *Answers) Waiting() int64 { return a.waiting.Load() }
+
+// Crowded reports whether so much waits that clients are given less time.
+func (a *Answers) Crowded() bool {
+	return a.limit >= 0 && a.used.Load()+a.waiting.Load()*waiterCost > a.limit/2
+}
+
+// Limits returns how slowly a client may open its windows, as things are. The given limits hold while the budget isn't crowded.
+func (a *Answers) Limits(limits pace.Limits) pace.Limits {
+	if a.Crowded() {
+		limits.Grace = CrowdedGrace(limits.Grace)
+	}
+	return limits
+}
+
+// CrowdedGrace returns what is left of a grace while the budget is crowded.
+func CrowdedGrace(grace time.Duration) time.Duration {
+	return min(grace, max(grace/crowdedShare, crowdedTime))
+}

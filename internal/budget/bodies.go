@@ -1,0 +1,191 @@
+// Package budget bounds the memory that all clients of a server together make it keep: Bodies that of request bodies, and Answers that of
+// answers that wait for their clients. It only counts. What has no room is refused by its owner.
+package budget
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+)
+
+// Bodies counts the bytes of the request bodies that a server holds: buffers of bodies that handlers read as a whole, by a Room for each, and
+// queues of what waits for handlers, by a count for each client.
+//
+// Bodies that take up room while their handlers wait for the next byte are silent. Where there is no room, the one whose client has been silent
+// for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. There are no more of
+// them than have room.
+type Bodies struct {
+	limit int64 // negative: none; immutable
+	used  atomic.Int64
+
+	mu     sync.Mutex // taken before the locks of connections
+	silent map[*Room]silentBody
+	next   clock.Time // not before then they are searched again, after a search that has found none
+}
+
+// Room is the room that the buffer of one body takes up. Only its count may be changed by others than the goroutine that reads the body.
+type Room struct {
+	bytes  atomic.Int64 // none is left when the body was cut off for others
+	silent bool         // Bodies.silent has it
+}
+
+// Bytes returns how much that is.
+func (r *Room) Bytes() int64 { return r.bytes.Load() }
+
+// Silent is a body whose client may be silent.
+type Silent interface {
+	// CutBody ends the read that waits for the body, and calls Bodies.Pass. It reports false if the wait is over.
+	CutBody(room *Room) bool
+}
+
+type silentBody struct {
+	body  Silent
+	since clock.Time
+}
+
+const (
+	// silentTime is how long a client must have sent nothing before it is cut off.
+	silentTime = time.Second
+	// silentRest is the time between two searches that find none.
+	silentRest = 5 * time.Millisecond
+)
+
+// clientShare is which part of the limit the queues of one client may use once half of it is used.
+const clientShare = 32
+
+// SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
+func (b *Bodies) SetLimit(limit int64) { b.limit = limit }
+
+// Limit returns how many bytes there is room for.
+func (b *Bodies) Limit() int64 { return b.limit }
+
+// Used returns how many bytes count.
+func (b *Bodies) Used() int64 { return b.used.Load() }
+
+// hasRoom reports whether a request that holds own bytes may take n more. A request that is the only one to hold any may always, so that
+// a body over the limit isn't refused for ever.
+func (b *Bodies) hasRoom(used, own, n int64) bool {
+	return b.limit < 0 || used+n <= b.limit || used <= own
+}
+
+// HasRoom reports whether Take would succeed. It takes nothing: announcing a length must cost the others nothing.
+func (b *Bodies) HasRoom(room *Room, queued, n int64) bool {
+	return b.hasRoom(b.used.Load(), room.Bytes()+queued, n)
+}
+
+// Take takes n more bytes for the buffer of a body of which queued bytes wait elsewhere, and reports false if they have no room.
+func (b *Bodies) Take(room *Room, queued, n int64) bool {
+	for own := room.Bytes() + queued; ; {
+		used := b.used.Load()
+		if !b.hasRoom(used, own, n) {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			room.bytes.Add(n)
+			return true
+		}
+	}
+}
+
+// Add counts n more bytes of the buffer, whether there is room for them or not.
+func (b *Bodies) Add(room *Room, n int64) {
+	b.used.Add(n)
+	room.bytes.Add(n)
+}
+
+// Give gives n bytes of the buffer back, or what is left of them.
+func (b *Bodies) Give(room *Room, n int64) {
+	for {
+		bytes := room.bytes.Load()
+		n = min(n, bytes)
+		if room.bytes.CompareAndSwap(bytes, bytes-n) {
+			b.used.Add(-n)
+			return
+		}
+	}
+}
+
+// Pass gives the room of a body that is cut off to others. Its handler is about to give its buffer back.
+func (b *Bodies) Pass(room *Room) { b.used.Add(-room.bytes.Swap(0)) }
+
+// MayQueue reports whether n more bytes have room in the queues of a client, which take up what client counts.
+func (b *Bodies) MayQueue(client *atomic.Int64, n int) bool {
+	if b.limit < 0 {
+		return true
+	}
+	used := b.used.Load() + int64(n)
+	return used <= b.limit/2 || used <= b.limit && client.Load()+int64(n) <= b.limit/clientShare
+}
+
+// IsFull reports whether n more bytes have no room, whoever wants them.
+func (b *Bodies) IsFull(n int) bool { return b.limit >= 0 && b.used.Load()+int64(n) > b.limit }
+
+// Queue counts n more bytes in the queues of a client, or less.
+func (b *Bodies) Queue(client *atomic.Int64, n int64) {
+	client.Add(n)
+	b.used.Add(n)
+}
+
+// BeginSilence notes that the handler of a body waits since then, if its buffer takes up room. EndSilence follows.
+func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
+	if room.Bytes() == 0 || room.silent {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.silent == nil {
+		b.silent = make(map[*Room]silentBody)
+	}
+	b.silent[room], room.silent = silentBody{body, since}, true
+}
+
+// EndSilence notes that the handler doesn't wait any more, if it has.
+func (b *Bodies) EndSilence(room *Room) {
+	if !room.silent {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.silent, room)
+	room.silent = false
+}
+
+// CutSilent makes room by the end of a body whose client is silent. It reports false if there is none. The caller holds no connection's lock.
+func (b *Bodies) CutSilent(now clock.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now < b.next {
+		return false
+	}
+	for {
+		var first *Room
+		for room, body := range b.silent {
+			if now.Sub(body.since) >= silentTime && (first == nil || body.since < b.silent[first].since) {
+				first = room
+			}
+		}
+		if first == nil {
+			b.next = now.Add(silentRest)
+			return false
+		}
+		body := b.silent[first].body
+		delete(b.silent, first)
+		if body.CutBody(first) {
+			return true
+		}
+	}
+}
+
+// Silents returns how many bodies have been silent for so long at that time.
+func (b *Bodies) Silents(now clock.Time, least time.Duration) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, each := range b.silent {
+		if now.Sub(each.since) >= least {
+			n++
+		}
+	}
+	return n
+}
