@@ -639,7 +639,7 @@ func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 			case !parks && !w.worker.mayRun():
 				return errBusy
 			}
-		case *http2Stream:
+		case *http2Exchange:
 			if switches || !parks {
 				_, err := w.prepareHijack(switches)
 				return err

@@ -58,9 +58,9 @@ type http2Conn struct {
 	mayUpdate   bool // updateDue may be set
 	ending      bool // no frame is taken any more: the connection ends when the output has been sent
 
-	// inline is the stream whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
-	// the monitor finds them. The one that replaces the stream by nil, the owner or the monitor, has the connection.
-	inline atomic.Pointer[http2Stream]
+	// inline is the exchange whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
+	// the monitor finds them. The one that replaces the exchange by nil, the owner or the monitor, has the connection.
+	inline atomic.Pointer[http2Exchange]
 
 	out outbox.Outbox // framed bytes that the client hasn't taken
 
@@ -120,9 +120,9 @@ type http2Silence struct {
 type http2Driver interface {
 	// watch makes sure that the connection is taken from the worker of s, which runs the handler inline from now on, if that takes long. It is
 	// called when the monitor can find s.
-	watch(s *http2Stream)
+	watch(s *http2Exchange)
 	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
-	giveAway(s *http2Stream)
+	giveAway(s *http2Exchange)
 	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
 	clientLeft() bool
 	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
@@ -154,15 +154,16 @@ const (
 
 // http2Scratch is what a worker lends to a connection of HTTP/2.
 type http2Scratch struct {
-	head   http2.Head
-	repeat http2.Repeat // of the connection that has the turn
-	frame  http2.Frame
-	spare  *http2Stream // for the next request; nil if the last one kept it
-	run    *http2Stream // whose handler must run: see http2Run
-	owned  *http2Conn   // the connection that the worker owns, nil once others have it
-	toWake uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
-	out    []byte       // rendered in this turn, and not in the connection's queue yet
-	_      apart.Lines
+	head     http2.Head
+	repeat   http2.Repeat // of the connection that has the turn
+	frame    http2.Frame
+	spare    *http2Stream  // for the next request; nil if the last one kept it
+	run      *http2Stream  // whose handler must run: see http2Run
+	exchange http2Exchange // of the request whose handler the worker runs
+	owned    *http2Conn    // the connection that the worker owns, nil once others have it
+	toWake   uint32        // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
+	out      []byte        // rendered in this turn, and not in the connection's queue yet
+	_        apart.Lines
 }
 
 const (

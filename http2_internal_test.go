@@ -91,9 +91,11 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	d.h.beginTurn(w)
 	stream := &http2Stream{http2Request: new(http2Request)}
 	stream.open(d.h, 1)
-	stream.state, stream.worker, stream.running = http2.HalfClosedRemote, w, true
+	stream.state, stream.running = http2.HalfClosedRemote, true
+	x := &w.http2.exchange
+	x.begin(stream, w)
 	d.retake()
-	stream.disown()
+	x.disown()
 	for begin := time.Now(); d.h.inline.Load() != nil; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > 10*time.Second {
 			t.Fatal("the connection is still that of a handler which runs")

@@ -20,7 +20,7 @@ var (
 )
 
 // conclude renders or aborts an answer whose handler has returned. mine says that the caller owns the connection.
-func (s *http2Stream) conclude(ctx *Ctx, e ending, mine bool) {
+func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 	switch e {
 	case endingWhole:
 		s.render(ctx, mine)
@@ -33,7 +33,7 @@ func (s *http2Stream) conclude(ctx *Ctx, e ending, mine bool) {
 }
 
 // abort resets a stream whose answer isn't completed.
-func (s *http2Stream) abort(ctx *Ctx) {
+func (s *http2Exchange) abort(ctx *Ctx) {
 	ctx.Response.resetBody()
 	h := s.h
 	h.mu.Lock()
@@ -42,11 +42,11 @@ func (s *http2Stream) abort(ctx *Ctx) {
 	if s.state.Over() {
 		return
 	}
-	h.breakOffLocked(s, http2.InternalError)
+	h.breakOffLocked(s.http2Stream, http2.InternalError)
 }
 
 // render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
-func (s *http2Stream) render(ctx *Ctx, mine bool) {
+func (s *http2Exchange) render(ctx *Ctx, mine bool) {
 	h, w, r := s.h, s.worker, &ctx.Response
 	length, size := r.wholeLength(ctx)
 	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead() && !r.tunnels()
@@ -91,35 +91,35 @@ func (s *http2Stream) render(ctx *Ctx, mine bool) {
 	if s.state == http2.Open {
 		h.pushLocked(w) // RST_STREAM will follow
 	}
-	h.sentLocked(s)
+	h.sentLocked(s.http2Stream)
 }
 
 // maxInlineBody is the largest body that is copied behind its head in the owner's turn.
 const maxInlineBody = 16 << 10
 
 // sendWholeLocked leaves the body of a whole answer, of size bytes, and its trailer to the queue.
-func (s *http2Stream) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
+func (s *http2Exchange) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
 	s.h.mu.AssertHeld()
 	h, r := s.h, &ctx.Response
 	if size == 0 && !trailer {
-		h.sentLocked(s)
+		h.sentLocked(s.http2Stream)
 		return
 	}
-	h.listLocked(s)
+	h.listLocked(s.http2Stream)
 	body := r.bodyBytes()
 	if r.source == bodyBuffer && size <= maxKeptBody {
 		body = append([]byte(nil), body...) // the buffer will be used again
 	}
 	s.setUnsentLocked(body, nil, false)
-	s.complete = true // nothing is appended, so the body may be the program's
+	s.http2Stream.complete = true // nothing is appended, so the body may be the program's
 	if trailer {
 		s.tail = newTail(&r.Trailer)
 	}
-	h.mayGoOnLocked(s)
+	h.mayGoOnLocked(s.http2Stream)
 }
 
 // appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
-func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length int64, endStream bool) []byte {
+func (s *http2Exchange) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length int64, endStream bool) []byte {
 	r := &ctx.Response
 	start := len(dst)
 	dst = http2.BeginHeaders(dst)
@@ -137,7 +137,7 @@ func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length 
 
 // appendFields appends the fields of a final answer, with the server's own, and without those about its framing.
 func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List) []byte {
-	name, date := s.server.config.http2.name, true
+	name, date := s.h.conn.server.config.http2.name, true
 	for i := range list.Len() {
 		id := list.ID(i)
 		switch id {
@@ -163,7 +163,7 @@ func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.Lis
 		dst = appendLiteral(dst, e, name)
 	}
 	if date {
-		dst = appendLiteral(dst, e, s.server.clock.dateLiteral())
+		dst = appendLiteral(dst, e, s.h.conn.server.clock.dateLiteral())
 	}
 	return dst
 }
@@ -233,7 +233,7 @@ func newTail(trailer *Header) *[]byte {
 }
 
 // inform implements wire.
-func (s *http2Stream) inform(status int, header *Header) error {
+func (s *http2Exchange) inform(status int, header *Header) error {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *http2Stream) informLocked(status int, header *Header) {
 }
 
 // head implements wire.
-func (s *http2Stream) head(ctx *Ctx, length int64) {
+func (s *http2Exchange) head(ctx *Ctx, length int64) {
 	h, r := s.h, &ctx.Response
 	switch {
 	case !http1.BodyAllowed(r.status):
@@ -281,12 +281,12 @@ func (s *http2Stream) head(ctx *Ctx, length int64) {
 	whole := ctx.stream.discard && s.hasEndedLocked()
 	h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 	if whole {
-		h.sentLocked(s)
+		h.sentLocked(s.http2Stream)
 	}
 }
 
 // data implements wire.
-func (s *http2Stream) data(p []byte, flush bool) error {
+func (s *http2Exchange) data(p []byte, flush bool) error {
 	h := s.h
 	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.Exact() >= until {
 		s.failed = true
@@ -296,7 +296,7 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for len(p) > 0 && !s.state.Over() {
-		h.listLocked(s)
+		h.listLocked(s.http2Stream)
 		room := s.keepsLocked() - len(s.unsent)
 		if len(s.unsent) == 0 && (flush || room < len(p)) {
 			return s.lendLocked(p)
@@ -310,7 +310,7 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 		n := min(room, len(p))
 		s.keepLocked(p[:n])
 		p = p[n:]
-		h.mayGoOnLocked(s)
+		h.mayGoOnLocked(s.http2Stream)
 		if len(p) > 0 {
 			h.flushLocked(nil)
 		}
@@ -323,11 +323,11 @@ func (s *http2Stream) data(p []byte, flush bool) error {
 
 // lendLocked is data for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
 // as it may wait without the handler.
-func (s *http2Stream) lendLocked(p []byte) error {
+func (s *http2Exchange) lendLocked(p []byte) error {
 	s.h.mu.AssertHeld()
 	h := s.h
 	s.setUnsentLocked(p[:len(p):len(p)], nil, true)
-	h.mayGoOnLocked(s)
+	h.mayGoOnLocked(s.http2Stream)
 	h.flushLocked(nil)
 	if len(s.unsent) > s.keepsLocked() {
 		if err := s.awaitRoomLocked(); err != nil {
@@ -375,7 +375,7 @@ func (s *http2Stream) dropUnsentLocked() {
 }
 
 // reachedLocked returns an error if the client can't be reached any more.
-func (s *http2Stream) reachedLocked() error {
+func (s *http2Exchange) reachedLocked() error {
 	s.h.mu.AssertHeld()
 	if !s.gone {
 		return nil
@@ -388,16 +388,16 @@ func (s *http2Stream) reachedLocked() error {
 }
 
 // lose records that the client can't be reached.
-func (s *http2Stream) lose() { s.failed, s.lost = true, true }
+func (s *http2Exchange) lose() { s.failed, s.lost = true, true }
 
 // awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
-func (s *http2Stream) awaitRoomLocked() error {
+func (s *http2Exchange) awaitRoomLocked() error {
 	s.h.mu.AssertHeld()
 	return s.awaitClientLocked(func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
 }
 
 // awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
-func (s *http2Stream) awaitClientLocked(ready func() bool) error {
+func (s *http2Exchange) awaitClientLocked(ready func() bool) error {
 	s.h.mu.AssertHeld()
 	h := s.h
 	h.flushLocked(nil)
@@ -442,7 +442,7 @@ func (s *http2Stream) awaitClientLocked(ready func() bool) error {
 }
 
 // endStream implements wire.
-func (s *http2Stream) endStream(trailer *Header) {
+func (s *http2Exchange) endStream(trailer *Header) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -450,16 +450,16 @@ func (s *http2Stream) endStream(trailer *Header) {
 	if s.state.Over() || s.state == http2.HalfClosedLocal {
 		return
 	}
-	h.listLocked(s)
-	s.complete = true
+	h.listLocked(s.http2Stream)
+	s.http2Stream.complete = true
 	if !s.worker.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
 		s.tail = newTail(trailer)
 	}
-	h.mayGoOnLocked(s)
+	h.mayGoOnLocked(s.http2Stream)
 }
 
 // answerApart implements wire.
-func (s *http2Stream) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
+func (s *http2Exchange) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()
 	if s.state.Over() {

@@ -79,7 +79,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	for {
 		switch h.next(w) {
 		case http2Run:
-			if !w.http2.run.run(w) {
+			if !w.http2.exchange.run(w) {
 				return false
 			}
 			d.monitor.Stop()
@@ -167,10 +167,10 @@ func (d *blockingHTTP2) end() {
 }
 
 // watch implements http2Driver.
-func (d *blockingHTTP2) watch(*http2Stream) { d.monitor.Reset(inlineTime) }
+func (d *blockingHTTP2) watch(*http2Exchange) { d.monitor.Reset(inlineTime) }
 
 // giveAway implements http2Driver.
-func (d *blockingHTTP2) giveAway(s *http2Stream) {
+func (d *blockingHTTP2) giveAway(s *http2Exchange) {
 	d.h.giveAway(s)
 	d.succeed(s.worker)
 }

@@ -90,9 +90,9 @@ func (s *http2Stream) cameLocked(n int) {
 	if s.awaits != awaitsBody {
 		return
 	}
-	now := s.server.clock.Now()
-	s.readPace.Add(s.server.config.reading, n, s.server.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.readPace.UsedUp(s.server.config.reading) { // or look finds that the time is over
+	now := s.h.conn.server.clock.Now()
+	s.readPace.Add(s.h.conn.server.config.reading, n, s.h.conn.server.waited(s.awaitsSince, s.awaitsUntil(), now))
+	if !s.readPace.UsedUp(s.h.conn.server.config.reading) { // or look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -133,7 +133,7 @@ func (h *http2Conn) wakeStreamLocked(id uint32) {
 }
 
 // readBody implements wire.
-func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
+func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 	switch {
 	case b.err != nil:
 		return 0, b.err
@@ -165,7 +165,7 @@ func (s *http2Stream) readBody(b *body, p []byte) (int, error) {
 }
 
 // receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
-func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
+func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	ctx, waits := s.worker.ctx, false
 	r := http2Reading{until: &ctx.readUntil, pace: &s.readPace, fills: true, gathers: s.gathers(b), end: s.endOfBodyLocked}
 	r.beforeWait = func(start clock.Time) error {
@@ -173,7 +173,7 @@ func (s *http2Stream) receive(b *body, p []byte) (n int, err error) {
 			return err
 		}
 		if !r.gathers {
-			s.server.bodies.BeginSilence(&ctx.room, s, start) // it has a lock that comes before mu
+			s.server.bodies.BeginSilence(&ctx.room, s.http2Stream, start) // it has a lock that comes before mu
 		}
 		s.worker.running.is(RunningReading)
 		waits = true
@@ -397,7 +397,7 @@ func (s *http2Stream) drainLocked(n int) (credit uint32) {
 }
 
 // beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
-func (s *http2Stream) beforeWait(b *body) error {
+func (s *http2Exchange) beforeWait(b *body) error {
 	if err := s.leave(); err != nil {
 		return err
 	}
@@ -416,14 +416,14 @@ func (s *http2Stream) beforeWait(b *body) error {
 }
 
 // bodyEnded records that the handler has read all of the body.
-func (s *http2Stream) bodyEnded(b *body) error {
+func (s *http2Exchange) bodyEnded(b *body) error {
 	s.takeTrailer()
 	b.reachEnd()
 	return io.EOF
 }
 
 // takeTrailer gives the request the fields behind its body.
-func (s *http2Stream) takeTrailer() {
+func (s *http2Exchange) takeTrailer() {
 	s.h.mu.Lock()
 	trailer := s.trailer
 	s.h.mu.Unlock()
@@ -437,7 +437,7 @@ func (s *http2Stream) takeTrailer() {
 
 // lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
 // announces a body has a buffer.
-func (s *http2Stream) lendBody(b *body) (whole []byte, ok bool, err error) {
+func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 	s.h.mu.Lock()
 	if s.mayComeLocked() {
 		s.h.mu.Unlock()
@@ -484,12 +484,12 @@ type http2Duplex struct {
 func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	c.check()
 	b := &c.Request.body
-	s, ok := c.exchange.wire.(*http2Stream)
+	s, ok := c.exchange.wire.(*http2Exchange)
 	if !ok || s.extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
 	s.lent = true
-	d := &http2Duplex{s: s, limit: b.limit, expect: b.expect}
+	d := &http2Duplex{s: s.http2Stream, limit: b.limit, expect: b.expect}
 	if b.limit >= 0 && b.remaining > b.limit {
 		d.err = errTooLarge
 	}

@@ -19,7 +19,7 @@ func (h *http2Conn) mayBufferLocked(n int) bool {
 	return h.conn.server.bodies.MayQueue(h.bodies, n)
 }
 
-// chargeLocked takes note that the buffer of a stream's body takes so many bytes now.
+// chargeLocked records how many bytes the buffer of a stream's body takes now.
 func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 	h.mu.AssertHeld()
 	if delta := int64(size) - int64(s.charged); delta != 0 {
@@ -177,8 +177,8 @@ func (s *http2Stream) keepsLocked() int {
 	return 0
 }
 
-// hasRoomLocked reports whether a whole answer of so many bytes has room. What the client's windows let through at once always has: that
-// bounds it by one answer for each connection.
+// hasRoomLocked reports whether a whole answer of that size has room. What the client's windows let through at once always has: that bounds it
+// by one answer for each connection.
 func (s *http2Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -190,7 +190,7 @@ func (s *http2Stream) hasRoomLocked(size int) bool {
 
 // makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
 // taken it, and keeps its place. That isn't for an answer that was made for this client alone: with a 503 its memory is free at once.
-func (s *http2Stream) makeRoom(ctx *Ctx) ending {
+func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	h, r := s.h, &ctx.Response
 	size := r.size()
 	if size == 0 || size <= maxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
@@ -225,7 +225,7 @@ func (s *http2Stream) makeRoom(ctx *Ctx) ending {
 	return endingStreamed
 }
 
-var _ windowWire = (*http2Stream)(nil)
+var _ windowWire = (*http2Exchange)(nil)
 
 // window implements windowWire.
 func (s *http2Stream) window() int {
@@ -241,11 +241,11 @@ func (s *http2Stream) openLocked() int {
 }
 
 // awaitWindow implements windowWire.
-func (s *http2Stream) awaitWindow() (n int, err error) {
+func (s *http2Exchange) awaitWindow() (n int, err error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.listLocked(s)
+	h.listLocked(s.http2Stream)
 	err = s.awaitClientLocked(func() bool {
 		n = s.openLocked()
 		s.starved = n == 0
@@ -258,7 +258,7 @@ func (s *http2Stream) awaitWindow() (n int, err error) {
 	return n, err
 }
 
-// windowOpenedLocked wakes whoever waits for the connection's window, which was closed.
+// windowOpenedLocked wakes the writers that wait for the connection's window, which was closed.
 func (h *http2Conn) windowOpenedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {

@@ -288,9 +288,10 @@ const overCost = 20
 
 // refuse answers a request that isn't valid without calling a handler.
 func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead bool) http2Step {
-	s.worker = w
-	s.logRefused(reason)
-	s.count(reason.Status)
+	x := &w.http2.exchange
+	x.begin(s, w)
+	x.logRefused(reason)
+	x.count(reason.Status)
 	h.mu.Lock()
 	s.running = true
 	if s.state == http2.Open {

@@ -36,7 +36,7 @@ const (
 const maxParkedUnsent = 16 << 10
 
 // park answers with the response's head, or switches protocols, and parks the stream.
-func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (*ParkedConn, error) {
+func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (*ParkedConn, error) {
 	var err error
 	if switches {
 		_, err = s.prepareHijack(true)
@@ -54,8 +54,8 @@ func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switch
 		return nil, reason
 	}
 	ctx.endWatch()
-	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s), serve: serve}
-	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s), nil, false)
+	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s.http2Stream), serve: serve}
+	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s.http2Stream), nil, false)
 	if switches {
 		ctx.switchProtocols()
 	} else {
@@ -69,7 +69,7 @@ func (s *http2Stream) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switch
 		s.lose()
 		return nil, errStreamReset
 	}
-	h.listLocked(s)
+	h.listLocked(s.http2Stream)
 	s.parked, s.phase, s.readUntil = p, parkBusy, 0
 	h.mu.Unlock()
 	ctx.Request.body.hijacked()

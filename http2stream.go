@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// http2Stream is a stream of HTTP/2: a request, its answer, and the wire of the handler. A quick request that is answered at once is never
-// listed: nobody but the owner of the connection knows its stream.
+// http2Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
+// but the owner of the connection knows its stream.
 type http2Stream struct {
 	*http2Request            // nil once the handler of a parked stream has returned
 	h             *http2Conn // immutable
@@ -73,8 +73,6 @@ type http2Stream struct {
 
 // http2Request is what a stream holds for its handler.
 type http2Request struct {
-	exchange // the handler's goroutine's
-
 	// Set by the owner before the handler runs, and not changed afterwards.
 	request http1.RequestHead
 	text    []byte // what request lies in
@@ -95,13 +93,31 @@ type http2Filling struct {
 
 func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 
-var _ wire = (*http2Stream)(nil)
-var _ watchWire = (*http2Stream)(nil)
+// http2Exchange is the exchange of a request by HTTP/2, with its stream. A worker has one, for the request whose handler it runs: the stream
+// itself knows neither the worker nor the Ctx. It is the handler's goroutine's.
+type http2Exchange struct {
+	exchange
+	*http2Stream // nil between requests
+}
+
+var _ wire = (*http2Exchange)(nil)
+var _ watchWire = (*http2Exchange)(nil)
+
+// begin makes s the exchange of a stream, whose handler w runs.
+func (s *http2Exchange) begin(stream *http2Stream, w *scratch) {
+	c := stream.h.conn
+	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, worker: w, answered: c.answered}
+	s.http2Stream = stream
+}
+
+// queuedBody implements wire.
+func (s *http2Exchange) queuedBody() int64 { return s.http2Stream.queuedBody() }
+
+// overrunBody implements wire.
+func (s *http2Exchange) overrunBody() bool { return s.http2Stream.overrunBody() }
 
 // open makes s a new stream.
 func (s *http2Stream) open(h *http2Conn, id uint32) {
-	c := h.conn
-	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, answered: c.answered}
 	s.h, s.id = h, id
 	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
@@ -186,7 +202,7 @@ func wake(waiting chan struct{}) {
 var errStreamReset = errors.New("filo: the client has reset the stream")
 
 // own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
-func (s *http2Stream) own() bool {
+func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
 	}
@@ -198,13 +214,13 @@ func (s *http2Stream) own() bool {
 }
 
 // disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
-func (s *http2Stream) disown() {
+func (s *http2Exchange) disown() {
 	s.h.inline.Store(s)
 	s.h.driver.watch(s)
 }
 
 // wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
-func (s *http2Stream) wasTaken() {
+func (s *http2Exchange) wasTaken() {
 	s.apart, s.worker.http2.owned = true, nil
 	s.h.mu.Lock()
 	//lint:ignore SA2001 the monitor holds the lock while it moves the buffers
@@ -213,7 +229,7 @@ func (s *http2Stream) wasTaken() {
 
 // giveWay implements wire: it gives the connection away as well, which other streams wait for. If the client has left, a handler that waits
 // serves nobody, and many requests may still be unread: then the error is ErrClientGone.
-func (s *http2Stream) giveWay(class *class.Class, places admit.Kinds) error {
+func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
 		return s.worker.giveWay(class, places)
 	}
@@ -236,7 +252,7 @@ func (s *http2Stream) giveWay(class *class.Class, places admit.Kinds) error {
 }
 
 // queueUp implements wire.
-func (s *http2Stream) queueUp() error {
+func (s *http2Exchange) queueUp() error {
 	if s.worker.worker == nil {
 		return errBusy
 	}
@@ -253,7 +269,7 @@ func (s *http2Stream) queueUp() error {
 }
 
 // leave is giveWay for a handler that waits, of whatever class.
-func (s *http2Stream) leave() error {
+func (s *http2Exchange) leave() error {
 	if s.apart {
 		return nil
 	}
@@ -315,7 +331,7 @@ func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
 	if !write {
 		s.h.mu.Lock()
 		defer s.h.mu.Unlock()
-		s.readUntil = s.server.clock.At(t)
+		s.readUntil = s.h.conn.server.clock.At(t)
 		s.wakeLocked()
 	}
 	return nil
@@ -350,9 +366,10 @@ const (
 )
 
 // run runs the handler on the stream's request. It reports false if others have the connection now.
-func (s *http2Stream) run(w *scratch) (mine bool) {
+func (s *http2Exchange) run(w *scratch) (mine bool) {
+	s.begin(w.http2.run, w)
 	h, ctx := s.h, w.ctx
-	s.worker, s.running = w, true
+	s.running = true
 	ctx.exchange = &s.exchange
 	ctx.begin(&s.request, s.text, s.framing)
 	ctx.Request.http2, ctx.Request.extended = true, s.extended
@@ -381,7 +398,7 @@ func (s *http2Stream) run(w *scratch) (mine bool) {
 }
 
 // answer runs the handler, or returns the error to answer with instead.
-func (s *http2Stream) answer(ctx *Ctx) error {
+func (s *http2Exchange) answer(ctx *Ctx) error {
 	if err := s.enterServer(); err != nil {
 		return err
 	}
@@ -401,7 +418,7 @@ func (w *scratch) yieldPlace() {
 
 // abandon ends a stream whose handler, or other code of the program, ends its goroutine. That code may do so once more: all that the server
 // must do is deferred.
-func (s *http2Stream) abandon(ctx *Ctx, progress http2Progress, mine bool) {
+func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 	h := s.h
 	defer h.flush()
 	defer s.endHandler(ctx)
@@ -422,7 +439,7 @@ func (s *http2Stream) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 }
 
 // endHandler releases what the request holds. Its answer is on its way.
-func (s *http2Stream) endHandler(ctx *Ctx) {
+func (s *http2Exchange) endHandler(ctx *Ctx) {
 	h, w := s.h, s.worker
 	ctx.end()
 	if race.Enabled {
@@ -438,22 +455,23 @@ func (s *http2Stream) endHandler(ctx *Ctx) {
 		s.taken.returned = true
 	}
 	if !parked && !s.takenLocked() {
-		h.handlerEndedLocked(s)
+		h.handlerEndedLocked(s.http2Stream)
 	}
 	listed := s.listed
-	s.worker = nil
 	if waits := listed && !s.lent; waits || parked || taken {
 		s.http2Request = nil // the stream may wait long for its client
 	}
 	h.mu.Unlock()
+	stream := s.http2Stream
+	s.http2Stream = nil
 	if parked || taken {
-		if parked && !s.rest() {
-			go s.serveParked()
+		if parked && !stream.rest() {
+			go stream.serveParked()
 		}
 		return
 	}
-	if !listed && !s.lent && w.http2.spare == nil && cap(s.text) <= maxKeptHeader {
-		s.body.Reset()
-		w.http2.spare = s
+	if !listed && !stream.lent && w.http2.spare == nil && cap(stream.text) <= maxKeptHeader {
+		stream.body.Reset()
+		w.http2.spare = stream
 	}
 }

@@ -62,9 +62,9 @@ func (h *http2Conn) saveInput(unread []byte) {
 }
 
 // giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of s.
-func (h *http2Conn) giveAwayLocked(s *http2Stream) {
+func (h *http2Conn) giveAwayLocked(s *http2Exchange) {
 	h.mu.AssertHeld()
-	h.listLocked(s)
+	h.listLocked(s.http2Stream)
 	h.pushLocked(s.worker)
 	// The buffer goes along: the next worker copies nothing, and s may wait long.
 	in := s.worker.in
@@ -72,7 +72,7 @@ func (h *http2Conn) giveAwayLocked(s *http2Stream) {
 }
 
 // giveAway is giveAwayLocked without the lock.
-func (h *http2Conn) giveAway(s *http2Stream) {
+func (h *http2Conn) giveAway(s *http2Exchange) {
 	h.mu.Lock()
 	h.giveAwayLocked(s)
 	h.mu.Unlock()

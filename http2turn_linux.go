@@ -54,7 +54,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 		switch step {
 		case http2Next:
 		case http2Run:
-			if !w.http2.run.run(w) {
+			if !w.http2.exchange.run(w) {
 				return false
 			}
 			if budget--; budget <= 0 {
@@ -212,14 +212,14 @@ func (lc *loopConn) Retaken() {
 }
 
 // watch implements http2Driver. If the seat was taken away before the monitor could find the stream, nobody watches it.
-func (d *loopHTTP2) watch(s *http2Stream) {
+func (d *loopHTTP2) watch(s *http2Exchange) {
 	if !s.worker.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()
 	}
 }
 
 // giveAway implements http2Driver.
-func (d *loopHTTP2) giveAway(s *http2Stream) {
+func (d *loopHTTP2) giveAway(s *http2Exchange) {
 	d.http2.Load().giveAway(s)
 	(*loopConn)(d).Post()
 }

@@ -33,7 +33,7 @@ func (c *Ctx) maySucceed() error {
 }
 
 // prepareHijack implements wire. The handler may wait for the client from now on, so it must not have the connection.
-func (s *http2Stream) prepareHijack(switches bool) (prepared net.Conn, err error) {
+func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err error) {
 	if !switches || !s.extended {
 		return nil, errNoHijack
 	}
@@ -41,7 +41,7 @@ func (s *http2Stream) prepareHijack(switches bool) (prepared net.Conn, err error
 }
 
 // switchProtocols implements wire.
-func (s *http2Stream) switchProtocols(header *Header) {
+func (s *http2Exchange) switchProtocols(header *Header) {
 	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: it isn't used
 	ctx := s.worker.ctx
 	ctx.Response.status = 200
@@ -49,7 +49,7 @@ func (s *http2Stream) switchProtocols(header *Header) {
 }
 
 // hijack implements wire.
-func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
+func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *http2Stream) hijack(net.Conn) (taken net.Conn, buffered []byte, err err
 		s.lose()
 		return nil, nil, errStreamReset
 	}
-	h.listLocked(s)
-	tunnel := &http2Tunnel{s: s, h: h}
+	h.listLocked(s.http2Stream)
+	tunnel := &http2Tunnel{s: s.http2Stream, h: h}
 	s.taken, s.hijacked = tunnel, true
 	s.worker.running.end()
 	h.flushLocked(nil)

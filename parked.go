@@ -112,7 +112,7 @@ func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (
 		c.Response.announceHead()
 	}
 	switch w := c.exchange.wire.(type) {
-	case *http2Stream:
+	case *http2Exchange:
 		if !switches {
 			return nil, errNoHijack
 		}
@@ -151,7 +151,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	}
 	r.announceHead()
 	switch w := c.exchange.wire.(type) {
-	case *http2Stream:
+	case *http2Exchange:
 		return w.park(c, serve, false)
 	case *carried:
 		return w.parkStream(c, serve)

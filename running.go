@@ -251,7 +251,7 @@ func (x *exchange) recordRunning(class *class.Class, state RunningState) {
 	switch wire := x.wire.(type) {
 	case *conn:
 		c = wire
-	case *http2Stream:
+	case *http2Exchange:
 		if !wire.apart {
 			if w.worker != nil {
 				w.worker.BeginClass(class) // the monitor records it if it takes long

@@ -128,7 +128,7 @@ func (b *Bodies) Queue(client *atomic.Int64, n int64) {
 	b.used.Add(n)
 }
 
-// BeginSilence notes that the handler of a body waits since then, if its buffer takes up room. EndSilence follows.
+// BeginSilence records since when the handler of a body waits, if its buffer takes up room. EndSilence follows.
 func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
 	if room.Bytes() == 0 || room.silent {
 		return
@@ -141,7 +141,7 @@ func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
 	b.silent[room], room.silent = silentBody{body, since}, true
 }
 
-// EndSilence notes that the handler doesn't wait any more, if it has.
+// EndSilence records that the handler doesn't wait any more, if it has.
 func (b *Bodies) EndSilence(room *Room) {
 	if !room.silent {
 		return

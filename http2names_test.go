@@ -1,0 +1,99 @@
+package filo
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// HTTP/2's connections and streams are to go below the root: neither their fields nor their methods name what is the handler's or the workers'.
+// That belongs to http2Exchange.
+func TestHTTP2Names(t *testing.T) {
+	above := []string{"Ctx", "Request", "scratch", "workerPool", "class", "http2Exchange"}
+	// What is still to be done: the owner's turn needs a type of its own for what a worker lends to it, and for what the monitor takes of that.
+	left := map[string][]string{
+		"http2Conn":                  {"http2Exchange"},
+		"http2Conn.giveAwayLocked":   {"http2Exchange"},
+		"http2Conn.giveAway":         {"http2Exchange"},
+		"http2Conn.beginTurn":        {"Ctx"},
+		"http2Conn.takeAway":         {"class"},
+		"http2Stream.takeDataLocked": {"scratch"},
+	}
+	for _, method := range strings.Fields(`arrivedLocked awaitedLate begin beginTurn decide decodeRequest endTurn fail flushTurn goAway goAwayLocked headLate
+		idleLate judge leaveLate leaveSoon look needInput next ping pushLocked received refuse reset settingsLate take takeAway takeBlock takeData
+		takeNext takeOther takePing takePriority takeRequest takeSettings takeTrailer takeWindow wakeLaterLocked wakePutOff`) {
+		left["http2Conn."+method] = append(left["http2Conn."+method], "scratch")
+	}
+	types := []string{"http2Conn", "http2Stream", "http2Request", "http2Pending", "http2Filling", "http2Reading"}
+	names := make(map[string][]string)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range file.Decls {
+			for what, node := range declarationsOf(declared) {
+				owner, _, _ := strings.Cut(what, ".")
+				if !slices.Contains(types, owner) {
+					continue
+				}
+				ast.Inspect(node, func(n ast.Node) bool {
+					if id, ok := n.(*ast.Ident); ok && slices.Contains(above, id.Name) && !slices.Contains(names[what], id.Name) {
+						names[what] = append(names[what], id.Name)
+					}
+					return true
+				})
+			}
+		}
+	}
+	for what, found := range names {
+		for _, name := range found {
+			if !slices.Contains(left[what], name) {
+				t.Errorf("%s names %s", what, name)
+			}
+		}
+	}
+	for what, listed := range left {
+		for _, name := range listed {
+			if !slices.Contains(names[what], name) {
+				t.Errorf("%s doesn't name %s any more: take it off the list", what, name)
+			}
+		}
+	}
+}
+
+// declarationsOf returns what declares types and methods: a type by its name, a method by those of its type and its own.
+func declarationsOf(declared ast.Decl) map[string]ast.Node {
+	found := make(map[string]ast.Node)
+	switch d := declared.(type) {
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if named, ok := spec.(*ast.TypeSpec); ok {
+				found[named.Name.Name] = named
+			}
+		}
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			break
+		}
+		receiver := d.Recv.List[0].Type
+		if pointer, ok := receiver.(*ast.StarExpr); ok {
+			receiver = pointer.X
+		}
+		if id, ok := receiver.(*ast.Ident); ok {
+			found[id.Name+"."+d.Name.Name] = d
+		}
+	}
+	return found
+}
