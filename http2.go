@@ -155,7 +155,6 @@ const (
 // http2Scratch is what a worker lends to a connection of HTTP/2.
 type http2Scratch struct {
 	head     http2.Head
-	repeat   http2.Repeat // of the connection that has the turn
 	frame    http2.Frame
 	spare    *http2Stream  // for the next request; nil if the last one kept it
 	run      *http2Stream  // whose handler must run: see http2Run

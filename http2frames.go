@@ -232,14 +232,8 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 
 // decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
 func (h *http2Conn) decodeRequest(w *scratch, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
-	config, head, repeat := &h.conn.server.config, &w.http2.head, &w.http2.repeat
+	config, head := &h.conn.server.config, &w.http2.head
 	s.text, s.framing, s.extended = s.text[:0], http1.Framing{}, false
-	if endStream {
-		var same bool
-		if s.text, p, same = repeat.Give(&h.decoder, block, &s.request, s.text); same {
-			return p, false, http2.NoFault, http1.NoFault
-		}
-	}
 	head.Begin(&s.request, s.text, &config.head, config.http2.extendedConnect)
 	over, err := h.decoder.Decode(block, config.head.Bytes, head)
 	if err != nil {
@@ -247,9 +241,6 @@ func (h *http2Conn) decodeRequest(w *scratch, s *http2Stream, block []byte, endS
 	}
 	s.text, s.framing, f, refused = head.End(endStream, over)
 	s.extended = len(head.Protocol()) > 0
-	if follows := w.in.Len() > http2.FrameHeaderLen+w.http2.frame.Length; follows && endStream && f == http2.NoFault && refused == http1.NoFault && !s.extended {
-		repeat.Keep(block, head)
-	}
 	return head.Priority, over, f, refused
 }
 

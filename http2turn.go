@@ -22,7 +22,6 @@ func (h *http2Conn) beginTurn(w *scratch) {
 		w.ctx = new(Ctx)
 	}
 	w.http2.owned = h
-	w.http2.repeat.Forget()
 	if !h.began {
 		h.began = true
 		h.begin(w)

@@ -528,7 +528,6 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 			<-d.ended // ServeConn's caller waits for the connection's end
 		}
 	}
-	return
 }
 
 // connEnded removes a connection that is no longer served from the server's counts and sets. It reports whether the connection must be

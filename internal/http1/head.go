@@ -46,12 +46,6 @@ func (h *RequestHead) reset() {
 	h.first, h.repeated = [field.Framing]uint16{}, 0
 }
 
-// Set makes h what the head is that another protocol has built. It has its own memory.
-func (h *RequestHead) Set(head *RequestHead) {
-	h.Line, h.first, h.repeated, h.percent = head.Line, head.first, head.repeated, head.percent
-	h.fields = append(h.fields[:0], head.fields...)
-}
-
 // Begin makes h a head without fields, and appends its parts to b, which is empty. The limits apply to the head's text in HTTP/1.1.
 func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits *Limits) ([]byte, Fault) {
 	h.reset()
