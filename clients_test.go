@@ -57,6 +57,7 @@ func TestClients(t *testing.T) {
 
 // A connection and a request over a limit count for their client.
 func TestClientRefusals(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		config := &filo.Server{
 			Handler: func(c *filo.Ctx) error { return c.NoContent() }, Driver: driver, MaxConnsPerIP: 1, Logger: slog.New(slog.DiscardHandler),

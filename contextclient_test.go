@@ -159,6 +159,7 @@ func (h *leavingHost) leave(t *testing.T, i int, reset bool) {
 
 // Nobody's handler waits for ever for a client that has left.
 func TestContextOfAClientThatLeaves(t *testing.T) {
+	t.Parallel()
 	var clients sync.WaitGroup // all at once, since some take seconds
 	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
 		for _, network := range []string{"tcp", "unix", "tls"} {

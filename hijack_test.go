@@ -66,6 +66,7 @@ func TestHijackBuffered(t *testing.T) {
 // A hijacked connection is a connection like any other: the one that was accepted, without deadlines, and it belongs to
 // the handler alone.
 func TestHijackGivesTheConnection(t *testing.T) {
+	t.Parallel()
 	const limit = time.Second // which a request keeps to on a slow machine, too
 	conns := make(chan net.Conn, 1)
 	h := answerSocket(t, &filo.Server{ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, ReadHeaderTimeout: limit,

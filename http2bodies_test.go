@@ -248,6 +248,7 @@ func TestHTTP2BodyBesideHandler(t *testing.T) {
 
 // A body that is wanted as a whole comes slowly, but fast enough: what has come counts, though it wakes nobody.
 func TestHTTP2GatheredSlowly(t *testing.T) {
+	t.Parallel()
 	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
 		const size = 20_000
 		config := &filo.Server{ReadTimeout: time.Second, MinTransferRate: 1, Handler: func(c *filo.Ctx) error {

@@ -459,6 +459,7 @@ func TestHTTP2TakenWhenOver(t *testing.T) {
 
 // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113, section 6.8). The client checks.
 func TestHTTP2GoAwayNeverRises(t *testing.T) {
+	t.Parallel()
 	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
 		release := make(chan struct{})
 		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

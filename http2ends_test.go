@@ -142,6 +142,7 @@ func (c *frameClient) ping(n byte) {
 // A client that has its whole answer is told to stop when it hasn't ended its request within a second, though it is silent and no
 // time-out of the server's is set. So such a request doesn't keep its place, or the connection, for ever.
 func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
+	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		apart := make(chan struct{}, 1)
 		defer close(apart)

@@ -58,6 +58,7 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 
 // A request that is refused before its body has come keeps its place no longer than any other, and what comes of the body is no fault.
 func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
+	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		c := dial(&filo.Server{HTTP2: filo.HTTP2Options{MaxConcurrentStreams: 1}, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		c.request(1, "HEAD", "/", false, "expect", "something")

@@ -447,6 +447,7 @@ func TestExtendedConnectSmallMessages(t *testing.T) {
 
 // A closed connection sends what was written, as TCP does, and its stream is over a moment later although the client doesn't end its side.
 func TestExtendedConnectClose(t *testing.T) {
+	t.Parallel()
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		large, conns := randomBytes(65535+10_000), make(chan net.Conn, 1)
 		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

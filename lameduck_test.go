@@ -135,6 +135,7 @@ func TestShutdownAcceptsMeanwhile(t *testing.T) {
 // "IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close." A connection
 // without one ends then.
 func TestIdleGrace(t *testing.T) {
+	t.Parallel()
 	gate := newLifeGate()
 	s := lifeServe(t, &filo.Server{Handler: gate.handle, IdleGrace: time.Second})
 	t.Cleanup(gate.open)
@@ -173,6 +174,7 @@ func TestIdleGrace(t *testing.T) {
 // A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, as one of HTTP/1.1 has. Then
 // it ends.
 func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
+	t.Parallel()
 	for name, asks := range map[string]bool{"asks": true, "silent": false} {
 		t.Run(name, func(t *testing.T) {
 			gate := newLifeGate()

@@ -329,6 +329,7 @@ func (g *lifeGate) begun(t testing.TB, s *lifeServer) <-chan struct{} {
 
 // "Shutdown closes idle connections at once (silent new ones too)."
 func TestShutdownClosesIdleConnections(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*lifeClient){
 		"silent": func(*lifeClient) {},
 		"idle":   func(c *lifeClient) { c.get("/"); c.want(200, "quick", false) },
@@ -361,6 +362,7 @@ func TestShutdownClosesIdleConnections(t *testing.T) {
 
 // "Shutdown lets running requests finish and tells them Connection: close."
 func TestShutdownFinishesRequests(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		before, after string // what the client sends before the shutdown and after it has begun
 		want          func(*lifeClient)

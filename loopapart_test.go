@@ -180,6 +180,7 @@ func TestParkedWriteDeadlines(t *testing.T) {
 
 // However the client takes its time, the answers to its pipelined requests are all there, and in their order.
 func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	padding := strings.Repeat(".", 7000)
 	answer := func(c *filo.Ctx) error { return c.Text(200, padding+c.Path()) }
 	for name, handler := range map[string]filo.Handler{

@@ -151,6 +151,7 @@ func TestClasses(t *testing.T) {
 // What a handler does before it enters a class is in the server's own: it is left to another worker when it waits mostly, and
 // when it has held up the loop now and then.
 func TestClassBeforeEnter(t *testing.T) {
+	t.Parallel()
 	lifeLooped(t)
 	learned := class.Class{Name: "learned"}
 	calls := 0 // of one client

@@ -83,6 +83,7 @@ func (c *lifeClient) wantFile(response *http.Response, content []byte) {
 
 // Clients that are slow to take a file hold no place and no worker. They get it whole, and their next requests are answered.
 func TestSlowDownloadsHoldNoWorker(t *testing.T) {
+	t.Parallel()
 	s, _, content, closed := slowFiles(t, &filo.Server{WriteTimeout: -1})
 	var clients []*lifeClient
 	var answers []*http.Response

@@ -71,6 +71,7 @@ func (c *answerClient) wantText(t *testing.T, want string) {
 // A parked connection is served when something comes, time after time, counts for nothing but itself, and ends in each way
 // that there is.
 func TestPark(t *testing.T) {
+	t.Parallel()
 	const limit = time.Second // which a request keeps to on a slow machine, too
 	answerEach(t, func() *filo.Server {
 		s := answerParkedServer()

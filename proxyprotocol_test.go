@@ -164,6 +164,7 @@ func TestProxyProtocolBelow(t *testing.T) {
 
 // "others are closed, and so are connections without a header. The log says so". A connection that ends before a byte is nobody's mistake.
 func TestProxyProtocolRefuses(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		sent, want string
 		ends       bool // the client's side, then
@@ -279,6 +280,7 @@ func TestProxyProtocolHijack(t *testing.T) {
 
 // A shutdown doesn't wait for headers that don't come.
 func TestProxyProtocolShutdown(t *testing.T) {
+	t.Parallel()
 	eachProxied(t, func(t *testing.T, s *lifeServer, _ *lifeLog) {
 		silent, half := s.dial(t), s.dial(t)
 		half.send(proxied1[:20])

@@ -361,6 +361,7 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 
 // Shutdown doesn't wait for the end of a body that nobody reads, whether its client sends or not.
 func TestShutdownEndsUnreadBodies(t *testing.T) {
+	t.Parallel()
 	for _, sends := range []bool{true, false} {
 		answerEach(t, func() *filo.Server {
 			return &filo.Server{ReadTimeout: time.Hour, Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}

@@ -41,6 +41,7 @@ const promptly = 700 * time.Millisecond
 // "A connection that was opened a moment before and has sent nothing yet, or is in its TLS handshake, has up to a second for
 // its first request."
 func TestShutdownAwaitsNewConnections(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		secure  bool
 		prepare func(t *testing.T, client *tls.Conn) // before the shutdown
@@ -118,6 +119,7 @@ func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *life
 
 // Shutdown waits for a handshake that is under way, but not for one that doesn't go on, though nothing else bounds it.
 func TestShutdownEndsStalledHandshakes(t *testing.T) {
+	t.Parallel()
 	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
 		s := serve(t, &filo.Server{Handler: newLifeGate().handle, ReadHeaderTimeout: -1})
 		silent := s.dial(t)

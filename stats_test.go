@@ -168,6 +168,7 @@ func TestConnStatesRefused(t *testing.T) {
 
 // During Shutdown and Close each connection gets to its end once.
 func TestConnStatesAtTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*lifeServer) error{
 		"Shutdown": (*lifeServer).shutdown,
 		"Close":    func(s *lifeServer) error { return s.Close() },

@@ -461,6 +461,7 @@ func TestTLSHijack(t *testing.T) {
 
 // Shutdown and Close over TLS: idle connections end with a close_notify (RFC 8446, section 6.1), running requests finish.
 func TestTLSShutdown(t *testing.T) {
+	t.Parallel()
 	gate := newLifeGate()
 	s := lifeServeTLS(t, &filo.Server{Handler: gate.handle})
 	defer gate.open()
