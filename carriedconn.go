@@ -160,7 +160,7 @@ func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake
 	p.class = c.server.classes.entered.Parked(c.worker.timer.Class())
 	p.out.Open((*parkedOwner)(p), nil, netConn, false)
 	p.unread = !ctx.Request.body.complete()
-	c.parked = p
+	c.parked, owner.parked = p, p
 	return c.taken(ctx, p, nil)
 }
 

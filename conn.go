@@ -95,6 +95,8 @@ type looped interface {
 	// prepareHijack gives the loop to another worker and duplicates the socket's descriptor for hijack. If workers or descriptors
 	// run out, it fails here, where the connection can still answer.
 	prepareHijack() (net.Conn, error)
+	// endWaits makes the writes of a closing connection not wait any more.
+	endWaits()
 	// hijack takes the connection out of its loop.
 	hijack(prepared net.Conn) (net.Conn, error)
 }

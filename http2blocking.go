@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/linger"
 )
 
 // blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
@@ -147,6 +146,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 
 // end ends the connection, once its output has been sent.
 func (d *blockingHTTP2) end() {
+	defer close(d.ended)
 	h, c := d.h, d.h.conn
 	if d.failed {
 		h.out.Fail(net.ErrClosed)
@@ -154,16 +154,8 @@ func (d *blockingHTTP2) end() {
 	h.close() // a client that doesn't take what is left keeps no handler
 	h.out.Finish(nil)
 	h.out.AwaitEmpty()
-	c.setState(stateClosed)
-	c.server.conns.remove(c)
-	defer close(d.ended)
-	defer func() { // also if ConnState panics
-		// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
-		if d.failed || !c.server.lingerer.TakeOver(c.netConn, nil) {
-			linger.Close(c.netConn)
-		}
-	}()
-	c.server.changed(c, StateClosed)
+	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+	c.endConn(!d.failed)
 }
 
 // watch implements http2Driver.

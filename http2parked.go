@@ -195,13 +195,20 @@ func (s *http2Stream) serveParked() {
 	}
 }
 
-// endParked ends a parked stream: its body properly if all of it was sent, otherwise by a reset.
+// endParked ends a parked stream.
 func (s *http2Stream) endParked() {
-	h, p := s.h, s.parked
+	p := s.parked
 	whole := p.ending && p.out.AllSent()
+	defer s.endParkedAs(whole) // deferred, since the function of OnClose may end the goroutine
 	if whole {
 		p.over()
 	}
+}
+
+// endParkedAs ends a parked stream: its body properly if all of it was sent (whole), otherwise by a reset.
+func (s *http2Stream) endParkedAs(whole bool) {
+	h, p := s.h, s.parked
+	defer h.conn.server.conns.removeStream()
 	p.out.Fail(net.ErrClosed)
 	h.mu.Lock()
 	s.phase = parkOver
@@ -217,7 +224,6 @@ func (s *http2Stream) endParked() {
 		p.timer.Stop()
 	}
 	p.over()
-	s.h.conn.server.conns.removeStream()
 }
 
 // resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for

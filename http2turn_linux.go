@@ -2,8 +2,6 @@ package filo
 
 import (
 	"errors"
-	"net"
-	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/loop"
@@ -156,31 +154,8 @@ func (lc *loopConn) http2Ended() {
 		}
 		lc.resume()
 	}
-	lc.endHTTP2(!lc.failed && !lc.IsBroken())
-}
-
-// endHTTP2 closes the connection, or leaves it to the lingerer: the client may not have read the last frames, and a close would take them
-// away from it if bytes of its own are unread.
-func (lc *loopConn) endHTTP2(linger bool) {
-	lc.ended = true
-	lc.setState(stateClosed)
-	lc.server.conns.remove(&lc.conn)
-	lc.http2.Load().close()
-	told := false
-	defer func() {
-		if !told {
-			lc.CloseSocket()
-		}
-	}()
-	lc.server.changed(&lc.conn, StateClosed)
-	told = true
-	if linger && lc.server.lingerer.TakeOver(lc.netConn, nil) {
-		return
-	}
-	if lc.netConn != net.Conn(lc) {
-		lc.netConn.Close() // TLS says goodbye
-	}
-	lc.CloseSocket()
+	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+	lc.endConn(!lc.failed && !lc.IsBroken())
 }
 
 // abandonHTTP2 is Abandon for HTTP/2.
@@ -195,13 +170,9 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 		lc.Post()
 		return
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			logPanic(lc.server.logger(), "panic in ConnState", value, debug.Stack())
-		}
-	}()
 	h.endTurn(w)
-	lc.endHTTP2(false)
+	h.close()
+	lc.endConn(false)
 }
 
 // Retaken implements loop.Conn: it takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.

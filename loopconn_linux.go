@@ -21,7 +21,6 @@ import (
 type loopConn struct {
 	conn
 	loop.Socket
-	ended       bool // the connection isn't served any more: the owner is about to close it, or to leave it to the lingerer
 	expired     bool // the deadline of the wait before this turn has passed
 	shed        bool // it was told to close for others, while it waited before this turn
 	parkedOnce  bool // the request whose handler parked the connection has ended

@@ -171,12 +171,8 @@ func (lc *loopConn) proxyTurn() bool {
 	}
 	lc.awaitsProxy, lc.expired, lc.headSince, lc.since = false, false, 0, 0
 	if reason := s.conns.countAddress(&lc.conn); reason != nil {
-		lc.ended = true
 		lc.detachTurn()
-		lc.setState(stateClosed)
-		s.conns.remove(&lc.conn)
-		s.changed(&lc.conn, StateClosed)
-		s.refuseConn(lc.netConn, lc.remote(), reason)
+		lc.endConnBy(func() { s.refuseConn(lc.netConn, lc.remote(), reason) })
 		return false
 	}
 	return true

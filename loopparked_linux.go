@@ -222,22 +222,11 @@ const (
 	overloadedCrowd = 64
 )
 
-// endParked closes a parked connection, or leaves that to the lingerer if its client is still sending.
+// endParked ends a parked connection.
 func (lc *loopConn) endParked() {
 	p := lc.parked
 	p.received = nil // it may be in a worker's buffer
-	linger := p.ending && !lc.IsBroken() && (p.unread || lc.hasInput())
-	lc.ended = true
-	lc.setState(stateClosed)
-	lc.server.conns.remove(&lc.conn)
-	lc.server.changed(&lc.conn, StateClosed)
-	if linger {
-		p.over()
-		if lc.server.lingerer.TakeOver(lc.netConn, nil) {
-			return
-		}
-	}
-	p.close()
+	p.endConn(!lc.IsBroken() && (p.unread || lc.hasInput()))
 }
 
 // hasInput reports whether there are bytes to read.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
@@ -376,21 +375,19 @@ func (lc *loopConn) flushAnswers() {
 	}
 }
 
-// end closes the connection, or leaves it to the lingerer.
+// end ends a connection of HTTP/1 whose worker is attached.
 func (lc *loopConn) end() {
-	s, lingers := lc.server, lc.lingers()
-	lc.ended = true
+	defer lc.endConn(lc.lingers()) // deferred, since a body's Close may end the goroutine
 	lc.dropUnsent()
-	s.connEnded(&lc.conn)
+	lc.detach()
 	lc.pending = nil
-	if lingers && s.lingerer.TakeOver(lc.netConn, nil) {
-		return
-	}
-	if lc.netConn != net.Conn(lc) {
+}
+
+// endWaits implements looped. The writes of a shared connection never wait.
+func (lc *loopConn) endWaits() {
+	if !lc.IsShared() {
 		lc.NoWaitWrite = true
-		lc.netConn.Close() // TLS says goodbye
 	}
-	lc.CloseSocket()
 }
 
 // Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
@@ -403,35 +400,24 @@ func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state
 }
 
-// abandon closes a connection whose turn has failed. If linger is set, the client first gets the time to read its answer.
+// abandon ends a connection whose turn has failed. If linger is set, the client first gets the time to read its answer.
 func (lc *loopConn) abandon(linger bool) {
-	defer func() {
-		if value := recover(); value != nil {
-			logPanic(lc.server.logger(), "panic in ConnState", value, debug.Stack())
-			lc.CloseSocket()
-		}
-	}()
-	over, ended := lc.IsClosed(), lc.ended
-	lc.ended = true
+	if lc.state() == stateClosed {
+		return // its end has failed
+	}
 	lc.dropUnsent()
 	if lc.hijacked && lc.worker != nil {
 		lc.detach() // the request has ended, no matter who has the connection now
 	}
 	switch {
-	case !over && lc.parked != nil && ended:
-		lc.parked.close() // endParked has already called ConnState
-	case !over && lc.parked != nil:
+	case lc.parked != nil:
 		lc.endParked()
-	case over || lc.hijacked:
-	case ended:
-		lc.CloseSocket() // end has already called ConnState
+	case lc.hijacked:
 	case lc.worker != nil:
 		lc.linger = lc.linger && linger
 		lc.end()
 	default:
-		lc.server.conns.remove(&lc.conn)
-		lc.server.changed(&lc.conn, StateClosed)
-		lc.CloseSocket()
+		lc.endConn(false)
 	}
 }
 
@@ -439,7 +425,6 @@ func (lc *loopConn) abandon(linger bool) {
 func (lc *loopConn) wait() {
 	s := lc.server
 	if client, reason := s.conns.add(&lc.conn); reason != nil {
-		lc.ended = true
 		s.refuseConn(lc.netConn, client, reason)
 		return
 	}

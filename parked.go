@@ -465,9 +465,14 @@ func (p *ParkedConn) finish() bool {
 	return p.out.Finish(nil)
 }
 
-// close closes the connection. Unsent data is lost.
-func (p *ParkedConn) close() {
-	linger.Close(p.netConn) // TLS sends its close_notify
+// endConn ends a parked connection. If lingers is set, a client may still be sending whose connection ends properly.
+func (p *ParkedConn) endConn(lingers bool) {
+	if p.ending {
+		defer p.conn.endConn(lingers) // deferred, since the function of OnClose may end the goroutine
+		p.over()                      // now, since End would end the wait of the lingerer
+		return
+	}
+	p.conn.endConn(false)
 	p.out.Fail(net.ErrClosed)
 	p.over()
 }
@@ -500,23 +505,11 @@ func (p *ParkedConn) run() {
 
 // endBlocking ends a connection that a goroutine of its own serves.
 func (p *ParkedConn) endBlocking() {
-	c, s := p.conn, p.conn.server
 	stream, streams := p.netConn.(*carriedConn)
 	if streams {
 		stream.whole = p.ending && p.out.AllSent()
 	}
-	// The client may always be sending, so a connection that is ending goes to the lingerer.
-	if p.ending {
-		p.over()
-	}
-	if !p.ending || streams || !s.lingerer.TakeOver(p.netConn, nil) {
-		p.close()
-	}
-	c.setState(stateClosed)
-	s.conns.remove(c)
-	if !p.carried {
-		s.changed(c, StateClosed)
-	}
+	p.endConn(!streams) // the client may always be sending
 }
 
 // setParkedWait begins a wait in the blocking driver. A carried connection has a deadline of its own, since its server's sweep needn't run.

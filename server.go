@@ -492,23 +492,28 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 	var refusal *HTTPError
 	// Deferred, since a handler may end its goroutine.
 	defer func() {
-		if d != nil {
+		switch {
+		case d != nil:
 			j.conn = nil
 			return
-		}
-		client := c.knownRemote()
-		j.lingers = c.lingers()
-		if !s.connEnded(c) {
+		case c.hijacked:
 			j.conn = nil
+			c.detach()
+			if c.parked != nil {
+				go c.parked.run()
+			}
 			return
-		}
-		if c.unserved {
+		case c.unserved:
 			refusal = errNoPlace
 		}
-		if refusal != nil {
-			s.refuseConn(netConn, client, refusal)
-			j.conn = nil
-		}
+		client, lingers := c.knownRemote(), c.lingers()
+		defer c.endConnBy(func() { // deferred, since a body's Close may end the goroutine
+			if j.lingers = lingers; refusal != nil {
+				s.refuseConn(netConn, client, refusal)
+				j.conn = nil
+			}
+		})
+		c.detach()
 	}()
 	s.changed(c, StateNew)
 	if c.awaitsProxy {
@@ -528,24 +533,4 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 			<-d.ended // ServeConn's caller waits for the connection's end
 		}
 	}
-}
-
-// connEnded removes a connection that is no longer served from the server's counts and sets. It reports whether the connection must be
-// closed: false if it was hijacked.
-func (s *Server) connEnded(c *conn) bool {
-	if c.hijacked {
-		c.detach()
-		if c.parked != nil {
-			go c.parked.run()
-		}
-		return false
-	}
-	if c.broken {
-		linger.ResetOnClose(c.netConn)
-	}
-	c.detach()
-	c.setState(stateClosed)
-	s.conns.remove(c)
-	s.changed(c, StateClosed)
-	return true
 }

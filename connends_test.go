@@ -1,0 +1,472 @@
+package filo_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/filohttp/filo"
+)
+
+// connEnd is a way in which a connection ends.
+type connEnd struct {
+	config func(*filo.Server) // nil for none
+	// end uses a client's connection until it ends.
+	end    func(t *testing.T, s *lifeServer, conn net.Conn)
+	told   []filo.ConnState // what ConnState is told at last; the default is that the connection is closed
+	over   string           // "TLS": only over TLS; "server's": not over a listener's TLS
+	early  bool             // conn is the socket, also over TLS
+	leaves bool             // the client ends the connection
+	last   bool             // the server ends as well
+}
+
+// connEndParked is what ConnState is told of a connection that was parked.
+var connEndParked = []filo.ConnState{filo.StateHijacked, filo.StateClosed}
+
+// connEndHandler has a path for each way in which its answer ends the connection.
+func connEndHandler(c *filo.Ctx) error {
+	how, isParked := strings.CutPrefix(c.Path(), "/park/")
+	switch {
+	case isParked:
+		return connEndPark(c, how)
+	case c.Path() == "/panic":
+		panic("on purpose")
+	case c.Path() == "/goexit":
+		runtime.Goexit()
+	case c.Path() == "/broken":
+		w := c.Stream()
+		io.WriteString(w, "the beginning")
+		w.Flush()
+		return errors.New("and no end")
+	case c.Path() == "/refuse":
+		return filo.Error(403, "no")
+	case c.Path() == "/hold":
+		<-c.Context().Done()
+	case c.Path() == "/hijack":
+		conn, _, err := c.Hijack()
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	return c.Text(200, "fine")
+}
+
+// connEndPark parks a connection that ends in some way once something has come.
+func connEndPark(c *filo.Ctx, how string) error {
+	serve := func(p *filo.ParkedConn, why filo.Wake) error {
+		if why == filo.WakeShutdown {
+			return nil
+		}
+		if _, err := p.Read(make([]byte, 1)); err != nil {
+			return err
+		}
+		switch how {
+		case "panic":
+			panic("on purpose")
+		case "goexit":
+			runtime.Goexit()
+		case "error":
+			return errors.New("on purpose")
+		case "close":
+			p.Close()
+			return nil
+		case "end":
+			p.End()
+			return nil
+		case "stays":
+			return nil
+		}
+		return io.EOF
+	}
+	var p *filo.ParkedConn
+	var err error
+	if how == "stream" {
+		p, err = c.ParkStream(serve)
+	} else {
+		p, err = c.Park("test", serve)
+	}
+	if err == nil {
+		p.OnClose(func() {
+			switch how {
+			case "onclose panic":
+				panic("on purpose")
+			case "onclose goexit":
+				runtime.Goexit()
+			}
+		})
+	}
+	return err
+}
+
+// connEndRead reads until the connection ends.
+func connEndRead(t *testing.T, conn io.Reader) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the server doesn't end the connection")
+	}
+}
+
+// connEndAsk sends a request and reads until the connection ends.
+func connEndAsk(text string) func(*testing.T, *lifeServer, net.Conn) {
+	return func(t *testing.T, _ *lifeServer, conn net.Conn) {
+		io.WriteString(conn, text)
+		connEndRead(t, conn)
+	}
+}
+
+// connEndAnswered sends a request and reads its answer. Then end ends the connection.
+func connEndAnswered(end func(t *testing.T, s *lifeServer, c *lifeClient)) func(*testing.T, *lifeServer, net.Conn) {
+	return func(t *testing.T, s *lifeServer, conn net.Conn) {
+		c := newLifeClient(t, conn)
+		c.get("/")
+		c.want(200, "fine", false)
+		end(t, s, c)
+	}
+}
+
+// connEndParks parks the connection and wakes it.
+func connEndParks(how string) connEnd {
+	cuts := how == "close" // the client may see that before the server does
+	return connEnd{told: connEndParked, leaves: cuts || how == "stays", end: func(t *testing.T, s *lifeServer, conn net.Conn) {
+		c := newLifeClient(t, conn)
+		c.send("GET /park/" + strings.ReplaceAll(how, " ", "%20") + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+		if line, err := c.reader.ReadString('\n'); err != nil {
+			t.Errorf("got %q, %v", line, err)
+		}
+		if c.send("x"); how == "stays" {
+			return
+		}
+		connEndRead(t, c.reader)
+	}}
+}
+
+// connEnds are the ways in which a connection of HTTP/1 ends.
+var connEnds = map[string]connEnd{
+	"the client closes":         {end: connEndAnswered(func(*testing.T, *lifeServer, *lifeClient) {}), leaves: true},
+	"the client sends nothing":  {end: func(*testing.T, *lifeServer, net.Conn) {}, leaves: true},
+	"the client resets":         {end: func(_ *testing.T, _ *lifeServer, conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }, early: true, leaves: true},
+	"an answer ends it":         {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
+	"a head is refused":         {end: connEndAsk("GET / HTTP/1.1\r\n\r\n")},
+	"it lingers":                {end: connEndAsk("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nthe beginning")},
+	"the handler panics":        {end: connEndAsk("GET /panic HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
+	"the handler's Goexit":      {end: connEndAsk("GET /goexit HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"an answer breaks off":      {end: connEndAsk("GET /broken HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"a reset breaks off":        {end: connEndAsk("GET /broken HTTP/1.0\r\n\r\n")},
+	"parked":                    connEndParks("eof"),
+	"parked stream":             connEndParks("stream"),
+	"parked, panic":             connEndParks("panic"),
+	"parked, Goexit":            connEndParks("goexit"),
+	"parked, error":             connEndParks("error"),
+	"parked, Close":             connEndParks("close"),
+	"parked, End":               connEndParks("end"),
+	"parked, the client closes": connEndParks("stays"),
+	"OnClose panics":            connEndParks("onclose panic"),
+	"OnClose's Goexit":          connEndParks("onclose goexit"),
+	"hijacked":                  {end: connEndAsk("GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
+	"a PROXY header is refused": {
+		config: func(config *filo.Server) { config.ProxyProtocol = loopback },
+		end:    connEndAsk("this is no header of the PROXY protocol\r\n\r\n"), over: "server's", early: true,
+	},
+	"a proxy's client has too many": {
+		config: func(config *filo.Server) { config.ProxyProtocol, config.MaxConnsPerIP = loopback, 1 },
+		end: func(t *testing.T, s *lifeServer, conn net.Conn) {
+			first := s.dial(t)
+			defer first.Close()
+			if first.send(proxied1); s.TLSConfig != nil {
+				first = newLifeClient(t, tls.Client(first.Conn, lifeClientTLS()))
+			}
+			first.get("/")
+			first.want(200, "fine", false)
+			io.WriteString(conn, proxied1+"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			connEndRead(t, conn)
+		}, over: "server's", early: true,
+	},
+	"a TLS handshake fails": {end: connEndAsk("\x16\x03\x01\x00\x05hello"), over: "TLS", early: true},
+	"HTTP instead of TLS":   {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), over: "TLS", early: true},
+	"Shutdown": {end: connEndAnswered(func(t *testing.T, s *lifeServer, c *lifeClient) {
+		if err := s.shutdown(); err != nil {
+			t.Error(err)
+		}
+		connEndRead(t, c.reader)
+	}), last: true},
+	"Close": {end: connEndAnswered(func(t *testing.T, s *lifeServer, c *lifeClient) {
+		c.get("/hold")
+		lifeAwait(t, "the handler", func() bool { return s.Stats().ConnsActive == 1 })
+		s.Close()
+		connEndRead(t, c.reader)
+	}), last: true},
+}
+
+// connEndHTTP2 opens a stream for a path and reads its answer. Then end ends the connection.
+func connEndHTTP2(path string, end func(t *testing.T, s *lifeServer, c *rawHTTP2)) connEnd {
+	return connEnd{leaves: true, end: func(t *testing.T, s *lifeServer, conn net.Conn) {
+		c := newRawHTTP2(t, conn)
+		switch how, parks := strings.CutPrefix(path, "/park/"); {
+		case path == "/hold":
+			c.request(1, path, true).send()
+			lifeAwait(t, "the handler", func() bool { return s.Stats().Streams == 1 })
+		case !parks:
+			c.request(1, path, true).send().answer(1)
+		case how == "stream":
+			c.request(1, path, true).send()
+			lifeAwait(t, "the stream", func() bool { return s.Stats().Streams == 1 })
+		default:
+			c.request(1, path, false, ":method", "CONNECT", ":protocol", "test").data(1, false, []byte("x")).send()
+			if how != "stays" {
+				c.answer(1)
+			}
+		}
+		end(t, s, c)
+	}}
+}
+
+// connEndTake reads until a connection of HTTP/2 ends.
+func connEndTake(t *testing.T, _ *lifeServer, c *rawHTTP2) {
+	t.Helper()
+	for {
+		if err := c.take(); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the server doesn't end the connection")
+			return
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+func connEndNot(*testing.T, *lifeServer, *rawHTTP2) {}
+
+// connEndsHTTP2 are the ways in which a connection of HTTP/2 ends.
+var connEndsHTTP2 = map[string]connEnd{
+	"the client closes": connEndHTTP2("/", connEndNot),
+	"the client's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+		c.add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) }).send()
+	}),
+	"the server's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+		c.data(0, false, []byte("x")).send()
+		connEndTake(t, s, c)
+	}),
+	"the handler panics":                  connEndHTTP2("/panic", connEndNot),
+	"the handler's Goexit":                connEndHTTP2("/goexit", connEndNot),
+	"an answer breaks off":                connEndHTTP2("/broken", connEndNot),
+	"the client closes under a handler":   connEndHTTP2("/hold", connEndNot),
+	"the client closes a parked stream":   connEndHTTP2("/park/stream", connEndNot),
+	"the client closes a parked protocol": connEndHTTP2("/park/stays", connEndNot),
+	"parked":                              connEndHTTP2("/park/eof", connEndNot),
+	"parked, panic":                       connEndHTTP2("/park/panic", connEndNot),
+	"parked, Goexit":                      connEndHTTP2("/park/goexit", connEndNot),
+	"parked, error":                       connEndHTTP2("/park/error", connEndNot),
+	"parked, Close":                       connEndHTTP2("/park/close", connEndNot),
+	"parked, End":                         connEndHTTP2("/park/end", connEndNot),
+	"OnClose panics":                      connEndHTTP2("/park/onclose%20panic", connEndNot),
+	"OnClose's Goexit":                    connEndHTTP2("/park/onclose%20goexit", connEndNot),
+	"Shutdown": connEndLast(connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+		shut := make(chan error, 1)
+		go func() { shut <- s.shutdown() }()
+		connEndTake(t, s, c)
+		if err := lifeRecv(t, shut, "Shutdown"); err != nil {
+			t.Error(err)
+		}
+	})),
+	"Close": connEndLast(connEndHTTP2("/hold", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+		s.Close()
+		connEndTake(t, s, c)
+	})),
+}
+
+func connEndLast(e connEnd) connEnd {
+	e.last = true
+	return e
+}
+
+// connTold records what ConnState is told. It does something when a connection is closed.
+type connTold struct {
+	mu     sync.Mutex
+	conns  map[string]net.Conn           // by the client's address, when they are new; guarded by mu
+	told   map[net.Conn][]filo.ConnState // guarded by mu
+	closed func()
+}
+
+func (c *connTold) changed(conn net.Conn, state filo.ConnState) {
+	c.mu.Lock()
+	if state == filo.StateNew {
+		c.conns[conn.RemoteAddr().String()] = conn
+	}
+	c.told[conn] = append(c.told[conn], state)
+	c.mu.Unlock()
+	if state == filo.StateClosed {
+		c.closed()
+	}
+}
+
+// ends returns what was told of a connection at last: what comes after StateNew, StateActive and StateIdle.
+func (c *connTold) ends(address string) []filo.ConnState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	told := slices.Clone(c.told[c.conns[address]])
+	return slices.DeleteFunc(told, func(state filo.ConnState) bool { return state <= filo.StateIdle })
+}
+
+// Exactly once ConnState is told of the end of a connection, whatever the end is like and whatever ConnState does then. A client that has seen
+// the end finds the place free. Nothing is left of the connection afterwards, no descriptor and no goroutine either.
+func TestConnEnds(t *testing.T) {
+	if os.Getenv(driverVariable) != "" {
+		t.Skip("the test chooses its drivers")
+	}
+	closed := map[string]func(){
+		"":                   func() {},
+		"ConnState panics":   func() { panic("told on purpose") },
+		"ConnState's Goexit": runtime.Goexit,
+	}
+	for _, driver := range []filo.Driver{filo.DriverLoop, filo.DriverBlocking} {
+		if driver == filo.DriverLoop && (runtime.GOOS != "linux" || runtime.GOARCH == "386") {
+			continue
+		}
+		for transport := range stateServers {
+			if driver == filo.DriverLoop && transport == "listener's TLS" {
+				continue // no loop accepts from it
+			}
+			for what, closed := range closed {
+				t.Run(fmt.Sprintf("%v/%s/%s", driver, transport, what), func(t *testing.T) {
+					t.Setenv(driverVariable, driver.String())
+					for name, e := range connEnds {
+						if e.over == "TLS" && transport == "plain" || e.over == "server's" && transport == "listener's TLS" {
+							continue
+						}
+						t.Run(name, func(t *testing.T) { e.test(t, transport, false, closed) })
+					}
+					for name, e := range connEndsHTTP2 {
+						if transport != "listener's TLS" {
+							t.Run("HTTP2 "+name, func(t *testing.T) { e.test(t, transport, true, closed) })
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// test ends a connection in this way.
+func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func()) {
+	before := len(connEndSockets(t))
+	var log lifeLog
+	told := &connTold{conns: make(map[string]net.Conn), told: make(map[net.Conn][]filo.ConnState), closed: closed}
+	config := &filo.Server{Handler: connEndHandler, ConnState: told.changed, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	config.HTTP2.Unencrypted, config.HTTP2.ExtendedConnect = isHTTP2, true
+	if e.config != nil {
+		e.config(config)
+	}
+	reconnects := !e.leaves && !e.last && e.config == nil
+	if reconnects {
+		config.MaxConns = 1
+	}
+	server := stateServers[transport]
+	s := server.serve(t, config)
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	address := conn.LocalAddr().String()
+	client := conn
+	if transport != "plain" && !e.early {
+		config := lifeClientTLS()
+		if isHTTP2 {
+			config.NextProtos = []string{"h2"}
+		}
+		client = tls.Client(conn, config)
+	}
+	e.end(t, s, client)
+	if reconnects {
+		c := server.dial(s, t)
+		c.get("/")
+		c.want(200, "fine", false)
+		c.Close()
+	}
+	conn.Close()
+	want := e.told
+	if want == nil {
+		want = []filo.ConnState{filo.StateClosed}
+	}
+	lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	lifeAwait(t, "ConnState to be told", func() bool { return len(told.ends(address)) >= len(want) })
+	s.Close()
+	s.wantServed(t, filo.ErrServerClosed)
+	s.wantNoGoroutine(t)
+	if got := told.ends(address); !slices.Equal(got, want) {
+		t.Errorf("ConnState was told %v, want %v", got, want)
+	}
+	var left []string
+	if !lifeTry(func() bool { left = connEndSockets(t); return len(left) <= before }) {
+		t.Errorf("%d sockets before and %d after: %v", before, len(left), left)
+	}
+	panics := strings.Count(log.String(), "told on purpose")
+	wantPanics := strings.Count(fmt.Sprint(log.lines("panic in ConnState")), "msg=")
+	if panics != wantPanics {
+		t.Errorf("a panic of ConnState was logged %d times elsewhere:\n%v", panics-wantPanics, log.String())
+	}
+}
+
+// connEndSockets returns the process's open sockets.
+func connEndSockets(t *testing.T) (sockets []string) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil // not on Linux
+	}
+	for _, entry := range entries {
+		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && strings.HasPrefix(link, "socket:") {
+			sockets = append(sockets, entry.Name()+" "+link)
+		}
+	}
+	return sockets
+}
+
+// One function ends connections: no other names StateClosed.
+func TestConnEndsInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uses []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range file.Decls {
+			function, ok := declared.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(function, func(node ast.Node) bool {
+				if name, ok := node.(*ast.Ident); ok && name.Name == "StateClosed" {
+					uses = append(uses, function.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+	if want := []string{"endConnBy"}; !slices.Equal(uses, want) {
+		t.Errorf("StateClosed is used by %q, want %q", uses, want)
+	}
+}
