@@ -181,7 +181,7 @@ func (c *carried) serveParked(p *ParkedConn) error {
 
 // abandonParked ends the parked connection of a handler that has panicked.
 func (c *carried) abandonParked(p *ParkedConn) {
-	p.endBlocking()
+	(&blockingParked{ParkedConn: p}).end()
 	if stream, ok := p.netConn.(*carriedConn); ok {
 		stream.leave()
 	}

@@ -111,9 +111,9 @@ func (s *http2Stream) parkedGoneLocked() {
 	}
 }
 
-// rest makes a parked stream wait without a goroutine. It reports false if there is something to do.
-func (s *http2Stream) rest() bool {
-	h, p := s.h, s.parked
+// wait implements parkable: the stream waits without a goroutine.
+func (c *http2StreamConn) wait() (left bool) {
+	s, h, p := (*http2Stream)(c), c.h, c.parked
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, due := s.parkedReasonLocked(); due || s.phase == parkAgain {
@@ -156,57 +156,43 @@ func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
 	return WakeDeadline, s.passedLocked(p.wait)
 }
 
-// serveParked calls the function of a parked stream until there is no reason to, or the stream must end.
-func (s *http2Stream) serveParked() {
-	p, rests := s.parked, false
-	defer func() {
-		if !rests {
-			s.endParked() // also after a Goexit
-		}
-	}()
-	for {
-		s.h.mu.Lock()
-		why, due := s.parkedReasonLocked()
-		closed, gone := s.closed, s.gone
-		s.h.mu.Unlock()
-		if gone {
-			p.out.Fail(net.ErrClosed)
-		}
-		switch {
-		case p.ending:
-			if p.out.Empty() {
-				return
-			}
-		case closed:
-			return
-		case due && p.asked.Load():
-			p.ending = true
-		case due:
-			if !p.call(why) && !p.ending {
-				return
-			}
-		}
-		if p.ending && p.finish() {
-			return
-		}
-		if rests = s.rest(); rests {
-			return
-		}
+// serveParked serves a parked stream until it rests or ends.
+func (s *http2Stream) serveParked() { s.parked.serveBy((*http2StreamConn)(s)) }
+
+// next implements parkable.
+func (c *http2StreamConn) next(int) (parkedStep, Wake) {
+	s, h := (*http2Stream)(c), c.h
+	h.mu.Lock()
+	why, due := s.parkedReasonLocked()
+	closed, gone := s.closed, s.gone
+	h.mu.Unlock()
+	if gone {
+		s.parked.out.Fail(net.ErrClosed)
 	}
+	switch {
+	case closed:
+		return parkedLost, 0
+	case due:
+		return parkedCall, why
+	}
+	return parkedWait, 0
 }
 
-// endParked ends a parked stream.
-func (s *http2Stream) endParked() {
-	p := s.parked
+// enter implements parkable: the goroutine is the stream's own.
+func (c *http2StreamConn) enter() bool { return true }
+
+// end implements parkable.
+func (c *http2StreamConn) end() {
+	s, p := (*http2Stream)(c), c.parked
 	whole := p.ending && p.out.AllSent()
-	defer s.endParkedAs(whole) // deferred, since the function of OnClose may end the goroutine
+	defer s.endParked(whole) // deferred, since the function of OnClose may end the goroutine
 	if whole {
 		p.over()
 	}
 }
 
-// endParkedAs ends a parked stream: its body properly if all of it was sent (whole), otherwise by a reset.
-func (s *http2Stream) endParkedAs(whole bool) {
+// endParked ends a parked stream: its body properly if all of it was sent (whole), otherwise by a reset.
+func (s *http2Stream) endParked(whole bool) {
 	h, p := s.h, s.parked
 	defer h.conn.server.conns.removeStream()
 	p.out.Fail(net.ErrClosed)

@@ -465,7 +465,7 @@ func (s *http2Exchange) endHandler(ctx *Ctx) {
 	stream := s.http2Stream
 	s.http2Stream = nil
 	if parked || taken {
-		if parked && !stream.rest() {
+		if parked && !(*http2StreamConn)(stream).wait() {
 			go stream.serveParked()
 		}
 		return

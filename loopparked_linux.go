@@ -59,93 +59,70 @@ func (lc *loopConn) LeaveTurn() {
 	}
 }
 
-// parkedTurn serves a parked connection: it calls the connection's function if there is a reason, and lets the connection wait again. It
-// returns the result of Turn.
+// loopParked serves a parked connection in a loop.
+type loopParked loopConn
+
+// parkedTurn serves a parked connection. It returns the result of Turn.
 func (lc *loopConn) parkedTurn() (again bool) {
-	w, p := lc.worker, lc.parked
+	w := lc.worker
 	lc.end101(w)
-	for budget := turnCalls; !p.ending; budget-- {
-		if budget <= 0 || w.worker.holdsUp() {
-			p.received = bytes.Clone(p.received) // it is in the worker's buffer
-			return true
-		}
-		if p.asked.Load() {
-			p.ending = true
-			p.finish() // End may not have called it yet
-			break
-		}
-		why, ok := lc.parkedReason(w)
-		switch {
-		case ok && !lc.callParked(w, why):
-			return false
-		case ok:
-		case lc.IsCut():
-			lc.endParked()
-			return false
-		case lc.waitParked():
-			return false
-		}
-	}
-	lc.endingTurn()
-	return false
+	lc.parked.serving = w
+	return lc.parked.serveBy((*loopParked)(lc))
 }
 
-// callParked calls the function: in the leader if the function is quick, or computes while nothing else is ready, otherwise after it has
-// given the loop to another worker. It reports false if the connection isn't served any more, or not now.
-func (lc *loopConn) callParked(w *scratch, why Wake) bool {
-	p := lc.parked
-	if !lc.enterParked(w) {
-		return false
+// leaveWorker ends the connection's use of the worker and its buffers. What the function hasn't read yet is copied.
+func (p *ParkedConn) leaveWorker() {
+	p.received, p.serving = bytes.Clone(p.received), nil
+}
+
+// next implements parkable. Bytes that it reads are in received.
+func (d *loopParked) next(calls int) (step parkedStep, why Wake) {
+	lc, p := (*loopConn)(d), d.parked
+	switch {
+	case p.ending && lc.IsBroken(), lc.IsCut():
+		return parkedLost, 0
+	case p.ending:
+		return parkedWait, 0
+	case calls >= turnCalls, p.serving.worker.holdsUp():
+		p.leaveWorker()
+		return parkedOthers, 0
+	case lc.server.life.draining.Load():
+		return parkedCall, WakeShutdown
+	case len(p.received) > 0:
+		return parkedCall, WakeData
 	}
-	if w.worker.HoldsLoop() {
-		p.mu.Lock()
-		p.turn = w.worker.Turn()
-		p.mu.Unlock()
+	space := p.serving.in.Space()
+	n, err := lc.readNow(space)
+	p.received = space[:n]
+	switch {
+	case n > 0:
+		return parkedCall, WakeData
+	case err != nil && !errors.Is(err, loop.ErrNotYet):
+		return parkedCall, WakeData // the function's Read returns the error
+	case lc.expired:
+		lc.expired = false
+		return parkedCall, WakeDeadline
 	}
-	lc.setState(stateHandler)
-	p.serving = w
-	w.timer.Start(w.leads())
-	again := p.call(why)
-	w.timer.End()
-	p.serving = nil
-	if again {
-		return true
+	return parkedWait, 0
+}
+
+// wait implements parkable.
+func (d *loopParked) wait() (left bool) {
+	lc, p := (*loopConn)(d), d.parked
+	w, state := p.serving, stateParked
+	if lc.deadline = p.wait; p.ending {
+		state, lc.deadline = stateWrite, 0
 	}
 	p.unread = p.unread || len(p.received) > 0
-	if p.received = nil; p.ending && !p.finish() {
+	p.received, p.serving = nil, nil
+	lc.since = lc.server.clock.Now()
+	lc.setWait(state, lc.deadline)
+	if lc.Release(p.ending) {
 		return true
 	}
-	lc.endParked()
-	return false
-}
-
-// waitParked makes the connection wait for the client. It reports false if there is something to do after all.
-func (lc *loopConn) waitParked() bool {
-	p := lc.parked
-	p.received = nil
-	lc.deadline, lc.since = p.wait, lc.server.clock.Now()
-	lc.setWait(stateParked, lc.deadline)
-	if lc.Release(false) {
-		return true
-	}
+	p.serving = w
 	lc.resume()
 	return false
-}
-
-// endingTurn closes a parked connection whose function is done, or lets it wait until everything queued has left.
-func (lc *loopConn) endingTurn() {
-	p := lc.parked
-	p.unread = p.unread || len(p.received) > 0
-	p.received = nil
-	for !lc.IsBroken() && !p.out.Empty() {
-		lc.deadline, lc.since = 0, lc.server.clock.Now()
-		lc.setWait(stateWrite, 0)
-		if lc.Release(true) {
-			return
-		}
-		lc.resume()
-	}
-	lc.endParked()
 }
 
 // end101 ends the request whose handler parked the connection, in the first turn after that. It also detaches the worker: the function's
@@ -160,40 +137,21 @@ func (lc *loopConn) end101(w *scratch) {
 	lc.detachTurn()
 }
 
-// parkedReason returns the reason to call the connection's function, or false if there is none. Bytes that it reads are in p.received.
-func (lc *loopConn) parkedReason(w *scratch) (why Wake, ok bool) {
-	p := lc.parked
-	switch {
-	case lc.IsCut():
-		return 0, false
-	case lc.server.life.draining.Load():
-		return WakeShutdown, true
-	case len(p.received) > 0:
-		return WakeData, true
-	}
-	space := w.in.Space()
-	n, err := lc.readNow(space)
-	p.received = space[:n]
-	switch {
-	case n > 0:
-		return WakeData, true
-	case err != nil && !errors.Is(err, loop.ErrNotYet):
-		return WakeData, true // the function's Read returns the error
-	case lc.expired:
-		lc.expired = false
-		return WakeDeadline, true
-	}
-	return 0, false
-}
-
-// enterParked lets this worker call the function, in the leader or outside. It reports false if there is no place for that: then the
-// connection gets another turn after a while.
-func (lc *loopConn) enterParked(w *scratch) bool {
-	w.timer.Switch(lc.parked.class)
-	if err := w.admit(lc.parked.class, false, false, parkedAdmitter{w}); err == nil && (w.leads() || w.occupy()) {
+// enter implements parkable: the function is called in the leader if it is quick, or computes while nothing else is ready, otherwise after the
+// worker has given its loop to another one. If there is no place for that, the connection gets another turn after a while.
+func (d *loopParked) enter() bool {
+	lc, p, w := (*loopConn)(d), d.parked, d.parked.serving
+	w.timer.Switch(p.class)
+	if err := w.admit(p.class, false, false, parkedAdmitter{w}); err == nil && (w.leads() || w.occupy()) {
+		if w.worker.HoldsLoop() {
+			p.mu.Lock()
+			p.turn = w.worker.Turn()
+			p.mu.Unlock()
+		}
+		lc.setState(stateHandler)
 		return true
 	}
-	lc.parked.received = bytes.Clone(lc.parked.received)
+	p.leaveWorker()
 	waiting := &lc.server.parkedWaiting
 	wait := overloadedWait * time.Duration(1+waiting.Add(1)/overloadedCrowd)
 	time.AfterFunc(wait, func() {
@@ -222,11 +180,12 @@ const (
 	overloadedCrowd = 64
 )
 
-// endParked ends a parked connection.
-func (lc *loopConn) endParked() {
-	p := lc.parked
-	p.received = nil // it may be in a worker's buffer
-	p.endConn(!lc.IsBroken() && (p.unread || lc.hasInput()))
+// end implements parkable.
+func (d *loopParked) end() {
+	lc, p := (*loopConn)(d), d.parked
+	unread := p.unread || len(p.received) > 0
+	p.received, p.serving = nil, nil // they may be a worker's
+	p.endConn(!lc.IsBroken() && (unread || lc.hasInput()))
 }
 
 // hasInput reports whether there are bytes to read.

@@ -411,7 +411,7 @@ func (lc *loopConn) abandon(linger bool) {
 	}
 	switch {
 	case lc.parked != nil:
-		lc.endParked()
+		(*loopParked)(lc).end()
 	case lc.hijacked:
 	case lc.worker != nil:
 		lc.linger = lc.linger && linger

@@ -47,7 +47,7 @@ type ParkedConn struct {
 	wait     clock.Time   // see SetWait; 0: none
 	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
-	serving  *scratch     // buffers of the worker that calls the function, in the loop driver; the owner's
+	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; the owner's
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
 	chunked  bool        // the data is sent as a chunked body; immutable
@@ -427,6 +427,10 @@ func (p *ParkedConn) SetWriteDeadline(t time.Time) error { return p.out.SetDeadl
 // call calls the function and reports whether the connection goes on. If not, it sets ending, unless the connection ends at once.
 func (p *ParkedConn) call(why Wake) (again bool) {
 	s := p.conn.server
+	if w := p.serving; w != nil {
+		w.timer.Start(w.leads())
+		defer w.timer.End()
+	}
 	defer p.recoverPanic()
 	p.wait = 0
 	err := p.serve(p, why)
@@ -465,6 +469,60 @@ func (p *ParkedConn) finish() bool {
 	return p.out.Finish(nil)
 }
 
+// parkable is a parked connection or stream as serveBy sees it. The drivers and protocols wait in different ways.
+type parkable interface {
+	// next says what comes next. In calls it gets how many times the function was called since serveBy began. Once ParkedConn.ending is set
+	// there is no further call.
+	next(calls int) (parkedStep, Wake)
+	// enter makes this goroutine one that may call the function. If it can't, it reports false and has the connection served later.
+	enter() bool
+	// wait waits until next is worth another call: for all data to be sent if ParkedConn.ending is set, otherwise for a reason to call the
+	// function. Or it leaves the wait to others, and reports true.
+	wait() (left bool)
+	// end ends the connection or stream: properly if ParkedConn.ending is set.
+	end()
+}
+
+// parkedStep is what a parked connection does next.
+type parkedStep uint8
+
+const (
+	parkedWait   parkedStep = iota
+	parkedCall              // the function is to be called
+	parkedOthers            // other connections have their turn first
+	parkedLost              // the connection can't be used any more
+)
+
+// serveBy serves a parked connection that its goroutine owns: it calls the function as long as there is a reason, and then lets the
+// connection wait, or ends it. It reports whether others are to have their turn before the connection is served again.
+func (p *ParkedConn) serveBy(d parkable) (again bool) {
+	owned := true
+	defer func() {
+		if owned {
+			d.end() // also after a Goexit
+		}
+	}()
+	for calls := 0; owned; {
+		p.ending = p.ending || p.asked.Load()
+		step, why := d.next(calls)
+		if step == parkedLost || p.ending && p.finish() {
+			break
+		}
+		switch step {
+		case parkedWait:
+			owned = !d.wait()
+		case parkedOthers:
+			owned, again = false, true
+		case parkedCall:
+			if owned = d.enter(); owned && !p.call(why) && !p.ending {
+				return false
+			}
+			calls++
+		}
+	}
+	return again
+}
+
 // endConn ends a parked connection. If lingers is set, a client may still be sending whose connection ends properly.
 func (p *ParkedConn) endConn(lingers bool) {
 	if p.ending {
@@ -480,36 +538,53 @@ func (p *ParkedConn) endConn(lingers bool) {
 // parkedBuffer is the size of the buffer of a goroutine that waits in the blocking driver.
 const parkedBuffer = 512
 
-// run serves the parked connection in the blocking driver, on a goroutine of its own.
-func (p *ParkedConn) run() {
-	c := p.conn
-	buffer := make([]byte, parkedBuffer)
-	defer p.endBlocking() // also after a Goexit
-	for {
-		why := WakeData
-		if len(p.received) == 0 {
-			why = p.await(buffer)
-		}
-		c.setState(stateHandler)
-		if p.asked.Load() {
-			p.ending = true
-		} else if p.call(why) {
-			continue
-		}
-		if p.ending && !p.finish() {
-			p.out.AwaitEmpty()
-		}
-		return
-	}
+// blockingParked serves a parked connection on a goroutine of its own, which waits for the client.
+type blockingParked struct {
+	*ParkedConn
+	came   bool // wait has found a reason, why
+	why    Wake
+	buffer [parkedBuffer]byte
 }
 
-// endBlocking ends a connection that a goroutine of its own serves.
-func (p *ParkedConn) endBlocking() {
-	stream, streams := p.netConn.(*carriedConn)
-	if streams {
-		stream.whole = p.ending && p.out.AllSent()
+// run serves the parked connection in the blocking driver.
+func (p *ParkedConn) run() { p.serveBy(&blockingParked{ParkedConn: p}) }
+
+// next implements parkable.
+func (d *blockingParked) next(int) (parkedStep, Wake) {
+	came := d.came
+	d.came = false
+	switch {
+	case d.ending:
+		return parkedWait, 0
+	case len(d.received) > 0:
+		return parkedCall, WakeData
+	case came:
+		return parkedCall, d.why
 	}
-	p.endConn(!streams) // the client may always be sending
+	return parkedWait, 0
+}
+
+// enter implements parkable.
+func (d *blockingParked) enter() bool { return true }
+
+// wait implements parkable.
+func (d *blockingParked) wait() (left bool) {
+	if d.ending {
+		d.out.AwaitEmpty()
+		return false
+	}
+	d.came, d.why = true, d.await(d.buffer[:])
+	d.conn.setState(stateHandler)
+	return false
+}
+
+// end implements parkable.
+func (d *blockingParked) end() {
+	stream, streams := d.netConn.(*carriedConn)
+	if streams {
+		stream.whole = d.ending && d.out.AllSent()
+	}
+	d.endConn(!streams) // the client may always be sending
 }
 
 // setParkedWait begins a wait in the blocking driver. A carried connection has a deadline of its own, since its server's sweep needn't run.
