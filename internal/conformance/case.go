@@ -18,7 +18,7 @@ type Case struct {
 	Name string // unique; topic/what is special
 
 	// RFC is the document and section that decides, such as "9112 2.2", and Sentence
-	// what it says there. Where a server may choose, the sentence says what filo chose.
+	// what it says there. Where a server may choose, the sentence says what filo chose: see IsRequired.
 	RFC, Sentence string
 
 	// Raw is sent first. After100 is sent once a 100 has come, which then is required.
@@ -108,8 +108,10 @@ func hello() Answer {
 
 func helloHead() Answer { return headOf(hello()) }
 
+var pageType = Field{"Content-Type", "text/html*"}
+
 func page() Answer {
-	return Answer{Status: 200, Header: []Field{{"Content-Type", "text/html*"}}}
+	return Answer{Status: 200, Header: []Field{pageType}}
 }
 
 func echo(body string) Answer {

@@ -39,7 +39,7 @@ var hostCases = slices.Concat(
 		{"spaces around", withHost("   a   ")},
 		{"tabs around", withHost("\ta\t")},
 	}),
-	each(accepted("Host", "9110 7.2", "If the authority component is missing or undefined, the client MUST send a Host header field with an empty value.", hello()), []request{
+	each(accepted("Host", "9110 7.2", "If the authority component is missing or undefined, the client MUST send a Host header field with an empty value; filo takes it.", hello()), []request{
 		{"empty", withHost("")},
 		{"only whitespace", withHost("  \t ")},
 	}),

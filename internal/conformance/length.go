@@ -130,7 +130,7 @@ var codingCases = slices.Concat(
 		{"semicolon", post + "Transfer-Encoding: chunked;\r\n\r\n0\r\n\r\n"},
 		{"q-value", post + "Transfer-Encoding: chunked; q=0.5\r\n\r\n0\r\n\r\n"},
 	}),
-	each(refused(400, "Transfer-Encoding", "9112 6.1", "A sender MUST NOT apply the chunked transfer coding more than once to a message body."), []request{
+	each(refused(400, "Transfer-Encoding", "9112 6.1", "A sender MUST NOT apply the chunked transfer coding more than once to a message body; filo refuses."), []request{
 		{"chunked, chunked", post + "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"},
 		{"two fields", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 		{"two fields, identity first", post + "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},

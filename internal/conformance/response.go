@@ -23,11 +23,14 @@ type Response struct {
 	untilEnd bool // no field says how long the body is: it ends with the connection
 }
 
-// errSyntax is wrapped by every error about what a server sent.
-var errSyntax = errors.New("malformed answer")
+// ErrMalformed is wrapped by every error about what a server may never send.
+var ErrMalformed = errors.New("malformed answer")
+
+// errUndated is the error of an answer that lacks only a Date (RFC 9110, 6.6.1).
+var errUndated = syntaxError("no Date")
 
 func syntaxError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errSyntax, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
 // ReadResponse reads the next answer, interim ones too. head says that a final
@@ -48,7 +51,13 @@ func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	if err := r.checkFields(); err != nil {
 		return nil, err
 	}
-	return r, r.readBody(br, head)
+	if err := r.readBody(br, head); err != nil {
+		return r, err
+	}
+	if r.Status >= 200 && len(r.Values("Date")) == 0 {
+		return r, errUndated
+	}
+	return r, nil
 }
 
 // readLine reads up to CRLF. In the line itself it allows no control byte but HTAB.
@@ -122,13 +131,15 @@ func (r *Response) checkFields() error {
 		return syntaxError("a %d with Content-Length %q or Transfer-Encoding %q", r.Status, lengths, codings)
 	case r.Status < 200:
 		return nil
-	case len(dates) != 1:
+	case len(dates) > 1:
 		return syntaxError("%d Date fields, want 1", len(dates))
 	case r.Status == 405 && len(r.Values("Allow")) != 1:
 		return syntaxError("a 405 without Allow")
 	}
-	if _, err := time.Parse(http.TimeFormat, dates[0]); err != nil {
-		return syntaxError("Date: %v", err)
+	for _, date := range dates {
+		if _, err := time.Parse(http.TimeFormat, date); err != nil {
+			return syntaxError("Date: %v", err)
+		}
 	}
 	return nil
 }

@@ -37,12 +37,26 @@ func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	for _, c := range Table() {
 		t.Run(c.Name, func(t *testing.T) {
-			r := &runner{Case: c, dial: dial, timeout: timeout}
-			if err := r.run(testing.Short()); err != nil {
+			if err := c.Run(dial, Options{Timeout: timeout, Cut: !testing.Short()}); err != nil {
 				t.Errorf("RFC %s: %s\n%v", c.RFC, c.Sentence, err)
 			}
 		})
 	}
+}
+
+// Options say how a case is run.
+type Options struct {
+	Timeout time.Duration // of each connection
+	Cut     bool          // also cut in two at every byte
+	// Abrupt says that the server may end a connection by a reset once it has answered, since it hasn't read all that the client has sent.
+	Abrupt bool
+	// Undated allows answers of HTTP/1.1 without Date.
+	Undated bool
+}
+
+// Run runs the case against the server that dial connects to. The error says what differs.
+func (c *Case) Run(dial func() (net.Conn, error), o Options) error {
+	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt, undated: o.Undated}).run(!o.Cut)
 }
 
 // A runner runs one case.
@@ -50,6 +64,8 @@ type runner struct {
 	Case
 	dial    func() (net.Conn, error)
 	timeout time.Duration
+	abrupt  bool // see Options.Abrupt
+	undated bool // see Options.Undated
 }
 
 func (r *runner) run(short bool) error {
@@ -148,7 +164,7 @@ func (r *runner) on(how string, do func(*session) error) error {
 	if err := conn.SetDeadline(time.Now().Add(r.timeout)); err != nil {
 		return err
 	}
-	s := &session{Case: &r.Case, conn: conn}
+	s := &session{runner: r, conn: conn}
 	s.answers = bufio.NewReader(io.TeeReader(conn, &s.received))
 	if err := do(s); err != nil {
 		return fmt.Errorf("%s: %w\nsent %s\ncame %s", how, err, abridged(r.Raw+r.After100), abridged(s.received.String()))
@@ -158,7 +174,7 @@ func (r *runner) on(how string, do func(*session) error) error {
 
 // A session is one connection to the server.
 type session struct {
-	*Case
+	*runner
 	conn     net.Conn
 	answers  *bufio.Reader
 	received bytes.Buffer // what came so far
@@ -224,7 +240,7 @@ func (s *session) readAnswer(want Answer) error {
 	if err == nil && r.Status == 100 && s.May100 {
 		r, err = ReadResponse(s.answers, want.Head)
 	}
-	if err != nil {
+	if err != nil && !(s.undated && errors.Is(err, errUndated)) {
 		return err
 	}
 	s.last = r
@@ -275,7 +291,7 @@ func (s *session) wantEOF() error {
 	switch {
 	case err == nil:
 		return errors.New("more came, want the connection closed")
-	case s.Late && errors.Is(err, syscall.ECONNRESET):
+	case (s.Late || s.abrupt) && errors.Is(err, syscall.ECONNRESET):
 	case err != io.EOF:
 		return fmt.Errorf("want the connection closed: %w", err)
 	}

@@ -115,7 +115,7 @@ var absoluteCases = slices.Concat(
 	each(accepted("absolute-form", "9112 3.2.2", "The origin server MUST ignore the received Host header field and instead use the host information of the request-target.", hello()), []request{
 		{"another Host", "GET http://a/hello HTTP/1.1\r\nHost: b\r\n\r\n"},
 	}),
-	each(refused(400, "absolute-form", "9112 3.2.2", "A client MUST send a Host header field in all HTTP/1.1 request messages, with the absolute-form too."), []request{
+	each(refused(400, "absolute-form", "9112 3.2.2", "A client MUST send a Host header field in all HTTP/1.1 request messages, with the absolute-form too; filo refuses others."), []request{
 		{"without Host", "GET http://a/hello HTTP/1.1\r\n\r\n"},
 		{"two Hosts", "GET http://a/hello HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
 		{"invalid Host", "GET http://a/hello HTTP/1.1\r\nHost: a/b\r\n\r\n"},

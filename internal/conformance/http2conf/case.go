@@ -17,7 +17,7 @@ type Case struct {
 	Name string // unique; topic/what is special
 
 	// RFC is the document and section that decides, such as "9113 6.1", and Sentence what it says there. Where a server may choose, the
-	// sentence says what filo chose.
+	// sentence says what filo chose: see conformance.IsRequired.
 	RFC, Sentence string
 
 	Steps []Step
@@ -90,6 +90,9 @@ const (
 	Leaves              // the client closes its writing half, and the server must end it without answering anything
 )
 
+// usualSettings stand for a server's where there is none.
+var usualSettings = ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}
+
 // Table returns all cases.
 func Table() []Case {
 	return slices.Concat(
@@ -103,7 +106,7 @@ func Seeds() [][]byte {
 	for _, c := range Table() {
 		b := opening()
 		for _, step := range c.Steps {
-			for _, f := range step.frames(ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}) {
+			for _, f := range step.frames(usualSettings) {
 				b = f.Append(b)
 			}
 		}

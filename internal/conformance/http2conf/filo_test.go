@@ -17,45 +17,10 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/conformance/http2conf"
+	"github.com/filohttp/filo/internal/conformance/site"
 	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/servertest"
 )
-
-// site has the routes that the table asks for.
-func site(c *filo.Ctx) error {
-	switch c.Path() {
-	case "/hello":
-		return only(c, "GET, HEAD", func(c *filo.Ctx) error { return c.Text(200, "Hello, World!") })
-	case "/echo":
-		return only(c, "POST", echo)
-	case "/hold":
-		return only(c, "POST", hold)
-	}
-	return filo.Error(404, "no such page")
-}
-
-func only(c *filo.Ctx, allow string, h filo.Handler) error {
-	switch method := c.Method(); {
-	case method == "GET" && allow != "POST", method == "HEAD" && allow != "POST", method == allow:
-		return h(c)
-	}
-	c.Response.Header.Set("Allow", allow)
-	return filo.Error(405, "allowed here: "+allow)
-}
-
-func echo(c *filo.Ctx) error {
-	c.SetMaxBodyBytes(-1)
-	body, err := c.Body()
-	if err != nil {
-		return err
-	}
-	return c.Bytes(200, c.Request.ContentType(), body)
-}
-
-func hold(c *filo.Ctx) error {
-	<-c.Context().Done()
-	return filo.ErrAbort
-}
 
 // serve serves the site by the driver, with TLS if there is a configuration for it, and returns how to dial it.
 func serve(t *testing.T, driver filo.Driver, config *tls.Config) func() (net.Conn, error) {
@@ -63,7 +28,7 @@ func serve(t *testing.T, driver filo.Driver, config *tls.Config) func() (net.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &filo.Server{Handler: site, Driver: driver, TLSConfig: config, HTTP2: filo.HTTP2Options{Unencrypted: config == nil}}
+	s := &filo.Server{Handler: site.Serve, Driver: driver, TLSConfig: config, HTTP2: filo.HTTP2Options{Unencrypted: config == nil}}
 	served := make(chan error, 1)
 	go func() {
 		if config != nil {
@@ -95,7 +60,7 @@ func testCertificate(t *testing.T) *tls.Config {
 // TestMemory runs the table over in-memory connections, where every cut is exact.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	s := servertest.NewServer(t, &filo.Server{Handler: site, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+	s := servertest.NewServer(t, &filo.Server{Handler: site.Serve, HTTP2: filo.HTTP2Options{Unencrypted: true}})
 	http2conf.Run(t, s.Listener.Dial)
 }
 

@@ -1,7 +1,6 @@
 package http2conf
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -17,45 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/conformance"
+	"github.com/filohttp/filo/internal/conformance/site"
 	"github.com/filohttp/filo/internal/race"
 )
 
-// site has the routes that the table asks for, for net/http's server.
-func site(w http.ResponseWriter, r *http.Request) {
-	allow := "GET, HEAD"
-	switch r.URL.Path {
-	case "/hello":
-	case "/echo", "/hold":
-		allow = "POST"
-	default:
-		w.WriteHeader(404)
-		return
-	}
-	if !strings.Contains(allow, r.Method) {
-		w.Header().Set("Allow", allow)
-		w.WriteHeader(405)
-		return
-	}
-	switch r.URL.Path {
-	case "/hello":
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		io.WriteString(w, "Hello, World!")
-	case "/echo":
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			w.WriteHeader(400)
-			return
-		}
-		w.Header().Set("Content-Type", cmp.Or(r.Header.Get("Content-Type"), "application/octet-stream"))
-		w.Write(body)
-	case "/hold":
-		<-r.Context().Done()
-	}
-}
-
 // serveClear serves the site by HTTP/1.1 and by HTTP/2 with prior knowledge, and returns how to dial it.
 func serveClear(t *testing.T) func() (net.Conn, error) {
-	s := &http.Server{Handler: http.HandlerFunc(site), ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	s := &http.Server{Handler: http.HandlerFunc(site.ServeHTTP), ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +37,7 @@ func serveClear(t *testing.T) func() (net.Conn, error) {
 
 // serveTLS serves the site over TLS.
 func serveTLS(t *testing.T) func() (net.Conn, error) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(site))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(site.ServeHTTP))
 	s.EnableHTTP2 = true
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
@@ -212,9 +180,8 @@ func TestNetHTTP(t *testing.T) {
 	for name, serve := range map[string]func(*testing.T) func() (net.Conn, error){"clear": serveClear, "TLS": serveTLS} {
 		t.Run(name, func(t *testing.T) {
 			dial := serve(t)
-			holds, err := look(dial, timeout)
-			if err != nil || !holds {
-				t.Fatalf("it has POST /hold: %t, %v", holds, err)
+			if lacks, err := Lacking(dial, conformance.Options{Timeout: timeout}); err != nil || len(lacks) > 0 {
+				t.Fatalf("it lacks %v, %v", lacks, err)
 			}
 			run := func(c Case) error { return runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c)) }
 			// net/http waits for a second before it closes, so the cases run beside each other.

@@ -2,7 +2,6 @@ package http2conf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -11,11 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/filohttp/filo/internal/conformance"
 	"golang.org/x/net/http2/hpack"
 )
 
 // errServer is wrapped by every error about a frame that a server may not send.
-var errServer = errors.New("the server breaks the protocol")
+var errServer = fmt.Errorf("%w: the server breaks the protocol", conformance.ErrMalformed)
 
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errServer, fmt.Sprintf(format, args...))

@@ -43,7 +43,8 @@ func RunWhole(t *testing.T, dial func() (net.Conn, error)) {
 
 func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	t.Helper()
-	holds, err := look(dial, timeout)
+	o := conformance.Options{Timeout: timeout, Cut: !short}
+	lacks, err := Lacking(dial, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,33 +52,69 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	defer group.Wait()
 	places := make(chan struct{}, atOnce)
 	for _, c := range Table() {
-		if c.Holds && !holds {
+		if c.Holds && lacks[postHold] != nil {
 			continue
 		}
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			r := &runner{Case: c, dial: dial, timeout: timeout}
-			if err := r.run(short); err != nil {
+			if err := c.Run(dial, o); err != nil {
 				t.Errorf("%s: RFC %s: %s\n%v", c.Name, c.RFC, c.Sentence, err)
 			}
 		})
 	}
 }
 
-// look finds out whether the server has POST /hold.
-func look(dial func() (net.Conn, error), timeout time.Duration) (holds bool, err error) {
-	r := &runner{dial: dial, timeout: timeout}
-	err = r.on("a look at the server", func(s *session) error {
-		if err := s.begin(); err != nil {
-			return err
+// Run runs the case against the server that dial connects to. The error says what differs.
+func (c *Case) Run(dial func() (net.Conn, error), o conformance.Options) error {
+	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt}).run(!o.Cut)
+}
+
+const postHold = "POST /hold"
+
+// Needs returns the routes that the case needs.
+func (c *Case) Needs() []string {
+	needs := []string{conformance.GetHello}
+	for _, step := range c.Steps {
+		if strings.Contains(string(bytesOf(step.frames(usualSettings))), "/echo") {
+			needs = append(needs, conformance.PostEcho)
+			break
 		}
-		s.write(frames{headers(1, whole, block(":method: GET", ":scheme: https", ":path: /hold", ":authority: a"))})
-		err := s.wait("a 404 or, if there is POST /hold, a 405", func() bool { return s.streams[1].over })
-		holds = s.streams[1].status == 405
-		return err
-	})
-	return holds, err
+	}
+	if c.Holds {
+		needs = append(needs, postHold)
+	}
+	return needs
+}
+
+// Lacking returns the routes that a server doesn't have, and what is wrong with each. The error says that the server can't be reached, or
+// doesn't speak HTTP/2.
+func Lacking(dial func() (net.Conn, error), o conformance.Options) (lacks map[string]error, err error) {
+	r := &runner{dial: dial, timeout: o.Timeout}
+	look := func(list frames, want Want) error {
+		return r.on("a look at the server", func(s *session) error {
+			if err := s.begin(); err != nil {
+				return err
+			}
+			s.write(list)
+			return s.waitFor([]Want{want})
+		})
+	}
+	if err := r.on("a look at the server", (*session).begin); err != nil {
+		return nil, err
+	}
+	lacks = make(map[string]error)
+	for route, err := range map[string]error{
+		conformance.GetHello: look(frames{get(1)}, hello(1)),
+		conformance.PostEcho: look(frames{post(1), data(1, endStream, "hello")}, echo(1, "hello")),
+		// What it does can't be seen before the stream is over, but GET isn't allowed there.
+		postHold: look(frames{headers(1, whole, block(":method: GET", ":scheme: https", ":path: /hold", ":authority: a"))}, answered(1, 405)),
+	} {
+		if err != nil {
+			lacks[route] = err
+		}
+	}
+	return lacks, nil
 }
 
 // A runner runs one case.
@@ -85,8 +122,7 @@ type runner struct {
 	Case
 	dial    func() (net.Conn, error)
 	timeout time.Duration
-	// abrupt says that the server may end a connection without reading what the client has sent, so that it is reset behind GOAWAY.
-	abrupt bool
+	abrupt  bool // see conformance.Options.Abrupt
 }
 
 func (r *runner) run(short bool) error {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/conformance/site"
+)
+
+// serve is a server that has all the routes, until the process is killed.
+func (c *config) serve(addr, kind string) error {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return c.serveListener(ln, kind)
+}
+
+func (c *config) serveListener(ln net.Listener, kind string) error {
+	defer ln.Close()
+	switch kind {
+	case "net/http":
+		s := &http.Server{Handler: http.HandlerFunc(site.ServeHTTP), Protocols: new(http.Protocols), ErrorLog: log.New(io.Discard, "", 0)}
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetHTTP2(c.http2)
+		s.Protocols.SetUnencryptedHTTP2(c.http2)
+		if c.tls {
+			s.TLSConfig = certificate()
+			return s.ServeTLS(ln, "", "")
+		}
+		return s.Serve(ln)
+	case "filo", "blocking":
+		s := &filo.Server{Handler: site.Serve}
+		s.HTTP2.Unencrypted = c.http2 // without it the preface is a case of HTTP/1.1
+		if kind == "blocking" {
+			s.Driver = filo.DriverBlocking
+		}
+		if c.tls {
+			s.TLSConfig = certificate()
+			return s.ServeTLS(ln, "", "")
+		}
+		return s.Serve(ln)
+	}
+	return fmt.Errorf("there is no server %q", kind)
+}
+
+// certificate returns a configuration of TLS with a certificate for localhost and example.com.
+func certificate() *tls.Config {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
