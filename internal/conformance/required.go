@@ -10,7 +10,11 @@ import (
 
 // IsRequired reports whether a server breaks the protocol if a case with this sentence has failed with err. It does if the sentence says MUST,
 // unless the sentence leaves a choice (MAY) or says what filo has chosen; and it does if it has sent what no server may send.
+// It doesn't if only the end of the connection delimits the body, which is no fault.
 func IsRequired(sentence string, err error) bool {
+	if errors.Is(err, errUntilEnd) {
+		return false
+	}
 	return errors.Is(err, ErrMalformed) || strings.Contains(sentence, "MUST") && !strings.Contains(sentence, "MAY") && !strings.Contains(sentence, "filo")
 }
 

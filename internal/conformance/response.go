@@ -26,6 +26,9 @@ type Response struct {
 // ErrMalformed is wrapped by every error about what a server may never send.
 var ErrMalformed = errors.New("malformed answer")
 
+// errUntilEnd is the error of an answer whose body the end of the connection delimits, which RFC 9112, 6.3, allows and filo never does.
+var errUntilEnd = errors.New("only the connection's end tells where the body ends")
+
 // errUndated is the error of an answer that lacks only a Date (RFC 9110, 6.6.1).
 var errUndated = syntaxError("no Date")
 
@@ -240,7 +243,7 @@ func (r *Response) check(want Answer) error {
 		return fmt.Errorf("status %d, want %d", r.Status, want.Status)
 	}
 	if r.untilEnd {
-		return errors.New("only the connection's end tells where the body ends")
+		return errUntilEnd
 	}
 	if body := want.Body; body != "" && body != string(r.Body) && !(body == Empty && len(r.Body) == 0) {
 		return fmt.Errorf("body %.200q, want %.200q", r.Body, body)
