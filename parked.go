@@ -488,13 +488,13 @@ type parkedStep uint8
 
 const (
 	parkedWait   parkedStep = iota
-	parkedCall              // the function is to be called
+	parkedCall              // the function must be called
 	parkedOthers            // other connections have their turn first
 	parkedLost              // the connection can't be used any more
 )
 
 // serveBy serves a parked connection that its goroutine owns: it calls the function as long as there is a reason, and then lets the
-// connection wait, or ends it. It reports whether others are to have their turn before the connection is served again.
+// connection wait, or ends it. It reports whether others must have their turn before the connection is served again.
 func (p *ParkedConn) serveBy(d parkable) (again bool) {
 	owned := true
 	defer func() {

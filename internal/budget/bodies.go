@@ -75,7 +75,7 @@ func (b *Bodies) HasRoom(room *Room, queued, n int64) bool {
 	return b.hasRoom(b.used.Load(), room.Bytes()+queued, n)
 }
 
-// Take takes n more bytes for the buffer of a body of which queued bytes wait elsewhere, and reports false if they have no room.
+// Take takes n more bytes for the buffer of a body. Another queued bytes of that body wait elsewhere. Take returns false if there is no room.
 func (b *Bodies) Take(room *Room, queued, n int64) bool {
 	for own := room.Bytes() + queued; ; {
 		used := b.used.Load()
@@ -119,7 +119,7 @@ func (b *Bodies) MayQueue(client *atomic.Int64, n int) bool {
 	return used <= b.limit/2 || used <= b.limit && client.Load()+int64(n) <= b.limit/clientShare
 }
 
-// IsFull reports whether n more bytes have no room, whoever wants them.
+// IsFull reports whether there is no room for n more bytes of any body.
 func (b *Bodies) IsFull(n int) bool { return b.limit >= 0 && b.used.Load()+int64(n) > b.limit }
 
 // Queue counts n more bytes in the queues of a client, or less.

@@ -97,7 +97,7 @@ func (c *config) items() (items []item, err error) {
 	return slices.DeleteFunc(items, func(i item) bool { return c.only != nil && !slices.ContainsFunc(c.only, i.isIn) }), nil
 }
 
-// isIn reports whether name is that of the case or of its group.
+// isIn reports whether name names the case or its group.
 func (i item) isIn(name string) bool { return i.name == name || strings.HasPrefix(i.name, name+"/") }
 
 // list lists the chosen cases.
