@@ -27,7 +27,7 @@ type body struct {
 	closeEnd  bool  // the end of the body is unknown, so the connection ends with this request
 	remaining int64 // of a body with a length: bytes that the handler hasn't got yet
 	received  int64
-	limit     int64 // of the whole body; negative: none
+	limit     bodyLimit
 	decoder   http1.ChunkDecoder
 	gathered  bool  // Body is waiting for all of it
 	err       error // what every further read returns; io.EOF at the end
@@ -37,6 +37,15 @@ type body struct {
 	// large is the buffer of whole if readLarge made it; dropBody takes it back.
 	large []byte
 }
+
+// bodyLimit is the largest size of a whole body in bytes; negative: none.
+type bodyLimit int64
+
+// isBelow reports whether a body of n bytes is too large.
+func (l bodyLimit) isBelow(n int64) bool { return l >= 0 && n > int64(l) }
+
+// isTooLarge reports whether the length that was announced for the body is over the limit.
+func (b *body) isTooLarge() bool { return !b.chunked && b.limit.isBelow(b.received+b.remaining) }
 
 // wholeBody records whether a body was read as a whole.
 type wholeBody struct {
@@ -96,7 +105,7 @@ func (b *body) hijacked() { b.err, b.done = ErrHijacked, false }
 // took records that the handler has got n bytes of content.
 func (b *body) took(n int) error {
 	b.received += int64(n)
-	if b.limit >= 0 && b.received > b.limit {
+	if b.limit.isBelow(b.received) {
 		return b.fail(errTooLarge)
 	}
 	if !b.chunked {
@@ -276,7 +285,7 @@ func (c *conn) bodyFailed(b *body, err error) error {
 
 // beforeWait sends what the client may be waiting for before it sends the body.
 func (c *conn) beforeWait(b *body) error {
-	if b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit {
+	if b.isTooLarge() {
 		return b.fail(errTooLarge)
 	}
 	ctx := c.worker.ctx
@@ -324,7 +333,7 @@ func (x *exchange) readWholeBody(b *body) ([]byte, error) {
 	case b.done:
 	case b.err != nil:
 		err = b.err
-	case b.limit >= 0 && !b.chunked && b.remaining > b.limit:
+	case b.isTooLarge():
 		err = b.fail(errTooLarge)
 	default:
 		var lent bool

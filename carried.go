@@ -378,7 +378,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		return 0, b.err
 	case len(p) == 0:
 		return 0, nil
-	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
+	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
 	case c.worker.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)

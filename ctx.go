@@ -89,7 +89,7 @@ func (c *Ctx) check() {
 func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 	h.GiveFields(&c.Request.Header.list, b)
 	c.Request.begin(c, h, b, f)
-	c.Request.body.limit = c.exchange.server.config.maxBody
+	c.Request.body.limit = bodyLimit(c.exchange.server.config.maxBody)
 	c.Response.ctx = c
 	c.Response.reset()
 }
@@ -151,7 +151,7 @@ func (c *Ctx) BodyReader() io.Reader { return c.Request.BodyReader() }
 
 // SetMaxBodyBytes replaces the server's MaxBodyBytes for this request; a negative n means no limit. Call it before reading the
 // body.
-func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = n }
+func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = bodyLimit(n) }
 
 // Param returns the percent-decoded value of a wildcard in the route's pattern, or "" if the pattern has no wildcard of that
 // name.

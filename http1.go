@@ -179,7 +179,7 @@ func (c *conn) afterAnswer() {
 		// maxSkip is much more than maxDrain: the answer has told the client that the connection stays open, so the client may send
 		// its next request, which a close would lose.
 		c.reading, c.rest = readingRest, b
-		b.limit = b.received + maxSkip
+		b.limit = bodyLimit(b.received + maxSkip)
 		// The bytes lent to the handler aren't needed any more: without them, skipping has room enough in the buffer.
 		if race.Enabled {
 			c.poisonRequest()

@@ -139,7 +139,7 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 		return 0, b.err
 	case len(p) == 0:
 		return 0, nil
-	case b.limit >= 0 && !b.chunked && b.received+b.remaining > b.limit:
+	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
 	case s.worker.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
@@ -472,7 +472,7 @@ type http2Duplex struct {
 
 	mu       sync.Mutex // one Read at a time; taken before the connection's mu
 	pace     pace.Pace
-	limit    int64 // of the body; negative: none
+	limit    bodyLimit
 	received int64
 	expect   bool // 100 is due before the first wait
 	err      error
@@ -490,7 +490,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	}
 	s.lent = true
 	d := &http2Duplex{s: s.http2Stream, limit: b.limit, expect: b.expect}
-	if b.limit >= 0 && b.remaining > b.limit {
+	if b.isTooLarge() {
 		d.err = errTooLarge
 	}
 	b.fail(errBodyLent)
@@ -506,7 +506,7 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 	}
 	n, err := d.s.read(p, &http2Reading{until: &d.s.readUntil, pace: &d.pace, beforeWait: d.beforeWait, end: d.endLocked})
 	d.err = err
-	if d.received += int64(n); d.limit >= 0 && d.received > d.limit {
+	if d.received += int64(n); d.limit.isBelow(d.received) {
 		n, d.err = 0, errTooLarge
 	}
 	return n, d.err

@@ -508,7 +508,7 @@ func (b *replacedBody) read(p []byte) (int, error) {
 	}
 	n, err := b.reader.Read(p)
 	b.received += int64(n)
-	if limit := b.ctx.Request.body.limit; limit >= 0 && b.received > limit {
+	if b.ctx.Request.body.limit.isBelow(b.received) {
 		n, err = 0, errTooLarge
 	}
 	b.err = err
