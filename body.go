@@ -166,7 +166,7 @@ func (c *conn) takeTrailer(b *body) {
 	if !done {
 		return
 	}
-	p.CopyFields(&c.worker.ctx.Request.Trailer.list, unread)
+	p.CopyFields(&c.scratch.ctx.Request.Trailer.list, unread)
 	c.in.Advance(p.Len())
 	b.reachEnd()
 }
@@ -187,7 +187,7 @@ func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
 
 // bodyRead lets the request's context, if there is one, watch the client once the body is complete.
 func (x *exchange) bodyRead(b *body) {
-	if ctx := x.worker.ctx; ctx.context != nil && b.complete() {
+	if ctx := x.scratch.ctx; ctx.context != nil && b.complete() {
 		ctx.watch()
 	}
 }
@@ -232,7 +232,7 @@ func (b *body) direct(size int) int {
 // gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler whose time may be over notices
 // that only when it is woken, so it must be woken often.
 func (x *exchange) gathers(b *body) bool {
-	t := x.worker.ctx.timeout
+	t := x.scratch.ctx.timeout
 	return b.gathered && (t == nil || !t.armed)
 }
 
@@ -270,7 +270,7 @@ func (c *conn) waitBody(b *body) error {
 
 // bodyFailed makes every further read of the body fail, since a read of the connection has failed with err.
 func (c *conn) bodyFailed(b *body, err error) error {
-	if c.worker.ctx.timedOut() {
+	if c.scratch.ctx.timedOut() {
 		return b.fail(ErrHandlerTimeout)
 	}
 	var problem *HTTPError // a refusal by the server itself
@@ -288,7 +288,7 @@ func (c *conn) beforeWait(b *body) error {
 	if b.isTooLarge() {
 		return b.fail(errTooLarge)
 	}
-	ctx := c.worker.ctx
+	ctx := c.scratch.ctx
 	if err := ctx.holdAnswer(); err != nil {
 		return b.fail(err)
 	}
@@ -399,7 +399,7 @@ func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	}
 	b.gathered = !b.chunked
 	defer func() { b.gathered = false }()
-	buffer = x.worker.takeBuffer()
+	buffer = x.scratch.takeBuffer()
 	for {
 		if len(buffer) == cap(buffer) {
 			size := int64(2 * cap(buffer))

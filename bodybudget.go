@@ -29,7 +29,7 @@ func (x *exchange) takeRoom(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	for bodies := &x.server.bodies; !bodies.Take(&x.worker.ctx.room, x.wire.queuedBody(), n); {
+	for bodies := &x.server.bodies; !bodies.Take(&x.scratch.ctx.room, x.wire.queuedBody(), n); {
 		if !bodies.CutSilent(x.server.clock.Exact()) {
 			return x.refuseBody()
 		}
@@ -39,7 +39,7 @@ func (x *exchange) takeRoom(n int64) error {
 
 // checkRoom returns errBodiesFull if n more bytes of the current request's body would have no room.
 func (x *exchange) checkRoom(n int64) error {
-	for bodies := &x.server.bodies; !bodies.HasRoom(&x.worker.ctx.room, x.wire.queuedBody(), n); {
+	for bodies := &x.server.bodies; !bodies.HasRoom(&x.scratch.ctx.room, x.wire.queuedBody(), n); {
 		if !bodies.CutSilent(x.server.clock.Exact()) {
 			return x.refuseBody()
 		}
@@ -62,7 +62,7 @@ func (x *exchange) queuedBody() int64 { return 0 }
 func (x *exchange) overrunBody() bool { return true }
 
 // giveRoom gives back n bytes that takeRoom has counted for the current request, unless they were given to others.
-func (x *exchange) giveRoom(n int64) { x.server.bodies.Give(&x.worker.ctx.room, n) }
+func (x *exchange) giveRoom(n int64) { x.server.bodies.Give(&x.scratch.ctx.room, n) }
 
 // CutBody implements budget.Silent: the read of the body that is waited for ends with errDeadline.
 func (c *conn) CutBody(room *budget.Room) bool {
@@ -89,9 +89,9 @@ func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
 	}
 	grown := append(largeBuffers.Get(size), buffer...)
 	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 { // the free list had no smaller one
-		x.server.bodies.Add(&x.worker.ctx.room, more)
+		x.server.bodies.Add(&x.scratch.ctx.room, more)
 	}
-	x.worker.releaseBuffer(buffer)
+	x.scratch.releaseBuffer(buffer)
 	return grown, nil
 }
 
@@ -100,7 +100,7 @@ func (x *exchange) dropBody(buffer []byte) {
 	if cost := bodyCost(cap(buffer)); cost > 0 {
 		x.giveRoom(cost)
 	}
-	x.worker.releaseBuffer(buffer)
+	x.scratch.releaseBuffer(buffer)
 }
 
 // formRoom reads the body of a multipart form, and takes room for what the form may keep of that in memory, as it comes. Until the form is

@@ -68,7 +68,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
 	w := carriedScratch.Get().(*scratch)
 	c := &carried{transport: t, place: s.pool.places.NewPlace()}
-	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, worker: w, answered: &c.counts}
+	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, scratch: w, answered: &c.counts}
 	refused := c.join()
 	if w.place = nil; !c.isPart { // a part runs in the place of the request around it, which is listed
 		w.place = &c.place
@@ -123,7 +123,7 @@ func (c *carried) join() (refused *HTTPError) {
 func (c *carried) detach(outer *Ctx) {
 	c.joined = true
 	c.server.conns.keepCarried()
-	c.server.running.add(c.worker.running)
+	c.server.running.add(c.scratch.running)
 	if outer != nil && c.place.Kind() == admit.None {
 		kind := outer.exchange.placeKind()
 		c.server.pool.places.TakeBeyond(kind)
@@ -142,7 +142,7 @@ func (x *exchange) placeKind() (kind admit.Kind) {
 		})
 		return kind
 	}
-	if p := x.worker.place; p != nil && (p.Kind() == admit.Ordinary || p.Kind() == admit.Always) {
+	if p := x.scratch.place; p != nil && (p.Kind() == admit.Ordinary || p.Kind() == admit.Always) {
 		return p.Kind()
 	}
 	return admit.None
@@ -176,7 +176,7 @@ func (c *carried) abandon(ctx *Ctx) {
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.Leave()
-	defer c.server.running.remove(c.worker.running)
+	defer c.server.running.remove(c.scratch.running)
 	defer c.leaveAround()
 	c.release(ctx)
 }
@@ -187,7 +187,7 @@ func (c *carried) release(ctx *Ctx) {
 	if race.Enabled {
 		lend.Poison(ctx.Request.head)
 		ctx.poison()
-		c.worker.ctx = nil
+		c.scratch.ctx = nil
 	}
 	ctx.Response.reset()
 	ctx.exchange = nil
@@ -219,7 +219,7 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 
 // call runs the handler once the request has a place. A part of a request runs in the place of that, which measures the handler as well.
 func (c *carried) call(ctx *Ctx, h Handler) error {
-	w, own := c.worker, &c.server.classes.handler
+	w, own := c.scratch, &c.server.classes.handler
 	w.timer.Switch(own)
 	if c.isPart {
 		c.recordRunning(own, RunningHandler)
@@ -247,7 +247,7 @@ func (c *carried) enterServer(own *class.Class) error {
 
 // receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.
 func (c *carried) receive(ctx *Ctx) *HTTPError {
-	h := &c.worker.parser.RequestHead
+	h := &c.scratch.parser.RequestHead
 	b, length, fault := c.transport.Head(h, &c.server.config.head)
 	c.isHead = string(h.Method(b)) == "HEAD"
 	var f http1.Framing
@@ -268,7 +268,7 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 // render sends a whole answer.
 func (c *carried) render(ctx *Ctx) {
 	r := &ctx.Response
-	c.worker.running.is(RunningAnswering)
+	c.scratch.running.is(RunningAnswering)
 	length, size := r.wholeLength(ctx)
 	if size <= copiedBody && !c.isPart {
 		c.place.Leave() // a client that has its answer and sends again at once must find the place free
@@ -380,9 +380,9 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		return 0, nil
 	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
-	case c.worker.ctx.timedOut():
+	case c.scratch.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
-	case !c.worker.mayRun():
+	case !c.scratch.mayRun():
 		return 0, b.fail(errBusy)
 	case !b.chunked:
 		p = p[:min(int64(len(p)), b.remaining)]
@@ -400,7 +400,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 	case err == io.EOF && b.chunked:
 		for name, value := range c.transport.Trailer() {
 			if field.Lookup(name).InTrailer() {
-				c.worker.ctx.Request.Trailer.Add(name, value)
+				c.scratch.ctx.Request.Trailer.Add(name, value)
 			}
 		}
 		b.reachEnd()
@@ -414,14 +414,14 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 
 // receiveBody reads a part of the body. The error is errSlowBody if the body was cut off meanwhile, since its client was silent.
 func (c *carried) receiveBody(p []byte) (n int, err error) {
-	room, bodies := &c.worker.ctx.room, &c.server.bodies
+	room, bodies := &c.scratch.ctx.room, &c.server.bodies
 	if room.Bytes() > 0 && c.transport.MayInterrupt() {
 		bodies.BeginSilence(room, c, c.server.clock.Exact())
 	}
-	running := c.worker.running
+	running := c.scratch.running
 	running.is(RunningReading)
 	defer func() { // Read may be code of the program's, which panics
-		running.is(c.worker.ctx.runningState())
+		running.is(c.scratch.ctx.runningState())
 		bodies.EndSilence(room)
 		if c.cut != nil {
 			<-c.cut // the deadline must not hit what the other server does after this request
@@ -451,12 +451,12 @@ func (c *carried) lendBody(*body) (whole []byte, ok bool, err error) { return ni
 
 // giveWay implements wire. There is no loop to give away, but a handler that may take long needs a place.
 func (c *carried) giveWay(class *class.Class, places admit.Kinds) error {
-	ctx := c.worker.ctx
+	ctx := c.scratch.ctx
 	switch {
 	case !class.IsQuick() && ctx.timedOut():
 		return ErrHandlerTimeout
 	case !c.isPart:
-		return c.worker.giveWay(class, places)
+		return c.scratch.giveWay(class, places)
 	}
 	return c.transport.(nested).Around(func(outer *Ctx) error {
 		switch {
@@ -472,7 +472,7 @@ func (c *carried) giveWay(class *class.Class, places admit.Kinds) error {
 
 // queueUp implements wire.
 func (c *carried) queueUp() error {
-	if c.worker.ctx.stream.sent {
+	if c.scratch.ctx.stream.sent {
 		return errBusy
 	}
 	around, occupy := false, func() bool { return c.place.Enter(admit.Ordinary.Only()) }
@@ -547,7 +547,7 @@ func (c *carried) data(p []byte, flush bool) error {
 
 // endStream implements wire.
 func (c *carried) endStream(trailer *Header) {
-	if !c.worker.ctx.mayTrail(c.streams) {
+	if !c.scratch.ctx.mayTrail(c.streams) {
 		return
 	}
 	c.transport.WriteTrailer(func(yield func(name, value []byte) bool) {
@@ -574,7 +574,7 @@ func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size
 
 // prepareHijack implements wire.
 func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
-	if !c.worker.mayRun() {
+	if !c.scratch.mayRun() {
 		return nil, errBusy
 	}
 	c.nests, err = c.prepareOuter(switches, false)
@@ -586,7 +586,7 @@ func (c *carried) switchProtocols(*Header) { c.switches = true }
 
 // hijack implements wire. Where the request comes by a connection of filo's own, the 101 is that connection's: it may be one of HTTP/2.
 func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
-	h := &c.worker.ctx.Response.Header
+	h := &c.scratch.ctx.Response.Header
 	if c.nests && c.switches {
 		c.inform(101, h)
 		err = c.takeOver(func(outer *Ctx) (net.Conn, error) {
@@ -636,7 +636,7 @@ func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 			switch {
 			case w.looped != nil:
 				return w.looped.leaveLoop()
-			case !parks && !w.worker.mayRun():
+			case !parks && !w.scratch.mayRun():
 				return errBusy
 			}
 		case *http2Exchange:

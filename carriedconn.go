@@ -157,7 +157,7 @@ func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake
 		return nil, reason
 	}
 	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
-	p.class = c.server.classes.entered.Parked(c.worker.timer.Class())
+	p.class = c.server.classes.entered.Parked(c.scratch.timer.Class())
 	p.out.Open((*parkedOwner)(p), nil, netConn, false)
 	p.unread = !ctx.Request.body.complete()
 	c.parked, owner.parked = p, p

@@ -70,7 +70,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	if c.timeout != nil {
 		c.timeout.keepFields(&c.Response.Header.list) // of what ran around the router
 	}
-	s, w := c.exchange.server, c.exchange.worker
+	s, w := c.exchange.server, c.exchange.scratch
 	if !class.In(&s.classes.entered) {
 		s.classes.entered.Add(class)
 	}
@@ -91,7 +91,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 
 // enterServer admits a request to the server's handler, by what is known of that.
 func (x *exchange) enterServer() error {
-	class, w := &x.server.classes.handler, x.worker
+	class, w := &x.server.classes.handler, x.scratch
 	trusted := class.Trusted.Load()
 	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
 		return nil
@@ -103,7 +103,7 @@ func (x *exchange) enterServer() error {
 // refused returns what a handler that wasn't admitted has as its error.
 func (x *exchange) refused(err error) error {
 	if err != nil {
-		x.worker.timer.Switch(&x.server.classes.handler)
+		x.scratch.timer.Switch(&x.server.classes.handler)
 	}
 	if err == ErrClientGone {
 		return ErrAbort // nobody gets an answer, and it is no error of the handler's
@@ -213,7 +213,7 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 // giveWay implements wire. No handler stays while earlier answers wait, since its worker would need a place if their client doesn't take
 // them. giveWay holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may panic.
 func (c *conn) giveWay(class *class.Class, places admit.Kinds) error {
-	w := c.worker
+	w := c.scratch
 	if class.IsBrief() && w.leads() {
 		if earlier, err := c.hasEarlier(); err != nil || !earlier && w.staysAlone(class) {
 			return err
@@ -227,7 +227,7 @@ func (c *conn) giveWay(class *class.Class, places admit.Kinds) error {
 
 // hasEarlier reports whether answers of earlier requests haven't been sent yet.
 func (c *conn) hasEarlier() (bool, error) {
-	ctx := c.worker.ctx
+	ctx := c.scratch.ctx
 	if err := ctx.holdAnswer(); err != nil {
 		return false, err
 	}
@@ -236,7 +236,7 @@ func (c *conn) hasEarlier() (bool, error) {
 }
 
 func (c *conn) flushEarlier() error {
-	w := c.worker
+	w := c.scratch
 	if err := w.ctx.holdAnswer(); err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (c *conn) flushEarlier() error {
 
 // queueUp implements wire. In the blocking driver a connection that has no place can't go on, so nothing waits for one there.
 func (c *conn) queueUp() error {
-	w := c.worker
+	w := c.scratch
 	if c.looped == nil || w.ctx.stream.sent {
 		return errBusy
 	}
@@ -266,7 +266,7 @@ func (c *conn) queueUp() error {
 
 // awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
 func (c *conn) awaitPlace() error {
-	err := c.exchange.awaitPlace(c.worker.occupy)
+	err := c.exchange.awaitPlace(c.scratch.occupy)
 	switch broken := c.looped.IsBroken(); {
 	case broken && err == nil:
 		c.lost = true
@@ -298,8 +298,8 @@ func (s *Server) joinQueue() error {
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	places := &x.server.pool.places
 	defer places.LeaveQueue()
-	x.recordRunning(x.worker.timer.Class(), RunningQueued)
-	ctx, until := x.worker.ctx, time.Time{}
+	x.recordRunning(x.scratch.timer.Class(), RunningQueued)
+	ctx, until := x.scratch.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
 	}
@@ -357,7 +357,7 @@ func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 
 // call runs the handler, in the server's class until it enters another one.
 func (x *exchange) call(ctx *Ctx) error {
-	s, w := x.server, x.worker
+	s, w := x.server, x.scratch
 	inline := w.leads()
 	if !inline {
 		x.recordRunning(&s.classes.handler, RunningHandler)

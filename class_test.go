@@ -20,7 +20,7 @@ func TestClassTimes(t *testing.T) {
 		}
 		return failure
 	}}
-	c := &exchange{server: s, worker: &scratch{}}
+	c := &exchange{server: s, scratch: &scratch{}}
 	run := func() {
 		if err := c.call(&Ctx{}); err != failure {
 			t.Fatalf("the call returned %v", err)

@@ -205,7 +205,7 @@ func (c *conn) localAddr() net.Addr { return c.netConn.LocalAddr() }
 
 // attach lends a worker's buffers to the connection.
 func (c *conn) attach(w *scratch) {
-	c.worker, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
+	c.scratch, c.lent, c.in, c.parser = w, &w.lent, &w.in, &w.parser
 	w.parser.Reset()
 	c.stream, c.out, c.before, c.outBody = c.netConn, w.out[:0], 0, nil
 	if w.socket.Attach(c.netConn); w.socket.Attached() {
@@ -219,7 +219,7 @@ func (c *conn) attach(w *scratch) {
 
 // detach returns the buffers to the worker.
 func (c *conn) detach() {
-	w := c.worker
+	w := c.scratch
 	w.ctx.end() // before the reset of in, since end may add bytes to it that a watch has read
 	if race.Enabled {
 		c.poisonRequest()
@@ -237,7 +237,7 @@ func (c *conn) detach() {
 		w.ctx = nil
 	}
 	w.stream, w.outBody = nil, nil
-	c.worker, c.lent, c.in, c.parser, c.rest = nil, nil, nil, nil, nil
+	c.scratch, c.lent, c.in, c.parser, c.rest = nil, nil, nil, nil, nil
 }
 
 // lingers reports whether the client may still be sending when the connection is closed.
@@ -307,7 +307,7 @@ func (c *conn) next() step {
 
 // begin begins the request whose head the parser has completed.
 func (c *conn) begin() http1.Fault {
-	w := c.worker
+	w := c.scratch
 	c.awaitsBody = false
 	p, ctx := c.parser, w.ctx
 	head := c.in.Unread()[:p.Len():p.Len()]
@@ -368,7 +368,7 @@ func (c *conn) end() {
 
 // endRequest releases what the current request holds. Its handler has returned.
 func (c *conn) endRequest() {
-	c.worker.ctx.end()
+	c.scratch.ctx.end()
 	if race.Enabled {
 		c.retireCtx()
 	}
@@ -377,15 +377,15 @@ func (c *conn) endRequest() {
 // retireCtx overwrites the memory that a handler may have kept, and replaces the Ctx, so that the old one panics when it is used.
 func (c *conn) retireCtx() {
 	c.poisonRequest()
-	old := c.worker.ctx
-	c.worker.ctx = &Ctx{exchange: &c.exchange}
+	old := c.scratch.ctx
+	c.scratch.ctx = &Ctx{exchange: &c.exchange}
 	*old = Ctx{}
 }
 
 // poisonRequest overwrites all memory that was lent to the handler.
 func (c *conn) poisonRequest() {
 	c.in.Poison()
-	c.worker.ctx.poison()
+	c.scratch.ctx.poison()
 }
 
 // poison overwrites what the request and the response hold.
@@ -445,7 +445,7 @@ func (c *conn) inputEnded(err error) {
 			c.linger = false
 		}
 	}
-	c.unserved = !started && c.requests.Load() == 0 && c.worker.isFindingOut()
+	c.unserved = !started && c.requests.Load() == 0 && c.scratch.isFindingOut()
 	switch timeouts := &c.server.counts.timeouts; {
 	case !late || c.unserved || c.server.life.draining.Load(): // a shutdown waits briefly
 	case c.reading == readingRest:

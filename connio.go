@@ -57,7 +57,7 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 	case stateHead:
 		return c.headSince.Deadline(c.headTimeout())
 	case stateBody, stateRest:
-		if until := c.worker.ctx.readUntil; until != 0 {
+		if until := c.scratch.ctx.readUntil; until != 0 {
 			return until
 		}
 		return c.readPace.Deadline(now, config.reading)
@@ -71,7 +71,7 @@ func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 // beginWriting prepares a wait for the client to take something, and returns its deadline; 0 means none.
 func (c *conn) beginWriting(now clock.Time) clock.Time {
 	c.since, c.buffered = now, notLooked
-	if until := c.worker.ctx.writeUntil; until != 0 {
+	if until := c.scratch.ctx.writeUntil; until != 0 {
 		c.buffered = notFollowed
 		return until
 	}
@@ -120,7 +120,7 @@ func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clo
 // headTimeout returns how long a head may take. In a place of the kind QuickConn the time is short: other connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
-	if c.worker.isFindingOut() && (timeout < 0 || timeout > findOutTime) {
+	if c.scratch.isFindingOut() && (timeout < 0 || timeout > findOutTime) {
 		return findOutTime
 	}
 	return timeout
@@ -139,10 +139,10 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if c.inputError != nil {
 		return 0, c.inputError
 	}
-	if state.body() && c.passed(c.worker.ctx.readUntil) {
+	if state.body() && c.passed(c.scratch.ctx.readUntil) {
 		return 0, errDeadline
 	}
-	if state.body() && c.looped == nil && !c.worker.mayRun() {
+	if state.body() && c.looped == nil && !c.scratch.mayRun() {
 		return 0, errBusy
 	}
 	start := c.server.clock.Now()
@@ -154,7 +154,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	c.setWait(state, look)
 	n, err := c.await(p, state, deadline, start)
 	shed := c.endWait(look, false)
-	c.server.bodies.EndSilence(&c.worker.ctx.room)
+	c.server.bodies.EndSilence(&c.scratch.ctx.room)
 	if shed && state.body() {
 		return 0, errDeadline // the room of what was read is others' now: see CutBody
 	}
@@ -163,11 +163,11 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 
 // beginSilence notes since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
-	if state == stateBody && c.worker.ctx.room.Bytes() > 0 {
+	if state == stateBody && c.scratch.ctx.room.Bytes() > 0 {
 		if since == 0 {
 			since = c.server.clock.Exact()
 		}
-		c.server.bodies.BeginSilence(&c.worker.ctx.room, c, since)
+		c.server.bodies.BeginSilence(&c.scratch.ctx.room, c, since)
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *Server) waited(since, deadline, now clock.Time) time.Duration {
 func (c *conn) bodyCame(n int, waited time.Duration) bool {
 	limits := c.server.config.reading
 	c.readPace.Add(limits, n, waited)
-	return c.worker.ctx.readUntil != 0 || !c.readPace.UsedUp(limits)
+	return c.scratch.ctx.readUntil != 0 || !c.readPace.UsedUp(limits)
 }
 
 // await reads for receive, and waits for input.
@@ -234,7 +234,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			over = errShed
 		case deadline != 0 && c.server.clock.Exact() >= deadline:
 			over, ended = errDeadline, deadline
-		case state == stateBody && c.worker.ctx.timedOut():
+		case state == stateBody && c.scratch.ctx.timedOut():
 			return 0, ErrHandlerTimeout
 		}
 		if over != nil {
@@ -322,7 +322,7 @@ func (c *conn) flush() error {
 		return nil
 	}
 	err := errDeadline
-	if !c.passed(c.worker.ctx.writeUntil) {
+	if !c.passed(c.scratch.ctx.writeUntil) {
 		err = c.writeQueued()
 	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
@@ -378,7 +378,7 @@ func (c *conn) send(p []byte) error {
 }
 
 func (c *conn) sendVector(head, body []byte) error {
-	w := c.worker
+	w := c.scratch
 	w.vector = [2][]byte{head, body}
 	w.vectors = w.vector[:]
 	deadline := c.beforeWrite()
@@ -412,7 +412,7 @@ type vectorWriter interface {
 func (c *conn) beforeWrite() (deadline clock.Time) {
 	deadline = c.beginWriting(c.server.clock.Now())
 	c.waitToWrite(deadline)
-	c.worker.ctx.countWrite()
+	c.scratch.ctx.countWrite()
 	return deadline
 }
 
@@ -420,7 +420,7 @@ func (c *conn) beforeWrite() (deadline clock.Time) {
 // if the wake-up was meant for an earlier wait. The caller then goes on writing.
 func (c *conn) afterWrite(n int, err error, deadline clock.Time) error {
 	c.endWait(deadline, true)
-	c.worker.ctx.countWrite()
+	c.scratch.ctx.countWrite()
 	limits := c.server.config.writing
 	if err == nil {
 		c.writePace.Add(limits, n, c.server.waited(c.since, c.putOff(deadline), c.server.clock.Now()))

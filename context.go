@@ -323,13 +323,13 @@ func (c *Ctx) watch() {
 // mayWatch implements watchWire: the client can be watched once the whole body has arrived, if the connection has deadlines.
 func (c *conn) mayWatch(b *body) bool {
 	// Without deadlines the watch couldn't be ended: package net's sockets have them.
-	if !c.hasWhole(b) || c.looped == nil && !c.worker.socket.Attached() && c.netConn.SetReadDeadline(time.Time{}) != nil {
+	if !c.hasWhole(b) || c.looped == nil && !c.scratch.socket.Attached() && c.netConn.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
 	// The watching goroutine receives the beginning of the next request. It reads only what fits here.
 	if c.looped == nil && c.in.Len() < http1.ReadBufferSize {
 		c.in.Pin()
-		c.worker.watchSpace = c.in.Space()
+		c.scratch.watchSpace = c.in.Space()
 	}
 	return true
 }
@@ -339,14 +339,14 @@ func (c *conn) startWatch(r *requestContext) (half, gone bool) {
 	if c.looped != nil {
 		return c.looped.watch(r)
 	}
-	w := &clientWatch{context: r, netConn: c.netConn, space: c.worker.watchSpace}
-	if socket := &c.worker.socket; socket.Attached() {
+	w := &clientWatch{context: r, netConn: c.netConn, space: c.scratch.watchSpace}
+	if socket := &c.scratch.socket; socket.Attached() {
 		if w.halfClosed, gone = socket.Ended(); gone {
 			return false, true
 		}
 	}
 	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
-	c.worker.watcher = w
+	c.scratch.watcher = w
 	go w.run()
 	return false, false // the goroutine reports a half-close when it has read up to it
 }
@@ -357,8 +357,8 @@ func (c *conn) endWatch() {
 		c.looped.unwatch()
 		return
 	}
-	watcher := c.worker.watcher
-	c.worker.watcher, c.worker.watchSpace = nil, nil
+	watcher := c.scratch.watcher
+	c.scratch.watcher, c.scratch.watchSpace = nil, nil
 	if watcher != nil {
 		watcher.end(c)
 	}
@@ -429,7 +429,7 @@ func (c *conn) hasWhole(b *body) bool {
 // loseClient records that the client can't be reached any more, since a read or a write has failed, and ends the context.
 func (c *conn) loseClient() {
 	c.lost = true
-	if r := c.worker.ctx.context; r != nil {
+	if r := c.scratch.ctx.context; r != nil {
 		r.cancel(ErrClientGone)
 	}
 }

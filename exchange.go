@@ -26,7 +26,7 @@ type exchange struct {
 	server   *Server              // immutable
 	tlsState *tls.ConnectionState // the result of the TLS handshake, nil without TLS
 	wire     wire                 // the protocol, for what happens inside a handler
-	worker   *scratch             // the buffers of the worker that runs the handler
+	scratch  *scratch             // the buffers of the worker that runs the handler
 	// answered counts the answers by status class, together with other exchanges: see connSet.answered.
 	answered *answerCounts
 
@@ -171,7 +171,7 @@ func (x *exchange) panicked(err *PanicError) error {
 	if errors.Is(err, ErrAbort) {
 		return ErrAbort
 	}
-	ctx := x.worker.ctx
+	ctx := x.scratch.ctx
 	logPanic(x.server.logger(), "panic in handler", err.Value, err.Stack, "method", ctx.loggedMethod(),
 		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 	return err

@@ -120,7 +120,7 @@ func TestHeadersCantBeBroken(t *testing.T) {
 		for _, c := range []byte(wireControls + " !\"(,:;=@[{~\x80\x85\xff") {
 			for _, value := range []string{"a%sb", "%s", "a%s", "%sa", "a%s%sInjected: 1", "%s\n%s\r\n", "a\r%sb: c"} {
 				value = strings.ReplaceAll(value, "%s", string([]byte{c}))
-				ctx := &Ctx{exchange: &exchange{server: s, worker: &scratch{}}}
+				ctx := &Ctx{exchange: &exchange{server: s, scratch: &scratch{}}}
 				ctx.Response.reset()
 				set(ctx, value, value)
 				for _, f := range []http1.Head{{Length: 3}, {Chunked: true}, {Length: noLength, Close: true}} {

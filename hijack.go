@@ -117,7 +117,7 @@ func (c *conn) prepareHijack(bool) (prepared net.Conn, err error) {
 	if c.looped != nil {
 		return c.looped.prepareHijack()
 	}
-	if !c.worker.mayRun() {
+	if !c.scratch.mayRun() {
 		return nil, errBusy
 	}
 	return nil, nil

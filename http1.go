@@ -19,7 +19,7 @@ const (
 // handle runs the handler on the current request and leaves its answer in out. The driver then writes as much of out as it must, and
 // calls afterAnswer.
 func (c *conn) handle() {
-	ctx := c.worker.ctx
+	ctx := c.scratch.ctx
 	c.before = len(c.out)
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
 		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about a resource.
@@ -148,7 +148,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close = true
 	case c.server.life.endsConns() && (c.in.Len() == 0 || c.server.life.endsRest(c.server.clock.Exact)):
 		f.Close = true // requests that are there are answered first, but a client that pipelines without an end mustn't hold up a shutdown
-	case c.looped == nil && c.worker.place != nil && c.worker.place.IsReserved():
+	case c.looped == nil && c.scratch.place != nil && c.scratch.place.IsReserved():
 		f.Close = true // the connection has no ordinary place, and other connections need the one that it has
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0
@@ -167,7 +167,7 @@ func (b *body) exceeds(most int64) bool {
 
 // afterAnswer goes on to the next request, or to the rest of this one's body.
 func (c *conn) afterAnswer() {
-	b := &c.worker.ctx.Request.body
+	b := &c.scratch.ctx.Request.body
 	c.pipelined = c.pipelined || c.in.Len() > 0
 	switch {
 	case c.hijacked || c.failed || c.aborted:

@@ -47,7 +47,7 @@ func (s *http2Exchange) abort(ctx *Ctx) {
 
 // render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
 func (s *http2Exchange) render(ctx *Ctx, mine bool) {
-	h, w, r := s.h, s.worker, &ctx.Response
+	h, w, r := s.h, s.scratch, &ctx.Response
 	length, size := r.wholeLength(ctx)
 	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead() && !r.tunnels()
 	whole := size == 0 && !trailer
@@ -288,7 +288,7 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 // data implements wire.
 func (s *http2Exchange) data(p []byte, flush bool) error {
 	h := s.h
-	if until := s.worker.ctx.writeUntil; until != 0 && s.server.clock.Exact() >= until {
+	if until := s.scratch.ctx.writeUntil; until != 0 && s.server.clock.Exact() >= until {
 		s.failed = true
 		s.server.counts.timeouts.write.Add(1)
 		return errDeadline
@@ -415,7 +415,7 @@ func (s *http2Exchange) awaitClientLocked(ready func() bool) error {
 	defer answers.Wait(-1)
 	for start, before := s.server.clock.Now(), len(s.unsent); !s.gone && !ready(); {
 		until := func() clock.Time {
-			if own := s.worker.ctx.writeUntil; own != 0 {
+			if own := s.scratch.ctx.writeUntil; own != 0 {
 				return own
 			}
 			return s.windowDeadline(start)
@@ -427,7 +427,7 @@ func (s *http2Exchange) awaitClientLocked(ready func() bool) error {
 			switch deadline := until(); {
 			case deadline == 0 || now < deadline:
 				continue
-			case s.worker.ctx.writeUntil != 0 || !s.isExcusedLocked(now):
+			case s.scratch.ctx.writeUntil != 0 || !s.isExcusedLocked(now):
 				s.writePace.Add(s.server.config.writing, 0, now.Sub(start))
 				s.failed = true
 				s.server.counts.timeouts.write.Add(1)
@@ -452,7 +452,7 @@ func (s *http2Exchange) endStream(trailer *Header) {
 	}
 	h.listLocked(s.http2Stream)
 	s.http2Stream.complete = true
-	if !s.worker.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
+	if !s.scratch.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
 		s.tail = newTail(trailer)
 	}
 	h.mayGoOnLocked(s.http2Stream)

@@ -164,7 +164,7 @@ func (d *blockingHTTP2) watch(*http2Exchange) { d.monitor.Reset(inlineTime) }
 // giveAway implements http2Driver.
 func (d *blockingHTTP2) giveAway(s *http2Exchange) {
 	d.h.giveAway(s)
-	d.succeed(s.worker)
+	d.succeed(s.scratch)
 }
 
 // retake gives the connection to another worker if a handler still runs inline.

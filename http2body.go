@@ -141,7 +141,7 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 		return 0, nil
 	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
-	case s.worker.ctx.timedOut():
+	case s.scratch.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
 	}
 	n, err := s.receive(b, p)
@@ -166,7 +166,7 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 
 // receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
 func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
-	ctx, waits := s.worker.ctx, false
+	ctx, waits := s.scratch.ctx, false
 	r := http2Reading{until: &ctx.readUntil, pace: &s.readPace, fills: true, gathers: s.gathers(b), end: s.endOfBodyLocked}
 	r.beforeWait = func(start clock.Time) error {
 		if err := s.beforeWait(b); err != nil {
@@ -175,13 +175,13 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 		if !r.gathers {
 			s.server.bodies.BeginSilence(&ctx.room, s.http2Stream, start) // it has a lock that comes before mu
 		}
-		s.worker.running.is(RunningReading)
+		s.scratch.running.is(RunningReading)
 		waits = true
 		return nil
 	}
 	n, err = s.read(p, &r)
 	if waits {
-		s.worker.running.is(ctx.runningState())
+		s.scratch.running.is(ctx.runningState())
 	}
 	s.server.bodies.EndSilence(&ctx.room)
 	return n, err
@@ -401,7 +401,7 @@ func (s *http2Exchange) beforeWait(b *body) error {
 	if err := s.leave(); err != nil {
 		return err
 	}
-	ctx := s.worker.ctx
+	ctx := s.scratch.ctx
 	if err := ctx.holdAnswer(); err != nil {
 		return err
 	}
@@ -428,7 +428,7 @@ func (s *http2Exchange) takeTrailer() {
 	trailer := s.trailer
 	s.h.mu.Unlock()
 	if trailer != nil {
-		list := &s.worker.ctx.Request.Trailer.list
+		list := &s.scratch.ctx.Request.Trailer.list
 		for i := range trailer.fields.Len() {
 			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
 		}
@@ -441,7 +441,7 @@ func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 	s.h.mu.Lock()
 	if s.mayComeLocked() {
 		s.h.mu.Unlock()
-		if s.worker.ctx.timedOut() {
+		if s.scratch.ctx.timedOut() {
 			return nil, true, b.fail(ErrHandlerTimeout)
 		}
 		if _, err := s.receive(b, nil); err != nil && err != io.EOF {

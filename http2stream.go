@@ -106,7 +106,7 @@ var _ watchWire = (*http2Exchange)(nil)
 // begin makes s the exchange of a stream, whose handler w runs.
 func (s *http2Exchange) begin(stream *http2Stream, w *scratch) {
 	c := stream.h.conn
-	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, worker: w, answered: c.answered}
+	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
 	s.http2Stream = stream
 }
 
@@ -221,7 +221,7 @@ func (s *http2Exchange) disown() {
 
 // wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
 func (s *http2Exchange) wasTaken() {
-	s.apart, s.worker.http2.owned = true, nil
+	s.apart, s.scratch.http2.owned = true, nil
 	s.h.mu.Lock()
 	//lint:ignore SA2001 the monitor holds the lock while it moves the buffers
 	s.h.mu.Unlock()
@@ -231,15 +231,15 @@ func (s *http2Exchange) wasTaken() {
 // serves nobody, and many requests may still be unread: then the error is ErrClientGone.
 func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
-		return s.worker.giveWay(class, places)
+		return s.scratch.giveWay(class, places)
 	}
 	if s.h.driver.clientLeft() {
 		s.disown()
 		s.lose()
 		return ErrClientGone
 	}
-	led := s.worker.leads()
-	if err := s.worker.giveWay(class, places); err != nil {
+	led := s.scratch.leads()
+	if err := s.scratch.giveWay(class, places); err != nil {
 		s.disown()
 		return err
 	}
@@ -247,25 +247,25 @@ func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 		class.Handoffs.Add(1) // in the blocking driver only the connection is given away
 	}
 	s.h.driver.giveAway(s)
-	s.apart, s.worker.http2.owned = true, nil
+	s.apart, s.scratch.http2.owned = true, nil
 	return nil
 }
 
 // queueUp implements wire.
 func (s *http2Exchange) queueUp() error {
-	if s.worker.worker == nil {
+	if s.scratch.worker == nil {
 		return errBusy
 	}
 	if err := s.server.joinQueue(); err != nil {
 		return err
 	}
 	owned := s.own()
-	s.worker.worker.LeaveFor(nil, admit.None.Only())
+	s.scratch.worker.LeaveFor(nil, admit.None.Only())
 	if owned {
 		s.h.driver.giveAway(s)
-		s.apart, s.worker.http2.owned = true, nil
+		s.apart, s.scratch.http2.owned = true, nil
 	}
-	return s.awaitPlace(s.worker.occupy)
+	return s.awaitPlace(s.scratch.occupy)
 }
 
 // leave is giveWay for a handler that waits, of whatever class.
@@ -273,8 +273,8 @@ func (s *http2Exchange) leave() error {
 	if s.apart {
 		return nil
 	}
-	class := s.worker.timer.Class()
-	return s.giveWay(class, placesFor(class.MayRunInline(), s.worker.ctx.always))
+	class := s.scratch.timer.Class()
+	return s.giveWay(class, placesFor(class.MayRunInline(), s.scratch.ctx.always))
 }
 
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
@@ -440,7 +440,7 @@ func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 
 // endHandler releases what the request holds. Its answer is on its way.
 func (s *http2Exchange) endHandler(ctx *Ctx) {
-	h, w := s.h, s.worker
+	h, w := s.h, s.scratch
 	ctx.end()
 	if race.Enabled {
 		lend.Poison(s.text)

@@ -64,10 +64,10 @@ func (h *http2Conn) saveInput(unread []byte) {
 func (h *http2Conn) giveAwayLocked(s *http2Exchange) {
 	h.mu.AssertHeld()
 	h.listLocked(s.http2Stream)
-	h.pushLocked(s.worker)
+	h.pushLocked(s.scratch)
 	// The buffer goes along: the next worker copies nothing, and s may wait long.
-	in := s.worker.in
-	h.in, s.worker.in = &in, http1.Input{}
+	in := s.scratch.in
+	h.in, s.scratch.in = &in, http1.Input{}
 }
 
 // giveAway is giveAwayLocked without the lock.
@@ -75,7 +75,7 @@ func (h *http2Conn) giveAway(s *http2Exchange) {
 	h.mu.Lock()
 	h.giveAwayLocked(s)
 	h.mu.Unlock()
-	w := s.worker
+	w := s.scratch
 	w.running.begin(h.conn.server.clock.Now(), w.timer.Class(), h.conn, RunningHandler)
 }
 
@@ -92,7 +92,7 @@ func (h *http2Conn) takeAway() *scratch {
 		return nil
 	}
 	h.giveAwayLocked(s)
-	w, running := s.worker, (*class.Class)(nil)
+	w, running := s.scratch, (*class.Class)(nil)
 	if w.worker != nil {
 		running = w.worker.Running()
 	}

@@ -184,7 +184,7 @@ func (lc *loopConn) Retaken() {
 
 // watch implements http2Driver. If the seat was taken away before the monitor could find the stream, nobody watches it.
 func (d *loopHTTP2) watch(s *http2Exchange) {
-	if !s.worker.worker.HoldsLoop() {
+	if !s.scratch.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()
 	}
 }

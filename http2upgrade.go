@@ -43,7 +43,7 @@ func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err err
 // switchProtocols implements wire.
 func (s *http2Exchange) switchProtocols(header *Header) {
 	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: it isn't used
-	ctx := s.worker.ctx
+	ctx := s.scratch.ctx
 	ctx.Response.status = 200
 	s.head(ctx, noLength)
 }
@@ -60,7 +60,7 @@ func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err e
 	h.listLocked(s.http2Stream)
 	tunnel := &http2Tunnel{s: s.http2Stream, h: h}
 	s.taken, s.hijacked = tunnel, true
-	s.worker.running.end()
+	s.scratch.running.end()
 	h.flushLocked(nil)
 	return tunnel, nil, nil
 }

@@ -145,10 +145,10 @@ func (lc *loopConn) sendApart(p []byte) error {
 
 // leaveLoop implements looped. There is nothing to give away if the connection isn't served any more.
 func (lc *loopConn) leaveLoop() error {
-	if lc.worker == nil {
+	if lc.scratch == nil {
 		return nil
 	}
-	return lc.worker.leave(lc.worker.timer.Class())
+	return lc.scratch.leave(lc.scratch.timer.Class())
 }
 
 func (lc *loopConn) remote() netip.AddrPort {
@@ -188,13 +188,13 @@ func (lc *loopConn) holdBody() {
 		return // it is copied, since its buffer will be reused
 	}
 	body, counted := lc.outBody, int64(0)
-	if lc.worker.ctx.Response.source == bodyBuffer {
+	if lc.scratch.ctx.Response.source == bodyBuffer {
 		counted = int64(len(body))
 	}
 	lc.outBody = nil
 	if counted > 0 && !lc.server.answers.Take(counted) {
 		lc.server.refusedRequest(refusedUnsentAnswers, lc.remote())
-		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.worker.ctx.Response.refusalFields(errAnswersFull), false)
+		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.scratch.ctx.Response.refusalFields(errAnswersFull), false)
 		lc.reading = readingNothing
 		return
 	}
@@ -234,7 +234,7 @@ const (
 // hasTimeFor implements looped.
 func (lc *loopConn) hasTimeFor(size int64) bool {
 	took := firstTime * time.Duration(min(size, maxFirst)) / maxFirst
-	return lc.unsent == nil && lc.worker != nil && lc.worker.timer.Class().Learns() && lc.worker.worker.MaySpend(took)
+	return lc.unsent == nil && lc.scratch != nil && lc.scratch.timer.Class().Learns() && lc.scratch.worker.MaySpend(took)
 }
 
 // sendFirst implements looped.
@@ -247,7 +247,7 @@ func (lc *loopConn) sendFirst(f *unsentFile) error {
 	if lc.unsent != nil {
 		return nil
 	}
-	lc.worker.worker.BeginClass(lc.worker.timer.Class()) // the handler has returned, but its file may be on a slow disk
+	lc.scratch.worker.BeginClass(lc.scratch.timer.Class()) // the handler has returned, but its file may be on a slow disk
 	if err = lc.sendSome(f, maxFirst); err == loop.ErrNotYet {
 		err = nil
 	}
@@ -351,7 +351,7 @@ func (lc *loopConn) sendNow() error {
 			if err := lc.sendPiece(f); err != nil {
 				return err
 			}
-			if f.left > 0 && lc.worker.worker.Leads() {
+			if f.left > 0 && lc.scratch.worker.Leads() {
 				return errOthersFirst
 			}
 		case len(u.held) > 0:

@@ -70,7 +70,7 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 		lc.ousted = ousted && !complete
 		lc.failed = !complete && !ousted
 	}()
-	lc.worker.worker.LeaveFor(nil, admit.None.Only())
+	lc.scratch.worker.LeaveFor(nil, admit.None.Only())
 	return lc.server.handshake(&lc.conn)
 }
 

@@ -64,7 +64,7 @@ type loopParked loopConn
 
 // parkedTurn serves a parked connection. It returns the result of Turn.
 func (lc *loopConn) parkedTurn() (again bool) {
-	w := lc.worker
+	w := lc.scratch
 	lc.end101(w)
 	lc.parked.serving = w
 	return lc.parked.serveBy((*loopParked)(lc))

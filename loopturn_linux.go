@@ -106,13 +106,13 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 // mayGoOn reports whether the worker may go on with pipelined input. An ordinary worker gave up its place with the last answer, and needs
 // one again. If none is free, or somebody waits for it, the input is left to the leader, which still serves quick handlers.
 func (lc *loopConn) mayGoOn() bool {
-	w := lc.worker.worker
-	return w.Leads() || !w.holdsUp() && lc.worker.occupy()
+	w := lc.scratch.worker
+	return w.Leads() || !w.holdsUp() && lc.scratch.occupy()
 }
 
 // attachTurn lends a worker's buffers to the connection, except for those that an unfinished request has of its own.
 func (lc *loopConn) attachTurn(w *scratch) {
-	lc.worker, lc.lent = w, &w.lent
+	lc.scratch, lc.lent = w, &w.lent
 	lc.stream, lc.out, lc.before = lc.netConn, w.out[:0], 0
 	if p := lc.pending; p != nil {
 		lc.in, lc.parser, lc.rest = &p.in, &p.parser, &p.rest
@@ -128,7 +128,7 @@ func (lc *loopConn) attachTurn(w *scratch) {
 
 // detachTurn returns the buffers to the worker. No handler is running.
 func (lc *loopConn) detachTurn() {
-	w := lc.worker
+	w := lc.scratch
 	if lc.reading != readingHead {
 		// The connection waits to send the answer, or for the rest of the body. The handler has returned, and the Ctx goes to another
 		// request.
@@ -141,7 +141,7 @@ func (lc *loopConn) detachTurn() {
 		w.out = nil
 	}
 	w.ctx.exchange = nil
-	lc.worker, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
+	lc.scratch, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
 
 // save moves what has come of an unfinished request from the worker's buffers to the connection.
@@ -203,7 +203,7 @@ func (lc *loopConn) resume() {
 
 // suspend makes the connection wait without a worker. It reports false if there is something to do after all.
 func (lc *loopConn) suspend(state waitState) bool {
-	s, w, now := lc.server, lc.worker, lc.server.clock.Now()
+	s, w, now := lc.server, lc.scratch, lc.server.clock.Now()
 	var deadline clock.Time
 	switch {
 	case state == stateWrite:
@@ -310,7 +310,7 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 // answerTurn runs the handler on the current request: in the leader if the handler is quick, or computes while nothing else is ready,
 // otherwise after it has given the loop to another worker.
 func (lc *loopConn) answerTurn() {
-	s, w := lc.server, lc.worker
+	s, w := lc.server, lc.scratch
 	var refused error
 	if handler := &s.classes.handler; !handler.Trusted.Load() || !handler.MayRunInline() || w.worker.Crowded() {
 		if len(lc.out) > 0 && !handler.IsQuick() {
@@ -346,10 +346,10 @@ func (lc *loopConn) flushAnswers() {
 	if size == 0 {
 		return
 	}
-	lc.worker.worker.EndClass()
+	lc.scratch.worker.EndClass()
 	if size > maxUnsent {
 		// A worker that has lost its loop may have no place.
-		if w := lc.worker; w.giveWay(w.timer.Class(), admit.Ordinary.Only()) == nil {
+		if w := lc.scratch; w.giveWay(w.timer.Class(), admit.Ordinary.Only()) == nil {
 			lc.flush()
 			return
 		}
@@ -406,14 +406,14 @@ func (lc *loopConn) abandon(linger bool) {
 		return // its end has failed
 	}
 	lc.dropUnsent()
-	if lc.hijacked && lc.worker != nil {
+	if lc.hijacked && lc.scratch != nil {
 		lc.detach() // the request has ended, no matter who has the connection now
 	}
 	switch {
 	case lc.parked != nil:
 		(*loopParked)(lc).end()
 	case lc.hijacked:
-	case lc.worker != nil:
+	case lc.scratch != nil:
 		lc.linger = lc.linger && linger
 		lc.end()
 	default:

@@ -189,7 +189,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 		return nil, err
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
-	p.class = owner.server.classes.entered.Parked(owner.worker.timer.Class())
+	p.class = owner.server.classes.entered.Parked(owner.scratch.timer.Class())
 	socket, _ := owner.looped.(outbox.Socket)
 	p.out.Open((*parkedOwner)(p), socket, p.netConn, chunked)
 	p.sealed = socket != nil && owner.tlsState != nil

@@ -523,7 +523,7 @@ func (b *replacedBody) readWhole() ([]byte, error) {
 	if b.formRead {
 		return nil, errFormRead
 	}
-	buffer := b.ctx.exchange.worker.takeBuffer()
+	buffer := b.ctx.exchange.scratch.takeBuffer()
 	var err error
 	for err == nil {
 		if len(buffer) == cap(buffer) {

@@ -243,7 +243,7 @@ func (r *runningRecord) isOn() bool { return r != nil && r.on.Load() }
 // recordRunning records that the current request is handled, by a handler of the class, where nobody waits for it: the worker leads no loop, and
 // owns no connection of HTTP/2.
 func (x *exchange) recordRunning(class *class.Class, state RunningState) {
-	w := x.worker
+	w := x.scratch
 	if w.running == nil {
 		return
 	}

@@ -115,7 +115,7 @@ func (c *conn) fileSender(p filePart, size int64, headSent bool) (sender sock.Fi
 	if sender == nil || c.looped == nil || headSent {
 		return sender, false, nil
 	}
-	if ctx := c.worker.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(size) {
+	if ctx := c.scratch.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(size) {
 		_, stays = sender.(sock.NowSender)
 	}
 	if !stays {
@@ -131,7 +131,7 @@ const filePatience = time.Second
 // sendFile implements fileWire.
 func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error) {
 	now, _ := sender.(sock.NowSender)
-	if now != nil && stream != nil && c.worker.leads() {
+	if now != nil && stream != nil && c.scratch.leads() {
 		file := unsentFile{now, offset, size, stream}
 		if err := c.looped.sendFirst(&file); err != nil {
 			if errors.Is(err, sock.ErrNoSendfile) {
@@ -153,12 +153,12 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 			c.buffered = notFollowed
 		}
 		c.waitToWrite(deadline)
-		c.worker.ctx.countWrite()
+		c.scratch.ctx.countWrite()
 		n, err := sender.SendFile(offset+sent, int(min(size-sent, maxSendfile)))
 		sent += int64(n)
 		if keeps && errors.Is(err, os.ErrDeadlineExceeded) {
 			c.endWait(deadline, true)
-			c.worker.ctx.countWrite()
+			c.scratch.ctx.countWrite()
 			c.writePace.Add(c.server.config.writing, n, c.server.clock.Exact().Sub(start))
 			c.looped.keepFile(unsentFile{now, offset + sent, size - sent, stream})
 			return sent, true, nil

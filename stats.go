@@ -166,10 +166,10 @@ func (s *Server) changed(c *conn, state ConnState) {
 
 // connHijacked makes the server forget a connection that a handler has taken over.
 func (s *Server) connHijacked(c *conn) {
-	c.worker.running.end()
+	c.scratch.running.end()
 	s.conns.remove(c)
 	s.conns.awaitWakeUp() // the wake-up must not hit the new owner
-	if worker := c.worker.worker; worker != nil {
+	if worker := c.scratch.worker; worker != nil {
 		worker.pool.forget(worker)
 	}
 	s.changed(c, StateHijacked)

@@ -162,7 +162,7 @@ func (w *StreamWriter) begin() {
 	}
 	w.discard = !http1.BodyAllowed(r.status) || w.ctx.Request.isHead()
 	w.sent = true
-	w.ctx.exchange.worker.running.is(RunningAnswering)
+	w.ctx.exchange.scratch.running.is(RunningAnswering)
 	w.ctx.exchange.wire.head(w.ctx, length)
 }
 
