@@ -256,11 +256,9 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 				}
 				response.Body.Close()
 			}
-			handoffs := func() (n uint64) {
+			handoffs := func() (n uint64) { // of any class: the server's own may be measured slow, and leaves the loop first
 				for _, class := range s.Stats().Classes {
-					if class.Name == "offload" {
-						n += class.Handoffs
-					}
+					n += class.Handoffs
 				}
 				return n
 			}
