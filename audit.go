@@ -55,14 +55,17 @@ func (wp *workerPool) audit(check func(name string, n int64)) {
 	check("workers that haven't retired", int64(wp.spawned-wp.retired)-int64(len(wp.ready)+wp.leading))
 }
 
+// overdueSocket is a socket in a loop: see loop.Socket.
+type overdueSocket interface {
+	Overdue() (what string, progress [2]uint64)
+	Looks() int64
+}
+
 // overdue calls found for each connection that waits for input or room which is there: its owner, or its loop, is about to be woken. Only
 // connections in loops tell.
 func (s *Server) overdue(found func(hooks.OverdueConn)) {
 	s.conns.walk(func(c *conn) {
-		socket, ok := c.looped.(interface {
-			Overdue() (string, [2]uint64)
-			Looks() int64
-		})
+		socket, ok := c.looped.(overdueSocket)
 		if !ok {
 			return
 		}

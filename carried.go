@@ -462,7 +462,7 @@ func (c *carried) giveWay(class *class.Class, places admit.Kinds) error {
 		switch {
 		case outer != nil:
 			outer.always = outer.always || ctx.always
-			return outer.exchange.wire.giveWay(class, places)
+			return outer.exchange.wire.giveWay(class, places.Or(admit.Always, outer.always))
 		case !c.place.Enter(places):
 			return errBusy
 		}

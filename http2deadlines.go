@@ -141,11 +141,11 @@ func (h *http2Conn) leaveLate(w *scratch, _ clock.Time) { h.leaveSoon(w) }
 // The next request.
 
 // idleUntilLocked returns when a connection without streams has been idle for too long. While there are some, nobody may tell the owner of
-// their end, so it looks again.
+// their end, so it looks again. While a part of a frame or of a field block is there, the next request may have begun: then headUntil counts.
 func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
 	since := h.used
-	if h.counts.Streams() > 0 {
+	if h.counts.Streams() > 0 || h.prefaced && h.headSince != 0 {
 		since = now
 	}
 	return since.Deadline(h.conn.server.config.idleTimeout)

@@ -291,6 +291,7 @@ func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead
 	s.refuseLocked(reason, &refusalFields, isHead)
 	h.handlerEndedLocked(s)
 	h.mu.Unlock()
+	x.http2Stream = nil
 	return http2Next
 }
 

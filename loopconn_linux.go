@@ -53,6 +53,8 @@ var (
 	_ sock.RawWriter = (*loopConn)(nil)
 )
 
+var _ overdueSocket = (*loopConn)(nil)
+
 // BeforeWait implements loop.Conn: it gives the loop to another worker.
 func (lc *loopConn) BeforeWait() error {
 	if lc.handshaking {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
@@ -313,7 +314,7 @@ func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.scratch
 	var refused error
 	if handler := &s.classes.handler; !handler.Trusted.Load() || !handler.MayRunInline() || w.worker.Crowded() {
-		if len(lc.out) > 0 && !handler.IsQuick() {
+		if len(lc.out) > 0 && (!handler.IsQuick() || s.pool.places.HasQueue()) { // a request in the queue may wait for long
 			lc.flushAnswers()
 		}
 		lc.before = len(lc.out)
@@ -405,6 +406,12 @@ func (lc *loopConn) abandon(linger bool) {
 	if lc.state() == stateClosed {
 		return // its end has failed
 	}
+	defer func() {
+		if value := recover(); value != nil { // of the program's code that the end of its request calls
+			logPanic(lc.server.logger(), "panic at a connection's end", value, debug.Stack())
+			lc.endConn(false)
+		}
+	}()
 	lc.dropUnsent()
 	if lc.hijacked && lc.scratch != nil {
 		lc.detach() // the request has ended, no matter who has the connection now

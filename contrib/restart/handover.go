@@ -67,6 +67,9 @@ func (r *Restarter) hear() {
 
 // isSecond reports whether a predecessor serves, and goes on if this program ends.
 func (r *Restarter) isSecond() bool {
+	if r.predecessor == nil {
+		return false
+	}
 	select {
 	case <-r.heard:
 		return r.word == goesOn

@@ -80,6 +80,9 @@ func (s *site) list(c *filo.Ctx) error {
 
 // put stores a file that comes in one request, as curl -T sends it.
 func (s *site) put(c *filo.Ctx) error {
+	if c.Request.Header.Get("Content-Range") != "" {
+		return filo.Error(http.StatusBadRequest, "PUT stores whole files: a part can't be added to one") // RFC 9110, section 14.5
+	}
 	length := c.Request.ContentLength()
 	if length < 0 {
 		return filo.Error(http.StatusLengthRequired, "the file's size must be announced")

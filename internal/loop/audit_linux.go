@@ -24,6 +24,9 @@ func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	return what, progress
 }
 
+// Looks returns how many times the loop has looked for events. Anybody may call it at any time; it is for tests.
+func (s *Socket) Looks() int64 { return s.loop.looks.Load() }
+
 // Waiting returns how many goroutines wait for their clients, and how many sockets the runtime's poller watches.
 func (g *Group) Waiting() (goroutines, polled int64) {
 	if g == nil {

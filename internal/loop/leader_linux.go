@@ -130,7 +130,7 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	return leader
 }
 
-// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class that turns out to take long. It
+// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class, nil for none, that turns out to take long. It
 // returns false if w gets no place for that.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.seat != nil {
@@ -138,7 +138,9 @@ func (w *Worker) Leave(class *class.Class) bool {
 		if !w.seat.handOff(w, admit.Ordinary.Only()) {
 			return false
 		}
-		class.Handoffs.Add(1)
+		if class != nil {
+			class.Handoffs.Add(1)
+		}
 	}
 	return w.owner.MayTakeLong()
 }

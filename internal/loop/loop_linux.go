@@ -49,6 +49,7 @@ type Loop struct {
 	monitor monitor
 	_       apart.Lines
 
+	looks      atomic.Int64     // see Socket.Looks; the filler writes it, and anybody reads it
 	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
 	slots      []*Socket        // by slot; nil: free; guarded by mu
 	free       []uint32         // free slots; guarded by mu
@@ -104,6 +105,7 @@ func (l *Loop) Conns() int {
 
 // poll puts the events of the epoll set into the batch. It reports whether there were any. The caller is the filler.
 func (l *Loop) poll() bool {
+	l.looks.Add(1)
 	return l.collect(l.epoll.poll(l.events[:]))
 }
 
