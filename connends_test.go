@@ -4,14 +4,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -436,37 +432,4 @@ func connEndSockets(t *testing.T) (sockets []string) {
 		}
 	}
 	return sockets
-}
-
-// One function ends connections: no other names StateClosed.
-func TestConnEndsInOnePlace(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var uses []string
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declared := range file.Decls {
-			function, ok := declared.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			ast.Inspect(function, func(node ast.Node) bool {
-				if name, ok := node.(*ast.Ident); ok && name.Name == "StateClosed" {
-					uses = append(uses, function.Name.Name)
-				}
-				return true
-			})
-		}
-	}
-	if want := []string{"endConnBy"}; !slices.Equal(uses, want) {
-		t.Errorf("StateClosed is used by %q, want %q", uses, want)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,34 +23,19 @@ var decisions = []struct {
 		"carried.enterServer", // no loop has read its request
 		"carried.queueUp",     // a part waits in the request around it
 	}},
+	{"how a connection ends", []string{"StateClosed"}, []string{"conn.endConnBy"}},
 	{"who waits for a place", []string{"JoinQueue", "AwaitPlace"}, []string{"Server.joinQueue", "exchange.awaitPlace"}},
 }
 
 func TestDecisions(t *testing.T) {
-	files, err := filepath.Glob("../*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
 	found := make(map[string][]string) // the users of each name
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
+	for _, decl := range rootDecls(t) {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Body == nil {
-				continue
-			}
-			ast.Inspect(f.Body, func(n ast.Node) bool {
-				if id, ok := n.(*ast.Ident); ok && !slices.Contains(found[id.Name], funcName(f)) {
-					found[id.Name] = append(found[id.Name], funcName(f))
-				}
-				return true
-			})
+		for id := range identsIn(f.Body) {
+			found[id] = append(found[id], funcName(f))
 		}
 	}
 	for _, d := range decisions {
@@ -58,7 +44,10 @@ func TestDecisions(t *testing.T) {
 			if len(found[name]) == 0 {
 				t.Errorf("%s: nothing uses %s", d.what, name)
 			}
-			for _, user := range found[name] {
+			for i, user := range found[name] {
+				if slices.Contains(found[name][:i], user) {
+					t.Errorf("%s: %s uses %s twice", d.what, user, name)
+				}
 				if used[user] = true; !slices.Contains(d.users, user) {
 					t.Errorf("%s is decided in %v: %s uses %s, too", d.what, d.users, user, name)
 				}
@@ -69,6 +58,38 @@ func TestDecisions(t *testing.T) {
 				t.Errorf("%s: %s uses none of %v", d.what, user, d.names)
 			}
 		}
+	}
+}
+
+// rootDecls returns the declarations of the root package, without those of tests.
+func rootDecls(t *testing.T) (decls []ast.Decl) {
+	files, err := filepath.Glob("../*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, file.Decls...)
+	}
+	return decls
+}
+
+// identsIn yields the identifiers in the node, each as often as it stands there.
+func identsIn(node ast.Node) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		goesOn := true
+		ast.Inspect(node, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && goesOn {
+				goesOn = yield(id.Name)
+			}
+			return goesOn
+		})
 	}
 }
 

@@ -1,10 +1,7 @@
-package filo
+package internal
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,30 +27,15 @@ func TestHTTP2Names(t *testing.T) {
 	}
 	types := []string{"http2Conn", "http2Stream", "http2Request", "http2Pending", "http2Filling", "http2Reading"}
 	names := make(map[string][]string)
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, declared := range file.Decls {
-			for what, node := range declarationsOf(declared) {
-				owner, _, _ := strings.Cut(what, ".")
-				if !slices.Contains(types, owner) {
-					continue
+	for _, declared := range rootDecls(t) {
+		for what, node := range declarationsOf(declared) {
+			if owner, _, _ := strings.Cut(what, "."); !slices.Contains(types, owner) {
+				continue
+			}
+			for id := range identsIn(node) {
+				if slices.Contains(above, id) && !slices.Contains(names[what], id) {
+					names[what] = append(names[what], id)
 				}
-				ast.Inspect(node, func(n ast.Node) bool {
-					if id, ok := n.(*ast.Ident); ok && slices.Contains(above, id.Name) && !slices.Contains(names[what], id.Name) {
-						names[what] = append(names[what], id.Name)
-					}
-					return true
-				})
 			}
 		}
 	}
@@ -84,15 +66,8 @@ func declarationsOf(declared ast.Decl) map[string]ast.Node {
 			}
 		}
 	case *ast.FuncDecl:
-		if d.Recv == nil {
-			break
-		}
-		receiver := d.Recv.List[0].Type
-		if pointer, ok := receiver.(*ast.StarExpr); ok {
-			receiver = pointer.X
-		}
-		if id, ok := receiver.(*ast.Ident); ok {
-			found[id.Name+"."+d.Name.Name] = d
+		if d.Recv != nil {
+			found[funcName(d)] = d
 		}
 	}
 	return found
