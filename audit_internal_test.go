@@ -3,8 +3,6 @@ package filo
 import (
 	"strings"
 	"testing"
-
-	"github.com/filohttp/filo/internal/admit"
 )
 
 // leftover names what is counted although nothing is open, also if a count is too low.
@@ -17,7 +15,7 @@ func TestLeftover(t *testing.T) {
 	if left := s.leftover(); left != "" {
 		t.Errorf("of a new server: %s", left)
 	}
-	s.pool.places.TakeBeyond(admit.Ordinary)
+	s.pool.places.TakeBeyond()
 	s.pool.spawned++
 	s.answers.Wait(1)
 	if left := s.leftover(); !strings.Contains(left, "ordinary places: 1\nworkers that haven't retired: 1\n") ||

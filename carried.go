@@ -125,9 +125,7 @@ func (c *carried) detach(outer *Ctx) {
 	c.server.conns.keepCarried()
 	c.server.running.add(c.scratch.running)
 	if outer != nil && c.place.Kind() == admit.None {
-		kind := outer.exchange.placeKind()
-		c.server.pool.places.TakeBeyond(kind)
-		c.place.Receive(kind)
+		c.place.EnterBeyond(outer.exchange.placeKind())
 	}
 }
 

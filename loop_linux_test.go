@@ -306,7 +306,7 @@ func TestMayRetake(t *testing.T) {
 		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most, clock: new(coarseClock)}}
 		p.pool.init()
 		for range test.beyond + min(test.most, 1) {
-			p.pool.places.TakeBeyond(admit.Ordinary)
+			p.pool.places.TakeBeyond()
 		}
 		if got := p.MayRetake(2); got != test.want {
 			t.Errorf("with %d workers beyond %d: %v", test.beyond, test.most, got)

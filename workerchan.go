@@ -95,7 +95,7 @@ func (w *workerChan) renew() {
 // leadership is the job of leading a loop in one of its seats.
 type leadership struct {
 	// lead returns when the loop has ended, or when w has given the seat away and has finished the connection that it served then. In the
-	// second case w.place isn't placeLeading.
+	// second case w doesn't lead any more.
 	lead func(w *workerChan)
 	// retakes becomes odd when a leader loses the seat by retake, and even when there is seen to be no worker beyond the cap: see
 	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
@@ -127,7 +127,7 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, places admit.Kinds)
 // retake makes another worker lead in place of one that may never come back from its turn. From then on that one is an ordinary
 // worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
 func (wp *workerPool) retake(l *leadership) {
-	wp.places.TakeBeyond(admit.Ordinary)
+	wp.places.TakeBeyond()
 	// After the old leader was counted, and before the next leader checks crowded.
 	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
 	}

@@ -65,7 +65,7 @@ type Admission struct {
 
 	// The counts are written for each request that is handed over, so they don't share a cache line with what is only read.
 	_     apart.Lines
-	taken [kinds]atomic.Int64 // no count but that of Ordinary exceeds its limit: see TakeBeyond
+	taken [kinds]atomic.Int64 // only TakeBeyond and EnterBeyond exceed a limit; that of None isn't counted
 }
 
 // Config configures an Admission.
@@ -92,9 +92,9 @@ func (a *Admission) IsFull() bool { return a.taken[Ordinary].Load() >= a.most[Or
 // Beyond returns how many ordinary places are taken beyond the limit.
 func (a *Admission) Beyond() int { return int(max(0, a.taken[Ordinary].Load()-a.most[Ordinary])) }
 
-// TakeBeyond takes a place of the kind for somebody who has begun already, whether or not one is free. It belongs to the Place whose Receive
-// is called with the kind.
-func (a *Admission) TakeBeyond(k Kind) { a.taken[k].Add(1) }
+// TakeBeyond takes an ordinary place, whether or not one is free, for a worker whose handler has begun without one. It belongs to the Place whose
+// ReceiveLate is called.
+func (a *Admission) TakeBeyond() { a.taken[Ordinary].Add(1) }
 
 // take takes a place of the kind. It returns false if none is free.
 func (a *Admission) take(k Kind) bool { return k == None || addBelow(&a.taken[k], a.most[k]) }
@@ -175,17 +175,19 @@ func (p *Place) MayTakeLong() bool {
 	return !p.kind.isQuick() || p.Enter(Ordinary.Only())
 }
 
-// Receive makes a place of the kind, which was taken by TakeBeyond, the one that this is.
-func (p *Place) Receive(k Kind) {
+// EnterBeyond gives back the place before and enters one of the kind, whether or not one is free: another request is about to leave it.
+func (p *Place) EnterBeyond(k Kind) {
 	p.Leave()
-	p.kind = k
+	if p.kind = k; k != None {
+		p.of.taken[k].Add(1)
+	}
 }
 
-// ReceiveLate is Receive for an ordinary place whose handler had to be admitted first. While places are taken beyond the limit, Enter
-// doesn't admit it.
+// ReceiveLate makes the place the one that TakeBeyond has taken. Its handler was to be admitted first: while places are taken beyond the limit,
+// Enter doesn't admit it.
 func (p *Place) ReceiveLate() {
-	p.Receive(Ordinary)
-	p.late = true
+	p.Leave()
+	p.kind, p.late = Ordinary, true
 }
 
 // Leave gives the place back.

@@ -41,10 +41,10 @@ func TestPlaces(t *testing.T) {
 			}
 		case 1:
 			if beyond < 2 {
-				a.TakeBeyond(Ordinary)
 				if random.IntN(2) == 0 {
-					p.Receive(Ordinary)
+					p.EnterBeyond(Ordinary)
 				} else {
+					a.TakeBeyond()
 					p.ReceiveLate()
 				}
 			}
