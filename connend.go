@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/linger"
@@ -27,7 +28,7 @@ func (c *conn) endConnBy(closeSocket func()) {
 	if waitState(c.word.Swap(int64(stateClosed))&stateMask) == stateClosed {
 		return
 	}
-	defer s.survive("panic in a connection's Close", func() { // deferred, since ConnState may end the goroutine
+	defer survive(s.logger(), "panic in a connection's Close", func() { // deferred, since ConnState may end the goroutine
 		if c.broken {
 			linger.ResetOnClose(c.netConn)
 		}
@@ -35,15 +36,15 @@ func (c *conn) endConnBy(closeSocket func()) {
 	})
 	s.conns.remove(c)
 	if c.parked == nil || !c.parked.carried { // ConnState has never heard of a carried one
-		s.survive("panic in ConnState", func() { s.changed(c, StateClosed) })
+		survive(s.logger(), "panic in ConnState", func() { s.changed(c, StateClosed) })
 	}
 }
 
 // survive calls f, and logs its panic.
-func (s *Server) survive(message string, f func()) {
+func survive(logger *slog.Logger, message string, f func()) {
 	defer func() {
 		if value := recover(); value != nil {
-			logPanic(s.logger(), message, value, debug.Stack())
+			logPanic(logger, message, value, debug.Stack())
 		}
 	}()
 	f()

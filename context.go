@@ -436,7 +436,7 @@ func (c *conn) loseClient() {
 
 const (
 	// halfCloseTime is how long after the watch's beginning a half-close still counts as early: sent with the request, though in a
-	// packet of its own. In a loop also one counts as early that the first look after the watch's beginning finds, however late that is.
+	// packet of its own.
 	halfCloseTime = 20 * time.Millisecond
 	// halfCloseGrace is how long the context lasts after an early half-close. A client that waits for its answer and one that has left
 	// look the same until the server sends something.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -180,12 +179,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 		w.worker.pool.pop(true).ch <- d
 		return
 	}
-	go func() {
-		defer func() {
-			if value := recover(); value != nil {
-				logPanic(d.h.conn.server.logger(), "panic in a connection of ServeConn", value, debug.Stack())
-			}
-		}()
+	go survive(d.h.conn.server.logger(), "panic in a connection of ServeConn", func() {
 		next, running, returned := scratches.Get().(*scratch), &d.h.conn.server.running, false
 		running.add(next.running)
 		defer func() {
@@ -195,7 +189,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 		}()
 		d.serve(next)
 		returned = true
-	}()
+	})
 }
 
 // clientLeft implements http2Driver. Only a read tells.

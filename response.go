@@ -2,7 +2,6 @@ package filo
 
 import (
 	"io"
-	"runtime/debug"
 	"unsafe"
 
 	"github.com/filohttp/filo/internal/field"
@@ -80,16 +79,9 @@ func (r *Response) closeStream() {
 }
 
 func (s *Server) closeStream(stream io.Reader) {
-	closer, ok := stream.(io.Closer)
-	if !ok {
-		return
+	if closer, ok := stream.(io.Closer); ok {
+		survive(s.logger(), "panic in a body stream's Close", func() { closer.Close() })
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			logPanic(s.logger(), "panic in a body stream's Close", value, debug.Stack())
-		}
-	}()
-	closer.Close()
 }
 
 // SetStatus sets the status, 200 to 599. Any other value becomes 500 and is logged. The default is 200.

@@ -325,14 +325,11 @@ func closesAtOnce(c net.Conn) bool {
 
 // close closes a connection of any kind, unless Linger takes it over.
 func (wp *workerPool) close(c net.Conn, lingers bool) {
-	defer func() {
-		if value := recover(); value != nil {
-			logPanic(wp.Logger, "panic in a connection's Close", value, debug.Stack())
+	survive(wp.Logger, "panic in a connection's Close", func() {
+		if !lingers || wp.Linger == nil || !wp.Linger(c) {
+			linger.Close(c)
 		}
-	}()
-	if !lingers || wp.Linger == nil || !wp.Linger(c) {
-		linger.Close(c)
-	}
+	})
 }
 
 // release puts a worker that has finished on the stack, without a place. It returns false if the worker must end: because the pool was
