@@ -3,12 +3,22 @@ package tcptest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/filohttp/filo"
 )
+
+// TLSConfig returns a configuration of TLS with a certificate for localhost and example.com.
+func TLSConfig() *tls.Config {
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates}
+}
 
 // shutdownTime is how long running handlers get when the test is over.
 const shutdownTime = 60 * time.Second

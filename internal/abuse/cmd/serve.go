@@ -1,12 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/abuse"
+	"github.com/filohttp/filo/internal/tcptest"
 )
 
 // server is a server to attack. Its time-outs are those that a public service has.
@@ -24,7 +23,7 @@ type server struct {
 
 // run serves until the process is killed.
 func (s *server) run() error {
-	config := certificate()
+	config := tcptest.TLSConfig()
 	failed := make(chan error, 2)
 	switch s.kind {
 	case "net/http":
@@ -66,14 +65,6 @@ func protocols() *http.Protocols {
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(true)
 	return p
-}
-
-// certificate returns a configuration of TLS with a certificate for localhost and example.com.
-func certificate() *tls.Config {
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	defer s.Close()
-	return &tls.Config{Certificates: s.TLS.Certificates}
 }
 
 // siteFile makes the file that /file has.

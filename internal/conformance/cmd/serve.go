@@ -1,16 +1,15 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/conformance/site"
+	"github.com/filohttp/filo/internal/tcptest"
 )
 
 // serve is a server that has all the routes, until the process is killed.
@@ -31,7 +30,7 @@ func (c *config) serveListener(ln net.Listener, kind string) error {
 		s.Protocols.SetHTTP2(c.http2)
 		s.Protocols.SetUnencryptedHTTP2(c.http2)
 		if c.tls {
-			s.TLSConfig = certificate()
+			s.TLSConfig = tcptest.TLSConfig()
 			return s.ServeTLS(ln, "", "")
 		}
 		return s.Serve(ln)
@@ -42,18 +41,10 @@ func (c *config) serveListener(ln net.Listener, kind string) error {
 			s.Driver = filo.DriverBlocking
 		}
 		if c.tls {
-			s.TLSConfig = certificate()
+			s.TLSConfig = tcptest.TLSConfig()
 			return s.ServeTLS(ln, "", "")
 		}
 		return s.Serve(ln)
 	}
 	return fmt.Errorf("there is no server %q", kind)
-}
-
-// certificate returns a configuration of TLS with a certificate for localhost and example.com.
-func certificate() *tls.Config {
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	defer s.Close()
-	return &tls.Config{Certificates: s.TLS.Certificates}
 }
