@@ -183,7 +183,7 @@ func (p *Place) EnterBeyond(k Kind) {
 	}
 }
 
-// ReceiveLate makes the place the one that TakeBeyond has taken. Its handler was to be admitted first: while places are taken beyond the limit,
+// ReceiveLate makes the place the one that TakeBeyond has taken. Its handler should have been admitted first: while places are taken beyond the limit,
 // Enter doesn't admit it.
 func (p *Place) ReceiveLate() {
 	p.Leave()
