@@ -392,3 +392,27 @@ func TestBodyBudgetForm(t *testing.T) {
 		})
 	}
 }
+
+// While half of the budget is used, by waiting answers or handlers, clients have a tenth of the time to open their windows.
+func TestCrowdedAnswers(t *testing.T) {
+	for _, c := range []struct {
+		timeout       time.Duration
+		limit         int64
+		used, waiting int64
+		want          time.Duration
+	}{
+		{0, 0, 0, 0, 30 * time.Second},
+		{0, 1 << 20, 1 << 19, 0, 30 * time.Second},
+		{0, 1 << 20, 1<<19 + 1, 0, 3 * time.Second},
+		{0, 1 << 20, 1, 16, 3 * time.Second},
+		{0, -1, 1 << 40, 1 << 20, 30 * time.Second},
+		{5 * time.Second, 1 << 20, 1 << 20, 0, time.Second},
+		{time.Millisecond, 1 << 20, 1 << 20, 0, time.Millisecond},
+		{-1, 1 << 20, 1 << 20, 0, -1},
+	} {
+		s := &filo.Server{WriteTimeout: c.timeout, MaxBufferedAnswers: c.limit}
+		if got := filo.WindowGrace(s, c.used, c.waiting); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -553,7 +553,7 @@ func TestContextEndsOverASocket(t *testing.T) {
 	leave := func(t *testing.T, wait time.Duration, leave func(c *net.TCPConn)) error {
 		c := h.connect(t)
 		c.send(t, answerGet)
-		answerWait(t, running, "the handler")
+		lifeRecv(t, running, "the handler")
 		time.Sleep(wait)
 		leave(c.answerConn.(*net.TCPConn))
 		select {
@@ -562,7 +562,7 @@ func TestContextEndsOverASocket(t *testing.T) {
 		case <-time.After(100*time.Millisecond + 10*wait):
 			select {
 			case giveUp <- true:
-				return answerWait(t, causes, "the handler's end")
+				return lifeRecv(t, causes, "the handler's end")
 			case cause := <-causes:
 				return cause
 			}
@@ -598,13 +598,13 @@ func TestContextAfterAReset(t *testing.T) {
 	}})
 	c := h.connect(t)
 	c.send(t, answerGet)
-	answerWait(t, running, "the handler")
+	lifeRecv(t, running, "the handler")
 	client := c.answerConn.(*net.TCPConn)
 	client.SetLinger(0)
 	client.Close()
 	time.Sleep(5 * time.Millisecond)
 	left <- true
-	if cause := answerWait(t, causes, "the handler's end"); !errors.Is(cause, filo.ErrClientGone) {
+	if cause := lifeRecv(t, causes, "the handler's end"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
 	}
 }
@@ -633,7 +633,7 @@ func TestContextTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	client.SetDeadline(time.Now().Add(answerTimeout))
+	client.SetDeadline(time.Now().Add(lifeBound))
 	c := answerClientOf(client)
 	for i := range 20 {
 		path := fmt.Sprint("/", i)
@@ -649,7 +649,7 @@ func TestContextTLS(t *testing.T) {
 	c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which no timing makes anything else
 	client.NetConn().Close()
-	if cause := answerWait(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+	if cause := lifeRecv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
 	}
 }
@@ -711,35 +711,17 @@ func TestContextOfMiddleware(t *testing.T) {
 			if m := c.receive(t, "GET"); m.body != "12 423" {
 				t.Errorf("got %q", m.body)
 			}
-			if got := answerWait(t, task, "the task"); got != "42" {
+			if got := lifeRecv(t, task, "the task"); got != "42" {
 				t.Errorf("the task has %q", got)
 			}
 		}
 		c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-		answerWait(t, task, "the task")
+		lifeRecv(t, task, "the task")
 		time.Sleep(50 * time.Millisecond) // or else the end counts as one that came with the request
 		c.Close()
-		if got, want := answerWait(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
+		if got, want := lifeRecv(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
 			t.Errorf("they ended with %q", got)
 		}
-	})
-}
-
-// Middleware sees that a connection has switched to another protocol.
-func TestStatusAfterUpgrade(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
-			err := answerParked(c)
-			if want := map[string]int{"/park": 101, "/": 200}[c.Path()]; c.Status() != want {
-				t.Errorf("%s: %d, want %d", c.Path(), c.Status(), want)
-			}
-			return err
-		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet+answerPark)
-		c.receive(t, "GET")
-		c.receive(t, "GET")
 	})
 }
 
@@ -802,18 +784,18 @@ func TestConnContext(t *testing.T) {
 				if m := c.receive(t, "GET"); m.body != fmt.Sprint(i+1, "more", nil) {
 					t.Errorf("connection %d: got %q", i, m.body)
 				}
-				if value := answerWait(t, task, "the task"); value != i+1 {
+				if value := lifeRecv(t, task, "the task"); value != i+1 {
 					t.Errorf("connection %d: the task has %v", i, value)
 				}
 			}
 			if i == 0 {
 				c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-				answerWait(t, task, "the handler")
+				lifeRecv(t, task, "the handler")
 				(<-end)(errOver)
-				if cause := answerWait(t, causes, "the end"); cause != errOver {
+				if cause := lifeRecv(t, causes, "the end"); cause != errOver {
 					t.Errorf("cause %v, want the connection's", cause)
 				}
-				answerWait(t, task, "the task")
+				lifeRecv(t, task, "the task")
 			}
 			c.Close()
 		}

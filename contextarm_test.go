@@ -37,7 +37,7 @@ func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, di
 					if secure {
 						conn = tls.Client(conn, lifeClientTLS())
 					}
-					conn.SetDeadline(time.Now().Add(answerTimeout))
+					conn.SetDeadline(time.Now().Add(lifeBound))
 					return conn.(answerConn)
 				})
 			})
@@ -76,9 +76,9 @@ func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 	}, func(t *testing.T, dial func() answerConn) {
 		c := dial()
 		io.WriteString(c, answerGet)
-		answerWait(t, running, "the handler")
+		lifeRecv(t, running, "the handler")
 		resetByClient(c)
-		if cause := answerWait(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
+		if cause := lifeRecv(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
 			t.Errorf("cause %v, want ErrClientGone", cause)
 		}
 	})
@@ -98,7 +98,7 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 			defer cancel()
 			select {
 			case <-child.Done():
-			case <-time.After(answerTimeout):
+			case <-time.After(lifeBound):
 				t.Error("the context doesn't end")
 			}
 			if ctx.Err() == nil || context.Cause(ctx) == nil || ctx.Value(answerKey{}) != nil {
@@ -263,7 +263,7 @@ func TestContextOfALostClientIsAskedLate(t *testing.T) {
 		io.WriteString(c, answerGet)
 		c.Close()
 		left <- true
-		if cause := answerWait(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+		if cause := lifeRecv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 			t.Errorf("cause %v, want ErrClientGone", cause)
 		}
 	})
@@ -286,7 +286,7 @@ func TestContextEndsWithTheGoroutineOfATaker(t *testing.T) {
 		for _, path := range []string{"/hijack", "/park"} {
 			c := dial()
 			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-			answerWait(t, answerWait(t, kept, path).Done(), path+": the end of the context")
+			lifeRecv(t, lifeRecv(t, kept, path).Done(), path+": the end of the context")
 			c.Close()
 		}
 	})

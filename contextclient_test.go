@@ -117,7 +117,7 @@ func (h *leavingHost) handle(c *filo.Ctx) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(answerTimeout):
+	case <-time.After(lifeBound):
 	}
 	h.causes[i] <- context.Cause(ctx)
 	return nil

@@ -79,31 +79,6 @@ func TestTimeoutCounts(t *testing.T) {
 	}
 }
 
-// Requests beyond the streams that a client may have, and clients that waste time.
-func TestHTTP2RefusalCounts(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
-	config := &filo.Server{Handler: filo.Offload(func(c *filo.Ctx) error {
-		begun <- struct{}{}
-		<-release
-		return c.NoContent()
-	})}
-	config.HTTP2.Unencrypted, config.HTTP2.MaxConcurrentStreams, config.HTTP2.MaxGlitches = true, 1, 5
-	s := lifeServe(t, config)
-	defer close(release)
-	c := newHTTP2Raw(t, s)
-	c.ask("/", false)
-	lifeRecv(t, begun, "the handler")
-	c.refused(c.ask("/", false), http2.ErrCodeRefusedStream)
-	if got := s.Stats().Refusals; got != (filo.Refusals{HTTP2Streams: 1}) {
-		t.Errorf("after a request too many: %+v", got)
-	}
-	for range 100 {
-		c.WriteWindowUpdate(1, 0) // a fault of the stream, which has ended the first time
-		c.ask("/", false)
-	}
-	lifeAwait(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
-}
-
 // Limits are those in force, and nothing before the server serves.
 func TestStatsLimits(t *testing.T) {
 	if got := (&filo.Server{Concurrency: 5}).Stats(); got.Limits != (filo.Limits{}) || got.Draining {
@@ -119,7 +94,7 @@ func TestStatsLimits(t *testing.T) {
 		MaxBufferedAnswers: filo.DefaultMaxBufferedAnswers, ReadHeaderTimeout: filo.DefaultReadHeaderTimeout, ReadTimeout: time.Minute,
 		WriteTimeout: filo.DefaultWriteTimeout, GracePeriod: filo.DefaultGracePeriod,
 	}
-	if filo.BlockingDriver() {
+	if lifeBlocking() {
 		want.Driver, want.Leaders = "blocking", 0
 	}
 	stats := s.Stats()

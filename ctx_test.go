@@ -26,9 +26,6 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerTimeout bounds every wait of these tests. None of them takes nearly as long.
-const answerTimeout = 30 * time.Second
-
 // answerGet is the shortest request.
 const answerGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -90,7 +87,7 @@ func answerServeBy(t *testing.T, config *filo.Server, serve func() error) {
 	served := make(chan error, 1)
 	go func() { served <- serve() }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
 		defer cancel()
 		if err := config.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -117,7 +114,7 @@ func (h *answerHost) connect(t *testing.T) *answerClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(lifeBound)); err != nil {
 		t.Fatal(err)
 	}
 	return &answerClient{answerConn: c, in: bufio.NewReader(c)}
@@ -332,17 +329,6 @@ func answerUndated(t *testing.T, wire string) string {
 	return out.String()
 }
 
-// answerWait returns what comes from a channel, and fails the test if nothing comes.
-func answerWait[T any](t *testing.T, from <-chan T, what string) (value T) {
-	t.Helper()
-	select {
-	case value = <-from:
-	case <-time.After(answerTimeout):
-		t.Fatalf("timed out waiting for %s", what)
-	}
-	return value
-}
-
 // answerQuiet drops log records.
 var answerQuiet = slog.New(slog.DiscardHandler)
 
@@ -380,16 +366,6 @@ func (l *answerLog) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.records)
-}
-
-// answerPoll waits until something is so.
-func answerPoll(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(answerTimeout); !so(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
 }
 
 // answerGoexit ends the handler's goroutine, as FailNow of a test does.
@@ -986,7 +962,7 @@ func TestFileToAClientThatIsGone(t *testing.T) {
 		c.send(t, answerGet)
 		c.in.ReadByte()
 		c.Close()
-		answerPoll(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q", records)

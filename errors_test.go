@@ -414,7 +414,7 @@ func TestPanicsAndGoexit(t *testing.T) {
 					t.Errorf("the other connection got %q", m.body)
 				}
 				other.Close()
-				answerPoll(t, "the books to be right", func() bool {
+				lifeAwait(t, "the books to be right", func() bool {
 					stats := h.config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 &&
 						stats.WorkersSpawned-stats.WorkersRetired == uint64(stats.WorkersReady+stats.WorkersLeading)

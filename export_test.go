@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
@@ -10,19 +9,6 @@ import (
 // SilentBodies returns how many bodies take up room while their clients have been silent for so long.
 func (s *Server) SilentBodies(least time.Duration) int {
 	return s.bodies.Silents(s.clock.Exact(), least)
-}
-
-// BufferedBodies returns how many bytes the buffers of request bodies take.
-func (s *Server) BufferedBodies() int64 { return s.bodies.Used() }
-
-// BlockingDriver reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: the tests of the
-// root package run with either driver, by FILO_DRIVER.
-func BlockingDriver() bool {
-	driver, err := chooseDriver(DriverAuto)
-	if err != nil {
-		panic(err)
-	}
-	return driver == DriverBlocking || runtime.GOOS != "linux"
 }
 
 // TrainClass makes the class of this name one of brief handlers that compute, until the server learns something else.
@@ -38,9 +24,6 @@ func TrainClass(s *Server, name string) {
 	train(&s.classes.handler)
 	s.classes.entered.Each(train)
 }
-
-// AnswersWaiting returns how many handlers wait for windows of HTTP/2.
-func AnswersWaiting(s *Server) int { return int(s.answers.Waiting()) }
 
 // WindowGrace returns how long a client has to open a window while so much of the budget of answers is used.
 func WindowGrace(s *Server, used, waiting int64) time.Duration {

@@ -80,12 +80,12 @@ func TestHijackGivesTheConnection(t *testing.T) {
 		}})
 	c := h.connect(t)
 	c.send(t, answerGet)
-	conn := answerWait(t, conns, "the handler")
+	conn := lifeRecv(t, conns, "the handler")
 	defer conn.Close()
 	if _, ok := conn.(*net.TCPConn); !ok {
 		t.Errorf("got a %T, want the *net.TCPConn that was accepted", conn)
 	}
-	answerPoll(t, "the server to forget the connection", func() bool {
+	lifeAwait(t, "the server to forget the connection", func() bool {
 		stats := h.config.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
@@ -93,7 +93,7 @@ func TestHijackGivesTheConnection(t *testing.T) {
 	for range 3 {
 		other := h.connect(t)
 		other.send(t, answerGet)
-		answerWait(t, conns, "another handler").Close()
+		lifeRecv(t, conns, "another handler").Close()
 		time.Sleep(limit / 2) // longer in all than the time-outs that mustn't count
 	}
 	for _, text := range []string{"one", "two"} {
@@ -115,7 +115,7 @@ func TestHijackGivesTheConnection(t *testing.T) {
 func TestHijackAndShutdown(t *testing.T) {
 	for name, stop := range map[string]func(s *filo.Server) error{
 		"Shutdown": func(s *filo.Server) error {
-			ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
 			defer cancel()
 			return s.Shutdown(ctx)
 		},
@@ -174,7 +174,7 @@ func TestHijackTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	client.SetDeadline(time.Now().Add(answerTimeout))
+	client.SetDeadline(time.Now().Add(lifeBound))
 	for _, text := range []string{"one", "two", "three"} {
 		if text == "one" {
 			io.WriteString(client, answerGet)
@@ -352,7 +352,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 				}}
 			}, func(t *testing.T, h *answerHost) {
 				h.raw(t, answerGet)
-				answerWait(t, ended, "the request's end")
+				lifeRecv(t, ended, "the request's end")
 				got := strings.Join(log.all(), "\n")
 				const message = "ERROR handler failed after it had taken the connection over "
 				if test.want == "" && got != "" || test.want != "" && (!strings.HasPrefix(got, message+test.want) || strings.Contains(got, "\n")) {
@@ -375,7 +375,7 @@ func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 		return c.Reader(200, "a/b", tellingCloser{strings.NewReader("x"), closed}, -1)
 	}})
 	h.raw(t, answerGet)
-	answerWait(t, closed, "the reader to be closed")
+	lifeRecv(t, closed, "the reader to be closed")
 }
 
 // tellingCloser is a reader that says when it is closed.

@@ -42,7 +42,7 @@ func http2Requests(streams int, method string, body []byte) (frames []byte, numb
 
 // A quick request allocates nothing, whether it comes alone or with others.
 func TestHTTP2Allocations(t *testing.T) {
-	if filo.BlockingDriver() {
+	if lifeBlocking() {
 		t.Skip("of the loop driver")
 	}
 	const streams = 10

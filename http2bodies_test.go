@@ -56,7 +56,7 @@ func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
 // awaitBuffered waits until more than n bytes are buffered, or none if n is 0.
 func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
 	t.Helper()
-	lifeAwait(t, "bodies to be buffered", func() bool { return n == 0 && s.BufferedBodies() == 0 || n > 0 && s.BufferedBodies() > n })
+	lifeAwait(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
 }
 
 // fill makes a request whose body takes up half of what there is: 2,000 bytes. From there on nobody may have more than a thirty-second part.
@@ -291,7 +291,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 		c, next := dial(), uint32(1)
 		// ask returns by how much requests make memory grow while their handlers wait.
 		ask := func(path string, end bool, fields ...string) (first uint32, grown int64) {
-			before := heapInUse()
+			before := lifeHeap()
 			first = next
 			for range requests {
 				c.request(next, path, end, fields...)
@@ -299,7 +299,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 			}
 			c.send()
 			lifeAwait(t, "the handlers", func() bool { return running.Load() == requests })
-			return first, int64(heapInUse()) - int64(before)
+			return first, int64(lifeHeap()) - int64(before)
 		}
 		first, _ := ask("/other", true) // it makes the workers
 		for range requests {
@@ -317,4 +317,29 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 			c.wantAnswer(first+2*i, "200 20000")
 		}
 	})
+}
+
+// Requests beyond the streams that a client may have, and clients that waste time.
+func TestHTTP2RefusalCounts(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	config := &filo.Server{Handler: filo.Offload(func(c *filo.Ctx) error {
+		begun <- struct{}{}
+		<-release
+		return c.NoContent()
+	})}
+	config.HTTP2.Unencrypted, config.HTTP2.MaxConcurrentStreams, config.HTTP2.MaxGlitches = true, 1, 5
+	s := lifeServe(t, config)
+	defer close(release)
+	c := newHTTP2Raw(t, s)
+	c.ask("/", false)
+	lifeRecv(t, begun, "the handler")
+	c.refused(c.ask("/", false), http2.ErrCodeRefusedStream)
+	if got := s.Stats().Refusals; got != (filo.Refusals{HTTP2Streams: 1}) {
+		t.Errorf("after a request too many: %+v", got)
+	}
+	for range 100 {
+		c.WriteWindowUpdate(1, 0) // a fault of the stream, which has ended the first time
+		c.ask("/", false)
+	}
+	lifeAwait(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
 }

@@ -28,7 +28,7 @@ func TestKeptCtxSaysSo(t *testing.T) {
 			client.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody")
 			client.receive(t, "POST")
 			client.wantEnd(t)
-			c := answerWait(t, kept, "the handler")
+			c := lifeRecv(t, kept, "the handler")
 			for deadline := time.Now().Add(time.Minute); releasedPanic(func() { c.Server() }) == nil; runtime.Gosched() {
 				if time.Now().After(deadline) {
 					t.Fatal("the Ctx of a connection that has ended is still in use")

@@ -82,7 +82,7 @@ func TestKeptBodyReaderPanics(t *testing.T) {
 	c.send(t, answerGet)
 	c.receive(t, "GET")
 	next <- true
-	if value := answerWait(t, values, "the goroutine"); !strings.Contains(fmt.Sprint(value), "used after its handler returned") {
+	if value := lifeRecv(t, values, "the goroutine"); !strings.Contains(fmt.Sprint(value), "used after its handler returned") {
 		t.Errorf("panic %v, want one that says what is wrong", value)
 	}
 }

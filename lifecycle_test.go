@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -85,9 +86,15 @@ func (s *lifeServer) closeAtEnd(t testing.TB, calls int) {
 	})
 }
 
+// lifeBlocking reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: these tests run with
+// either driver, by FILO_DRIVER.
+func lifeBlocking() bool {
+	return runtime.GOOS != "linux" || os.Getenv(driverVariable) == filo.DriverBlocking.String()
+}
+
 // workersOf returns how many workers that many idle connections take.
 func workersOf(idleConns int) int {
-	if filo.BlockingDriver() {
+	if lifeBlocking() {
 		return idleConns
 	}
 	return 0

@@ -46,7 +46,7 @@ func TestLifeLog(t *testing.T) {
 	s.Shutdown(context.Background())
 	s.Close()
 	driver := "driver=loop leaders=1"
-	if filo.BlockingDriver() || runtime.GOOS != "linux" {
+	if lifeBlocking() {
 		driver = "driver=blocking"
 	}
 	limits := ` tls=false protocols="http/1.1 h2c" concurrency=262144 queue=5 max_conns=9 read_timeout=1m0s idle_timeout=0s go=` + runtime.Version() + " filo=" + filo.Version() + "\n"

@@ -113,7 +113,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		clients[0].want(200, "quick", false)
 	}
 	for _, path := range []string{"/hijack", "/upgrade"} {
-		if filo.BlockingDriver() {
+		if lifeBlocking() {
 			continue // there a connection is package net's from the beginning
 		}
 		clients[0].send("GET " + path + takeOverRest)

@@ -72,3 +72,33 @@ func TestHandlersThatCompute(t *testing.T) {
 		t.Errorf("%d calls that wait stayed", n)
 	}
 }
+
+// A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
+func TestParkedThatComputes(t *testing.T) {
+	lifeLooped(t)
+	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
+			b := make([]byte, 64)
+			n, err := p.Read(b)
+			for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
+			}
+			if err == nil {
+				_, err = p.Write(b[:n])
+			}
+			return err
+		})
+		return err
+	}})
+	c := s.dial(t)
+	c.get("/park")
+	lifeAwait(t, "calls where the loop runs", func() bool {
+		for range 100 {
+			filo.TrainClass(s.Server, "(parked)") // on a busy machine it may seem to wait
+			c.send("x")
+			if b, err := c.reader.ReadByte(); err != nil || b != 'x' {
+				t.Fatalf("got %q, %v", b, err)
+			}
+		}
+		return classOf(s.Server, "(parked)").Inline > 0
+	})
+}

@@ -22,7 +22,7 @@ import (
 // lifeLooped skips a test of what only the loop driver does.
 func lifeLooped(t *testing.T) {
 	t.Helper()
-	if filo.BlockingDriver() {
+	if lifeBlocking() {
 		t.Skip("the blocking driver is under test")
 	}
 }

@@ -440,7 +440,7 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 			for range 6 {
 				clients = append(clients, dial())
 			}
-			before := heapInUse()
+			before := lifeHeap()
 			for _, c := range clients {
 				c.send("GET /shared HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			}
@@ -448,7 +448,7 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 				answered := s.Stats().Requests
 				return answered[2]+answered[5] >= uint64(len(clients))
 			})
-			if grown := int64(heapInUse()) - int64(before); grown > 2*heldSize {
+			if grown := int64(lifeHeap()) - int64(before); grown > 2*heldSize {
 				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
 			}
 			// A leader that has lost its loop is beyond Concurrency for a moment, and then the next request is refused.

@@ -56,7 +56,7 @@ func parkOne(t *testing.T, h *answerHost, parked <-chan *filo.ParkedConn, reques
 	t.Helper()
 	c := h.connect(t)
 	c.send(t, request)
-	return c, answerWait(t, parked, "the connection to be parked")
+	return c, lifeRecv(t, parked, "the connection to be parked")
 }
 
 const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -97,7 +97,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 			next[writer]++
 		}
 		group.Wait()
-		answerPoll(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+		lifeAwait(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 	})
 }
 
@@ -135,7 +135,7 @@ func TestQueueLimit(t *testing.T) {
 			}
 		}
 		// There is room again, and one message may be larger than the limit.
-		answerPoll(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+		lifeAwait(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 		large := strings.Repeat("x", 3*limit) + "\n"
 		if err := p.Queue(filo.NewPreparedMessage([]byte(large))); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestParkedEndIsTold(t *testing.T) {
 				var calls atomic.Int32
 				p.OnClose(func() { calls.Add(1) })
 				test.end(t, h, c, p)
-				answerPoll(t, "the end to be told", func() bool { return calls.Load() == 1 })
+				lifeAwait(t, "the end to be told", func() bool { return calls.Load() == 1 })
 				if err := p.Queue(filo.NewPreparedMessage([]byte("x"))); err == nil {
 					t.Error("a message was queued after the end")
 				}
@@ -178,8 +178,8 @@ func TestParkedEndIsTold(t *testing.T) {
 				}
 				late := make(chan struct{})
 				p.OnClose(func() { close(late) })
-				answerWait(t, late, "a function that was set after the end")
-				answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+				lifeRecv(t, late, "a function that was set after the end")
+				lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 			})
 		})
 	}
@@ -201,7 +201,7 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 			if err := p.Queue(m); err != nil {
 				t.Fatal(err)
 			}
-			answerWait(t, closed, "the connection to be closed")
+			lifeRecv(t, closed, "the connection to be closed")
 			if err := p.Queue(m); err == nil {
 				t.Error("a message was queued after the end")
 			}
@@ -283,18 +283,18 @@ func TestParkStreamEndsSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.send(t, "end")
-		answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+		lifeAwait(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
 		if err := p.Queue(filo.NewPreparedMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
-			answerPoll(t, "nothing to be taken any more", func() bool {
+			lifeAwait(t, "nothing to be taken any more", func() bool {
 				return errors.Is(p.Queue(filo.NewPreparedMessage(nil)), net.ErrClosed)
 			})
 		}
-		c.SetDeadline(time.Now().Add(answerTimeout))
+		c.SetDeadline(time.Now().Add(lifeBound))
 		if m := c.receive(t, "GET"); !strings.HasPrefix(m.body, body) {
 			t.Errorf("got %d bytes", len(m.body))
 		}
 		c.wantEnd(t)
-		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 }
 
@@ -316,7 +316,7 @@ func TestParkedConnEnd(t *testing.T) {
 			t.Errorf("got %d bytes", len(m.body))
 		}
 		c.wantEnd(t)
-		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 }
 
@@ -361,7 +361,7 @@ func TestParkedWriteDeadline(t *testing.T) {
 		if err := p.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if err := answerWait(t, ended, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := lifeRecv(t, ended, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if _, err := p.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -425,11 +425,11 @@ func TestRegisterOnShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := answerWait(t, called, "the function"); got != "before" {
+		if got := lifeRecv(t, called, "the function"); got != "before" {
 			t.Error(got)
 		}
 		h.config.RegisterOnShutdown(func() { called <- "after" })
-		if got := answerWait(t, called, "the function that came late"); got != "after" {
+		if got := lifeRecv(t, called, "the function that came late"); got != "after" {
 			t.Error(got)
 		}
 		if len(called) > 0 {

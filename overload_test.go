@@ -240,7 +240,7 @@ func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net
 // ends, and in the blocking driver no client that sends nothing has one for long.
 func TestKeptPlaces(t *testing.T) {
 	kept := 32
-	if filo.BlockingDriver() {
+	if lifeBlocking() {
 		kept = 256
 	}
 	gate := newLifeGate()
@@ -314,7 +314,7 @@ func TestKeptPlaces(t *testing.T) {
 					}
 				}
 			}
-			if filo.BlockingDriver() {
+			if lifeBlocking() {
 				var silent []*lifeClient
 				for range kept + 8 {
 					silent = append(silent, s.dial(t))

@@ -87,7 +87,7 @@ func TestPark(t *testing.T) {
 		c.wantText(t, "first\n")
 		for i := range 3 {
 			time.Sleep(limit / 2) // in all longer than the time-outs, which don't apply
-			answerPoll(t, "the connection to wait", func() bool {
+			lifeAwait(t, "the connection to wait", func() bool {
 				stats := h.config.Stats()
 				return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
 			})
@@ -101,7 +101,7 @@ func TestPark(t *testing.T) {
 		c.wantText(t, "wait\ndeadline\n")
 		c.send(t, "bye\n")
 		c.wantEnd(t)
-		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 }
 
@@ -118,7 +118,7 @@ func TestParkEnds(t *testing.T) {
 					c.send(t, text)
 				}
 				c.wantEnd(t)
-				answerPoll(t, "the connection to go", func() bool {
+				lifeAwait(t, "the connection to go", func() bool {
 					stats := h.config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 				})
@@ -166,7 +166,7 @@ func TestParkWrites(t *testing.T) {
 		c := h.connect(t)
 		c.send(t, answerPark)
 		c.receive(t, "GET")
-		p := answerWait(t, parked, "the handler")
+		p := lifeRecv(t, parked, "the handler")
 		line := strings.Repeat("z", 9999) + "\n"
 		var group sync.WaitGroup
 		for range writers {
@@ -197,10 +197,10 @@ func TestParkWrites(t *testing.T) {
 		}()
 		time.Sleep(5 * time.Millisecond) // so that it mostly waits by now
 		p.Close()
-		if err := answerWait(t, failed, "the write to fail"); err == nil {
+		if err := lifeRecv(t, failed, "the write to fail"); err == nil {
 			t.Error("a write after Close succeeded")
 		}
-		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 		if _, err := p.Write([]byte("x")); err == nil {
 			t.Error("a write after the end succeeded")
 		}
@@ -224,7 +224,7 @@ func TestParkLimits(t *testing.T) {
 			if status := ask(answerPark); status != 101 {
 				t.Errorf("got %d", status)
 			}
-			answerPoll(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+			lifeAwait(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
 		}
 		refused := h.connect(t)
 		refused.send(t, answerPark)
@@ -259,7 +259,7 @@ func TestParkRefuses(t *testing.T) {
 		c.send(t, answerPark)
 		c.wantText(t, "parked\n")
 		c.Close()
-		answerPoll(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 }
 
@@ -389,36 +389,6 @@ func awaitParked(t *testing.T, s *filo.Server) {
 	lifeAwait(t, "the connection to be parked", func() bool {
 		stats := s.Stats()
 		return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
-	})
-}
-
-// A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
-func TestParkedThatComputes(t *testing.T) {
-	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
-		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
-			b := make([]byte, 64)
-			n, err := p.Read(b)
-			for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
-			}
-			if err == nil {
-				_, err = p.Write(b[:n])
-			}
-			return err
-		})
-		return err
-	}})
-	c := s.dial(t)
-	c.get("/park")
-	lifeAwait(t, "calls where the loop runs", func() bool {
-		for range 100 {
-			filo.TrainClass(s.Server, "(parked)") // on a busy machine it may seem to wait
-			c.send("x")
-			if b, err := c.reader.ReadByte(); err != nil || b != 'x' {
-				t.Fatalf("got %q, %v", b, err)
-			}
-		}
-		return classOf(s.Server, "(parked)").Inline > 0
 	})
 }
 
@@ -559,7 +529,7 @@ func TestParkedReadDeadline(t *testing.T) {
 		c, p := parkOne(t, h, parked, parkRequest)
 		want := func(want call) {
 			t.Helper()
-			got := answerWait(t, calls, "a call")
+			got := lifeRecv(t, calls, "a call")
 			if got.why != want.why || got.text != want.text || !errors.Is(got.err, want.err) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -588,12 +558,30 @@ func TestParkedReadDeadline(t *testing.T) {
 		p.SetReadDeadline(time.Time{})
 		c.send(t, "again")
 		c.send(t, "text")
-		got := answerWait(t, calls, "a call")
+		got := lifeRecv(t, calls, "a call")
 		if got.text != "text" && got.text != "againtext" || got.err != nil {
 			t.Errorf("got %+v", got)
 		}
 		set <- time.Time{}
 		p.End()
 		c.wantEnd(t)
+	})
+}
+
+// Middleware sees that a connection has switched to another protocol.
+func TestStatusAfterUpgrade(t *testing.T) {
+	answerEach(t, func() *filo.Server {
+		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			err := answerParked(c)
+			if want := map[string]int{"/park": 101, "/": 200}[c.Path()]; c.Status() != want {
+				t.Errorf("%s: %d, want %d", c.Path(), c.Status(), want)
+			}
+			return err
+		}}
+	}, func(t *testing.T, h *answerHost) {
+		c := h.connect(t)
+		c.send(t, answerGet+answerPark)
+		c.receive(t, "GET")
+		c.receive(t, "GET")
 	})
 }

@@ -503,7 +503,7 @@ func TestRequestMultipartForm(t *testing.T) {
 			if m := c.receive(t, "POST"); m.status != test.want {
 				t.Errorf("got %d %q, want %d", m.status, m.body, test.want)
 			}
-			answerPoll(t, "the temporary files to be gone", func() bool { return temporary() == 0 })
+			lifeAwait(t, "the temporary files to be gone", func() bool { return temporary() == 0 })
 		})
 	}
 }

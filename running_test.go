@@ -207,7 +207,7 @@ func TestRunningQueued(t *testing.T) {
 				if test.name != driver {
 					continue
 				}
-				if driver == "HTTP/1" && filo.BlockingDriver() {
+				if driver == "HTTP/1" && lifeBlocking() {
 					t.Skip("in the blocking driver a connection of HTTP/1.1 doesn't wait for a place")
 				}
 				s, url, client := test.serve(t, &filo.Server{Handler: r.Serve, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour})

@@ -129,7 +129,7 @@ func TestSectionsOfOneFile(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		answerPoll(t, "the streams to be closed", func() bool { return closed.Load() == 4 })
+		lifeAwait(t, "the streams to be closed", func() bool { return closed.Load() == 4 })
 		if at, err := file.Seek(0, io.SeekCurrent); at != 7 || err != nil {
 			t.Errorf("the file is at %d, %v; it was at 7", at, err)
 		}

@@ -645,7 +645,7 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 		c.send(t, answerGet)
 		c.in.ReadByte()
 		c.Close()
-		if err := answerWait(t, errs, "the handler"); err == nil {
+		if err := lifeRecv(t, errs, "the handler"); err == nil {
 			t.Error("no error for a client that is gone")
 		}
 	})
@@ -801,7 +801,7 @@ func TestBodyStreamToAClientThatIsGone(t *testing.T) {
 		c.send(t, answerGet)
 		c.in.ReadByte()
 		c.Close()
-		answerPoll(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		lifeAwait(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
 	})
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q: a client that leaves is no error of the server's", records)

@@ -343,51 +343,6 @@ func TestTLSCertificateErrors(t *testing.T) {
 	}
 }
 
-// "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
-func TestTLSTimeouts(t *testing.T) {
-	for name, handshake := range map[string]bool{"no handshake": false, "nothing after the handshake": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				listener := servertest.NewListener()
-				s := lifeTimeouts()
-				s.Logger = slog.New(slog.DiscardHandler)
-				served := make(chan error, 1)
-				go func() {
-					served <- s.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}))
-				}()
-				conn, err := listener.Dial()
-				if err != nil {
-					t.Fatal(err)
-				}
-				start := time.Now()
-				if handshake {
-					conn = tls.Client(conn, lifeClientTLS())
-					if err := conn.(*tls.Conn).Handshake(); err != nil {
-						t.Fatal(err)
-					}
-				} else {
-					io.WriteString(conn, "\x16\x03\x01\x02\x00") // the beginning of one
-				}
-				rest, err := io.ReadAll(conn)
-				if took := time.Since(start); len(rest) > 0 || err != nil || took < lifeHeadTime*19/20 || took > lifeHeadTime*13/10 {
-					t.Errorf("after %v: %q, %v; want EOF after %v", took, rest, err, lifeHeadTime)
-				}
-				want := filo.Timeouts{Handshake: 1}
-				if handshake {
-					want = filo.Timeouts{Silent: 1}
-				}
-				synctest.Wait()
-				if got := s.Stats(); got.Timeouts != want || got.HandshakeErrors != 0 {
-					t.Errorf("%+v and %d errors, want %+v", got.Timeouts, got.HandshakeErrors, want)
-				}
-				conn.Close()
-				s.Close()
-				<-served
-			})
-		})
-	}
-}
-
 // Requests over TLS are as others: kept alive, large both ways, with handlers that panic.
 func TestTLSRequests(t *testing.T) {
 	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
