@@ -77,7 +77,7 @@ func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve
 					}
 					transport := &http.Transport{ExpectContinueTimeout: time.Minute}
 					t.Cleanup(transport.CloseIdleConnections)
-					return &http2Client{&http.Client{Transport: transport}, t, "http://" + s.addr}
+					return &http2Client{Client: &http.Client{Transport: transport}, t: t, url: "http://" + s.addr}
 				})
 			})
 		}

@@ -774,7 +774,7 @@ func TestLifecycleOrders(t *testing.T) {
 			s.wantServed(t, filo.ErrServerClosed)
 		})
 		t.Run(name+" of a server that never did", func(t *testing.T) {
-			s := &lifeServer{Server: &filo.Server{Handler: newLifeGate().handle}, label: fmt.Sprint(lifeLabels.Add(1))}
+			s := lifeNew(&filo.Server{Handler: newLifeGate().handle}, 0)
 			done := make(chan struct{})
 			s.run(func() {
 				defer close(done)
@@ -1007,7 +1007,7 @@ func TestServeConnShutdown(t *testing.T) {
 
 // The package's ServeConn serves without a Server, and leaves nothing behind; a hijacked connection lives on.
 func TestPackageServeConn(t *testing.T) {
-	s := &lifeServer{label: fmt.Sprint(lifeLabels.Add(1))}
+	s := lifeNew(&filo.Server{}, 0)
 	for name, hijack := range map[string]bool{"closed": false, "hijacked": true} {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()

@@ -535,10 +535,10 @@ func (c *lifeBrokenWriter) Write(p []byte) (int, error) {
 func TestTLSWriteFailsForGood(t *testing.T) {
 	client, server := net.Pipe()
 	broken := &lifeBrokenWriter{Conn: server}
-	s := &lifeServer{Server: &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+	s := lifeNew(&filo.Server{Handler: func(c *filo.Ctx) error {
 		broken.broken.Store(true)
 		return c.Text(200, "never arrives")
-	}}, label: fmt.Sprint(lifeLabels.Add(1))}
+	}}, 0)
 	defer s.Close()
 	served := make(chan error, 1)
 	s.run(func() {
