@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
 )
@@ -31,8 +32,8 @@ var abandonedErrors = map[string]struct {
 func TestClientLeaves(t *testing.T) {
 	for _, logged := range []bool{true, false} {
 		for path, test := range abandonedErrors {
-			run := func(t *testing.T, ask func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer) {
-				var log lifeLog
+			run := func(t *testing.T, ask func(t *testing.T, config *filo.Server, asked <-chan struct{}) *filotest.Server) {
+				var log filotest.Log
 				asked, ended := make(chan struct{}), make(chan error, 1)
 				h := filo.Handler(func(c *filo.Ctx) error {
 					ctx := c.Context()
@@ -49,8 +50,8 @@ func TestClientLeaves(t *testing.T) {
 					ended <- err
 					return err
 				}}, asked)
-				err := lifeRecv(t, ended, "the handler's end")
-				if err := s.shutdown(); err != nil {
+				err := filotest.Recv(t, ended, "the handler's end")
+				if err := s.ShutdownInTime(); err != nil {
 					t.Error(err)
 				}
 				text := log.String()
@@ -65,23 +66,23 @@ func TestClientLeaves(t *testing.T) {
 				}
 			}
 			t.Run(fmt.Sprintf("HTTP1.1%s/%t", path, logged), func(t *testing.T) {
-				eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
-					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer {
+				filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
+					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *filotest.Server {
 						s, c := serve(config)
-						c.get(path)
-						lifeRecv(t, asked, "the request")
+						c.Get(path)
+						filotest.Recv(t, asked, "the request")
 						resetConn(c.Conn)
 						return s
 					})
 				})
 			})
 			t.Run(fmt.Sprintf("HTTP2%s/%t", path, logged), func(t *testing.T) {
-				eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
-					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *lifeServer {
+				filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
+					run(t, func(t *testing.T, config *filo.Server, asked <-chan struct{}) *filotest.Server {
 						s, c := serve(config)
 						ctx, leave := context.WithCancel(t.Context())
-						go c.do(ctx, "GET", path, nil)
-						lifeRecv(t, asked, "the request")
+						go c.Fetch(ctx, "GET", path, nil)
+						filotest.Recv(t, asked, "the request")
 						leave()
 						return s
 					})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -17,8 +18,8 @@ import (
 // writing ready bytes and counting those that come, takes none.
 func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 	t.Helper()
-	h := answerMemory(t, config)
-	c, err := h.dial()
+	h := filotest.ServeMemory(t, config)
+	c, err := h.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,13 +200,13 @@ func TestAllocationsPerConnection(t *testing.T) {
 	defer s.Close()
 	client := func() {
 		c, server := servertest.Pipe()
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		c.CloseWrite()
 		s.ServeConn(server)
 	}
 	pipe := testing.AllocsPerRun(500, func() {
 		c, server := servertest.Pipe()
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		c.CloseWrite()
 		io.WriteString(server, "HTTP/1.1 204 No Content\r\n")
 	})

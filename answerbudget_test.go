@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -138,13 +139,13 @@ func TestAnswerBudget(t *testing.T) {
 		"written": func(c *filo.Ctx) error { return c.Reader(200, "text/plain", bytes.NewReader([]byte(text)), -1) },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+			filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 				s, dial := serve(&filo.Server{MaxBufferedAnswers: 2 * fit * size, Handler: answer})
 				c := dial(shut)
 				for i := range uint32(streams) {
-					c.request(1+2*i, "/", true)
+					c.Request(1+2*i, "/", true)
 				}
-				c.send().begin(streams)
+				readBegun(c.Send(), streams)
 				// Answers that are made at the same time may each find the last room. The texts of the refusals wait, too.
 				atOnce := runtime.GOMAXPROCS(0) - 1
 				most := int64((fit+atOnce)*size + streams*100)
@@ -152,14 +153,14 @@ func TestAnswerBudget(t *testing.T) {
 					t.Errorf("%d bytes wait, and a connection may have %d", used, most)
 				}
 				for i := range uint32(streams) {
-					c.open(1+2*i, size)
+					c.Open(1+2*i, size)
 				}
-				c.send()
+				c.Send()
 				refused := 0
 				for i := range uint32(streams) {
-					switch got := c.answer(1 + 2*i); {
-					case got.status == 200 && string(got.body) == text && got.ended:
-					case got.status == 503 && got.header["retry-after"] != "" && got.ended:
+					switch got := c.Answer(1 + 2*i); {
+					case got.Status == 200 && string(got.Body) == text && got.Ended:
+					case got.Status == 503 && got.Header["retry-after"] != "" && got.Ended:
 						refused++
 					default:
 						t.Errorf("stream %d: %v", 1+2*i, got)
@@ -171,22 +172,22 @@ func TestAnswerBudget(t *testing.T) {
 				if got := s.Stats().Refusals.UnsentAnswers; got != uint64(refused) {
 					t.Errorf("%d are counted, and %d were refused", got, refused)
 				}
-				lifeAwait(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
+				filotest.Await(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
 			})
 		})
 	}
 }
 
 // begin reads until n answers have begun.
-func (c *rawHTTP2) begin(n int) {
-	c.t.Helper()
+func readBegun(c *filotest.RawHTTP2, n int) {
+	c.T.Helper()
 	for begun := 0; begun < n; {
-		if err := c.take(); err != nil {
-			c.t.Fatal(err)
+		if err := c.Take(); err != nil {
+			c.T.Fatal(err)
 		}
 		begun = 0
-		for _, s := range c.streams {
-			if s.status != 0 {
+		for _, s := range c.Streams {
+			if s.Status != 0 {
 				begun++
 			}
 		}
@@ -197,24 +198,24 @@ func (c *rawHTTP2) begin(n int) {
 // table would have much of that for a few bytes.
 func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 	const requests, size = 100, 3500
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		c := dial(shut)
 		large := strings.Repeat("x", size)
-		before := lifeHeap()
+		before := filotest.HeapInUse()
 		for i := range uint32(requests) {
-			c.request(1+2*i, "/", true, "a", large, "a", large, "a", large, "a", large)
+			c.Request(1+2*i, "/", true, "a", large, "a", large, "a", large, "a", large)
 		}
-		c.send().begin(requests)
-		if grown := int64(lifeHeap()) - int64(before); grown > requests*8<<10 {
+		readBegun(c.Send(), requests)
+		if grown := int64(filotest.HeapInUse()) - int64(before); grown > requests*8<<10 {
 			t.Errorf("%d waiting answers hold %d KB, and the requests had %d KB", requests, grown>>10, requests*4*size>>10)
 		}
 		for i := range uint32(requests) {
-			c.open(1+2*i, 10)
+			c.Open(1+2*i, 10)
 		}
-		c.send()
+		c.Send()
 		for i := range uint32(requests) {
-			c.wantAnswer(1+2*i, "200 ok")
+			c.WantAnswer(1+2*i, "200 ok")
 		}
 	})
 }
@@ -222,7 +223,7 @@ func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 // What streaming handlers have written ahead of clients that don't read their sockets, with open windows, is bounded for all of them together.
 func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	const conns, streams, limit = 3, 20, 2 << 20
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		s, dial := serve(&filo.Server{MaxBufferedAnswers: limit, Handler: func(c *filo.Ctx) error {
 			w, piece := c.Stream(), make([]byte, 100<<10)
 			for {
@@ -234,11 +235,11 @@ func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 		for range conns {
 			c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 			for i := range uint32(streams) {
-				c.request(1+2*i, "/", true)
+				c.Request(1+2*i, "/", true)
 			}
-			c.open(0, 1<<30).send()
+			c.Open(0, 1<<30).Send()
 		}
-		lifeAwait(t, "the handlers to wait", func() bool {
+		filotest.Await(t, "the handlers to wait", func() bool {
 			return s.Stats().Streams == conns*streams &&
 				strings.Contains(inside.Leftover(s.Server), fmt.Sprintf("handlers that wait for windows: %d\n", conns*streams))
 		})
@@ -246,7 +247,7 @@ func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 			t.Errorf("%d bytes wait, and the limit is %d", used, limit)
 		}
 		s.Close()
-		lifeAwait(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
+		filotest.Await(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
 	})
 }
 
@@ -276,7 +277,7 @@ func TestParkedStreamsCopyNothingAhead(t *testing.T) {
 			c.request(1+2*i, "GET", "/", true)
 		}
 		for range streams {
-			lifeRecv(t, queued, "the messages to be queued")
+			filotest.Recv(t, queued, "the messages to be queued")
 		}
 		c.heads(streams)
 		if n := config.Stats().AnswersBuffered; n > 0 {

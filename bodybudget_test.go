@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // budgetBody is the size of the bodies: small enough to get a buffer of just that size.
@@ -20,7 +21,7 @@ const budgetBody = 512 << 10
 
 // budgetServer has handlers that read their request's body as a whole, and then end as their path says.
 type budgetServer struct {
-	*lifeServer
+	*filotest.Server
 	read, release chan struct{}
 }
 
@@ -60,7 +61,7 @@ func (s *budgetServer) handle(c *filo.Ctx) error {
 }
 
 // eachBudget runs a test with each protocol, in each driver. The function serves, and makes a client with a connection of its own.
-func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client)) {
+func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client)) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
 			t.Run(driver.String()+" "+protocol, func(t *testing.T) {
@@ -68,16 +69,16 @@ func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve
 				serve := func() *budgetServer {
 					s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
 					config.Handler = s.handle
-					s.lifeServer = lifeServe(t, config)
+					s.Server = filotest.Serve(t, config)
 					return s
 				}
-				test(t, config, serve, func(s *budgetServer) *http2Client {
+				test(t, config, serve, func(s *budgetServer) *filotest.HTTP2Client {
 					if protocol == "HTTP/2" {
-						return newHTTP2Client(t, "http://"+s.addr, nil, nil)
+						return filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil)
 					}
 					transport := &http.Transport{ExpectContinueTimeout: time.Minute}
 					t.Cleanup(transport.CloseIdleConnections)
-					return &http2Client{Client: &http.Client{Transport: transport}, t: t, url: "http://" + s.addr}
+					return &filotest.HTTP2Client{Client: &http.Client{Transport: transport}, T: t, URL: "http://" + s.Addr}
 				})
 			})
 		}
@@ -85,8 +86,8 @@ func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve
 }
 
 // post sends a body, and returns the status and Retry-After of the answer.
-func (c *http2Client) post(path string, size int) string {
-	response, err := c.do(context.Background(), "POST", path, bytes.NewReader(make([]byte, size)), "Expect", "100-continue")
+func postBody(c *filotest.HTTP2Client, path string, size int) string {
+	response, err := c.Fetch(context.Background(), "POST", path, bytes.NewReader(make([]byte, size)), "Expect", "100-continue")
 	if err != nil {
 		return err.Error()
 	}
@@ -97,14 +98,14 @@ func (c *http2Client) post(path string, size int) string {
 
 // What fits is read, who is refused gets a 503 that says when to come back, and afterwards there is room again.
 func TestBodyBudget(t *testing.T) {
-	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client) {
 		const fit = 4
 		config.MaxBufferedBodies = fit*budgetBody + 1000
 		s := serve()
 		answers := make(chan string, fit+2)
 		held, refused := 0, client(s)
 		for held = 0; held <= fit; held++ {
-			go func() { answers <- refused.post("/", budgetBody) }()
+			go func() { answers <- postBody(refused, "/", budgetBody) }()
 			full := ""
 			select {
 			case <-s.read:
@@ -131,15 +132,15 @@ func TestBodyBudget(t *testing.T) {
 		if refused := s.Stats().RequestsRefused; refused != 1 {
 			t.Errorf("%d requests were refused", refused)
 		}
-		go func() { answers <- refused.post("/", 10_000) }()
-		lifeRecv(t, s.read, "a small body to be read")
+		go func() { answers <- postBody(refused, "/", 10_000) }()
+		filotest.Recv(t, s.read, "a small body to be read")
 		close(s.release)
 		for range held + 1 {
-			if got := lifeRecv(t, answers, "an answer"); got != "200 " {
+			if got := filotest.Recv(t, answers, "an answer"); got != "200 " {
 				t.Errorf("a body that fits: %s", got)
 			}
 		}
-		if got := refused.post("/", budgetBody); got != "200 " {
+		if got := postBody(refused, "/", budgetBody); got != "200 " {
 			t.Errorf("a body afterwards: %s", got)
 		}
 		s.awaitNoBodies(t)
@@ -163,11 +164,11 @@ func (r *lackingByte) Read(p []byte) (int, error) {
 }
 
 // postSilently sends a body but for its last byte. The status comes from the channel.
-func (c *http2Client) postSilently(ctx context.Context, path string, size int) chan string {
+func postSilently(c *filotest.HTTP2Client, ctx context.Context, path string, size int) chan string {
 	status := make(chan string, 1)
-	request, err := http.NewRequestWithContext(ctx, "POST", c.url+path, &lackingByte{size - 1, ctx})
+	request, err := http.NewRequestWithContext(ctx, "POST", c.URL+path, &lackingByte{size - 1, ctx})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	request.ContentLength = int64(size)
 	go func() {
@@ -184,28 +185,28 @@ func (c *http2Client) postSilently(ctx context.Context, path string, size int) c
 
 // Bodies of silent clients don't shut out others: the one that has been silent for the longest makes room, once that is a second.
 func TestSilentBodyMakesRoom(t *testing.T) {
-	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client) {
 		t.Parallel()
 		const fit, size = 4, 2 * budgetBody
 		config.MaxBufferedBodies = fit*size + size/2
 		s := serve()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		first, polite := client(s).postSilently(ctx, "/whole", size), client(s)
-		lifeAwait(t, "silence", func() bool { return s.SilentBodies(time.Second) == 1 })
+		first, polite := postSilently(client(s), ctx, "/whole", size), client(s)
+		filotest.Await(t, "silence", func() bool { return s.SilentBodies(time.Second) == 1 })
 		begin := time.Now()
 		var others []chan string
 		// hold makes so many other bodies silent. One that gets an answer is sent again: by HTTP/2 its handler may be behind, and its
 		// client then has no more than its share.
 		hold := func(n int) {
-			lifeAwait(t, "other bodies", func() bool {
+			filotest.Await(t, "other bodies", func() bool {
 				for len(others) < n {
-					others = append(others, client(s).postSilently(ctx, "/whole", size))
+					others = append(others, postSilently(client(s), ctx, "/whole", size))
 				}
 				for i, other := range others {
 					select {
 					case <-other:
-						others[i] = client(s).postSilently(ctx, "/whole", size)
+						others[i] = postSilently(client(s), ctx, "/whole", size)
 					default:
 					}
 				}
@@ -213,13 +214,13 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 			})
 		}
 		hold(fit - 1) // with the first one these are as many as fit, unless it has already made room for one that was sent again
-		lifeAwait(t, "room", func() bool { return polite.post("/whole", size) == "200 " })
-		if got := lifeRecv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
+		filotest.Await(t, "room", func() bool { return postBody(polite, "/whole", size) == "200 " })
+		if got := filotest.Recv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
 			t.Errorf("the body that was silent for the longest: %s", got)
 		}
 		if time.Since(begin) < time.Second { // by HTTP/2 a handler first waits for more than has come
 			hold(fit)
-			got, cut := polite.post("/whole", size), s.Stats().Timeouts.Body
+			got, cut := postBody(polite, "/whole", size), s.Stats().Timeouts.Body
 			if time.Since(begin) < time.Second && (got != "503 1" || cut != 1) {
 				t.Errorf("beside bodies that have just been silent: %s, and %d were cut off", got, cut)
 			}
@@ -231,12 +232,12 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 
 func (s *budgetServer) awaitNoBodies(t *testing.T) {
 	t.Helper()
-	lifeAwait(t, "the memory of all bodies to come back", func() bool { return s.Stats().BodiesBuffered == 0 })
+	filotest.Await(t, "the memory of all bodies to come back", func() bool { return s.Stats().BodiesBuffered == 0 })
 }
 
 // A body that is larger than the budget is read as long as it is alone.
 func TestBodyBudgetAlone(t *testing.T) {
-	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *http2Client) {
+	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client) {
 		if strings.HasSuffix(t.Name(), "/2") {
 			t.Skip("by HTTP/2 a handler that is behind gets no more than the budget")
 		}
@@ -244,13 +245,13 @@ func TestBodyBudgetAlone(t *testing.T) {
 		s := serve()
 		answer := make(chan string, 1)
 		alone := client(s)
-		go func() { answer <- alone.post("/", budgetBody) }()
-		lifeRecv(t, s.read, "the body to be read")
-		if got := client(s).post("/", budgetBody); got != "503 1" {
+		go func() { answer <- postBody(alone, "/", budgetBody) }()
+		filotest.Recv(t, s.read, "the body to be read")
+		if got := postBody(client(s), "/", budgetBody); got != "503 1" {
 			t.Errorf("beside it: %s", got)
 		}
 		close(s.release)
-		if got := lifeRecv(t, answer, "an answer"); got != "200 " {
+		if got := filotest.Recv(t, answer, "an answer"); got != "200 " {
 			t.Errorf("alone: %s", got)
 		}
 		s.awaitNoBodies(t)
@@ -260,15 +261,15 @@ func TestBodyBudgetAlone(t *testing.T) {
 // Without a limit nothing is refused, and the bytes are counted all the same.
 func TestBodyBudgetUnlimited(t *testing.T) {
 	s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
-	s.lifeServer = lifeServe(t, &filo.Server{MaxBufferedBodies: -1, Handler: s.handle})
-	c := s.dial(t)
-	c.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
-	lifeRecv(t, s.read, "the body to be read")
+	s.Server = filotest.Serve(t, &filo.Server{MaxBufferedBodies: -1, Handler: s.handle})
+	c := s.Dial(t)
+	c.Send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+	filotest.Recv(t, s.read, "the body to be read")
 	if used := s.Stats().BodiesBuffered; used != budgetBody {
 		t.Errorf("%d bytes are counted", used)
 	}
 	close(s.release)
-	c.want(200, "read", false)
+	c.Want(200, "read", false)
 	s.awaitNoBodies(t)
 }
 
@@ -281,26 +282,26 @@ func TestBodyBudgetConnection(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
 			s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
-			s.lifeServer = lifeServe(t, &filo.Server{Driver: driver, MaxBufferedBodies: budgetBody, Handler: s.handle})
-			full := s.dial(t)
-			full.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
-			lifeRecv(t, s.read, "the body to be read")
+			s.Server = filotest.Serve(t, &filo.Server{Driver: driver, MaxBufferedBodies: budgetBody, Handler: s.handle})
+			full := s.Dial(t)
+			full.Send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+			filotest.Recv(t, s.read, "the body to be read")
 			const text = "Service Unavailable: too many request bodies at once\n"
 
-			announced, chunked, large := s.dial(t), s.dial(t), s.dial(t)
-			announced.send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
-			announced.want(503, text, false)
-			chunked.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+			announced, chunked, large := s.Dial(t), s.Dial(t), s.Dial(t)
+			announced.Send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
+			announced.Want(503, text, false)
+			chunked.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
 				"186a0\r\n" + strings.Repeat("x", 100_000) + "\r\n0\r\n\r\n")
-			chunked.want(503, text, false)
-			large.send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
-			large.want(503, text, true)
-			large.wantEOF()
+			chunked.Want(503, text, false)
+			large.Send(budgetRequest("/", budgetBody) + strings.Repeat("x", budgetBody))
+			large.Want(503, text, true)
+			large.WantEOF()
 			close(s.release)
-			full.want(200, "read", false)
-			for _, c := range []*lifeClient{announced, chunked, full} {
-				c.send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
-				c.want(200, "read", false)
+			full.Want(200, "read", false)
+			for _, c := range []*filotest.Client{announced, chunked, full} {
+				c.Send(budgetRequest("/", 100_000) + strings.Repeat("x", 100_000))
+				c.Want(200, "read", false)
 			}
 			s.awaitNoBodies(t)
 		})
@@ -312,20 +313,20 @@ func TestBodyBudgetComesBack(t *testing.T) {
 	whole := strings.Repeat("x", budgetBody)
 	for name, test := range map[string]struct {
 		path, body string
-		end        func(s *budgetServer, c *lifeClient)
+		end        func(s *budgetServer, c *filotest.Client)
 	}{
 		"panic":              {"/panic", whole, nil},
 		"Goexit":             {"/exit", whole, nil},
 		"Hijack":             {"/hijack", whole, nil},
-		"client gone":        {"/", whole, func(s *budgetServer, c *lifeClient) { c.reset() }},
-		"client gone before": {"/part", whole[:budgetBody/2], func(s *budgetServer, c *lifeClient) { c.Close() }},
-		"too slow":           {"/part", whole[:budgetBody/2], func(s *budgetServer, c *lifeClient) {}},
-		"timeout": {"/timeout", whole, func(s *budgetServer, c *lifeClient) {
-			if response, body := c.answer(); response.StatusCode != 503 {
-				c.t.Errorf("%d %q", response.StatusCode, body)
+		"client gone":        {"/", whole, func(s *budgetServer, c *filotest.Client) { c.Reset() }},
+		"client gone before": {"/part", whole[:budgetBody/2], func(s *budgetServer, c *filotest.Client) { c.Close() }},
+		"too slow":           {"/part", whole[:budgetBody/2], func(s *budgetServer, c *filotest.Client) {}},
+		"timeout": {"/timeout", whole, func(s *budgetServer, c *filotest.Client) {
+			if response, body := c.Answer(); response.StatusCode != 503 {
+				c.T.Errorf("%d %q", response.StatusCode, body)
 			}
 		}},
-		"shutdown": {"/", whole, func(s *budgetServer, c *lifeClient) { s.Close() }},
+		"shutdown": {"/", whole, func(s *budgetServer, c *filotest.Client) { s.Close() }},
 	} {
 		for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 			t.Run(name+" "+driver.String(), func(t *testing.T) {
@@ -335,15 +336,15 @@ func TestBodyBudgetComesBack(t *testing.T) {
 					config.ReadTimeout, config.MinTransferRate = 100*time.Millisecond, 100<<20
 				}
 				config.Handler = s.handle
-				var log lifeLog
-				config.Logger = log.logger()
-				s.lifeServer = lifeServe(t, config)
-				c := s.dial(t)
-				c.send(budgetRequest(test.path, budgetBody) + test.body)
+				var log filotest.Log
+				config.Logger = log.Logger()
+				s.Server = filotest.Serve(t, config)
+				c := s.Dial(t)
+				c.Send(budgetRequest(test.path, budgetBody) + test.body)
 				if test.path == "/part" {
-					lifeAwait(t, "a part of the body to be buffered", func() bool { return s.Stats().BodiesBuffered > 0 || s.Stats().Requests[4] > 0 })
+					filotest.Await(t, "a part of the body to be buffered", func() bool { return s.Stats().BodiesBuffered > 0 || s.Stats().Requests[4] > 0 })
 				} else {
-					lifeRecv(t, s.read, "the body to be read")
+					filotest.Recv(t, s.read, "the body to be read")
 				}
 				if test.end != nil {
 					test.end(s, c)
@@ -368,7 +369,7 @@ func TestBodyBudgetForm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
-			s.lifeServer = lifeServe(t, &filo.Server{Handler: s.handle})
+			s.Server = filotest.Serve(t, &filo.Server{Handler: s.handle})
 			var body bytes.Buffer
 			form := multipart.NewWriter(&body)
 			if test.value > 0 {
@@ -379,15 +380,15 @@ func TestBodyBudgetForm(t *testing.T) {
 				part.Write(make([]byte, test.file))
 			}
 			form.Close()
-			c := s.dial(t)
-			c.send(fmt.Sprintf("POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", form.FormDataContentType(), body.Len()))
-			c.send(body.String())
-			lifeRecv(t, s.read, "the form to be read")
+			c := s.Dial(t)
+			c.Send(fmt.Sprintf("POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", form.FormDataContentType(), body.Len()))
+			c.Send(body.String())
+			filotest.Recv(t, s.read, "the form to be read")
 			if used := s.Stats().BodiesBuffered; used != test.want {
 				t.Errorf("%d bytes are counted, want %d", used, test.want)
 			}
 			close(s.release)
-			c.want(200, "read", false)
+			c.Want(200, "read", false)
 			s.awaitNoBodies(t)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -328,7 +329,7 @@ func (r *contextReader) Close() error {
 // "when the handler has returned and what Response.SetBodyStream was given has been sent": another server's answer that is
 // relayed is bound to the context that it was asked for with. A client that leaves ends it.
 func TestContextLastsForBodyStream(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		ended := make(chan error, 2)
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			size := int64(100 << 10)
@@ -338,22 +339,22 @@ func TestContextLastsForBodyStream(t *testing.T) {
 			return c.Reader(200, "a/b", &contextReader{c.Context(), size, ended}, size)
 		}})
 		for range 2 {
-			client.get("/")
-			client.want(200, string(make([]byte, 100<<10)), false)
-			if err := lifeRecv(t, ended, "the context to end"); err != context.Canceled {
+			client.Get("/")
+			client.Want(200, string(make([]byte, 100<<10)), false)
+			if err := filotest.Recv(t, ended, "the context to end"); err != context.Canceled {
 				t.Errorf("the context ended by %v", err)
 			}
 		}
-		client.get("/endless")
-		io.ReadFull(client.reader, make([]byte, 1000))
+		client.Get("/endless")
+		io.ReadFull(client.Reader, make([]byte, 1000))
 		client.Close()
-		lifeRecv(t, ended, "the context to end")
+		filotest.Recv(t, ended, "the context to end")
 	})
 }
 
 // A body whose end is that of the connection mustn't end as if it were whole, though its handler has announced a length.
 func TestWrappedBodyThatBreaksOff(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		var closed atomic.Int32
 		c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
 			return &bracket{w: w, signs: "[]", closed: &closed}
@@ -362,9 +363,9 @@ func TestWrappedBodyThatBreaksOff(t *testing.T) {
 		c.Stream().WriteString("half")
 		return errors.Join(c.Stream().Flush(), errors.New("no more"))
 	}})
-	client := s.dial(t)
-	client.send("GET / HTTP/1.0\r\n\r\n")
-	if answer, err := io.ReadAll(client.reader); err == nil {
+	client := s.Dial(t)
+	client.Send("GET / HTTP/1.0\r\n\r\n")
+	if answer, err := io.ReadAll(client.Reader); err == nil {
 		t.Errorf("the connection ends as if that were all: %q", answer)
 	}
 }
@@ -373,7 +374,7 @@ func TestWrappedBodyThatBreaksOff(t *testing.T) {
 func TestWrapBodyFunctionPanics(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		var closed atomic.Int32
-		s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/sound" {
 				return nil
 			}
@@ -388,13 +389,13 @@ func TestWrapBodyFunctionPanics(t *testing.T) {
 			}
 			return c.Text(200, "hi")
 		}, ErrorHandler: func(c *filo.Ctx, err error) { c.Text(500, "an error page") }})
-		client := s.dial(t)
-		client.get("/")
-		if response, body := client.answer(); response.StatusCode != 500 || body != "an error page" || response.Header.Get("Content-Encoding") != "" {
+		client := s.Dial(t)
+		client.Get("/")
+		if response, body := client.Answer(); response.StatusCode != 500 || body != "an error page" || response.Header.Get("Content-Encoding") != "" {
 			t.Errorf("stream %v: %d %q %v", stream, response.StatusCode, body, response.Header)
 		}
-		client.get("/sound")
-		client.want(200, "", false)
+		client.Get("/sound")
+		client.Want(200, "", false)
 		if closed.Load() != 1 {
 			t.Errorf("stream %v: closed %d times", stream, closed.Load())
 		}
@@ -414,18 +415,18 @@ func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 
 // An error of a layer is the server's, and so logged.
 func TestErrorOfALayerIsLogged(t *testing.T) {
-	var log lifeLog
-	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+	var log filotest.Log
+	s := filotest.Serve(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
 		c.Response.WrapBody(func(_ *filo.Ctx, w io.Writer, _ int64) io.WriteCloser {
 			return &bracket{w: w, signs: "[]", closed: new(atomic.Int32), fail: errors.New("the encoder is broken")}
 		})
 		c.Stream().WriteString("hi")
 		return c.Stream().Flush()
 	}})
-	client := s.dial(t)
-	client.get("/")
-	client.tryAnswer()
-	lifeAwait(t, "the log", func() bool { return len(log.lines("the encoder is broken")) == 1 })
+	client := s.Dial(t)
+	client.Get("/")
+	client.TryAnswer()
+	filotest.Await(t, "the log", func() bool { return len(log.Lines("the encoder is broken")) == 1 })
 }
 
 // "can look at the body, and set another": also by a stream.
@@ -456,14 +457,14 @@ func (b closingBody) Close() error {
 
 // What is closed at the end of a request must leave nothing to the next one.
 func TestContextAskedForAtTheEnd(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Request.SetBodyReader(closingBody{strings.NewReader("x"), c})
 			return c.Text(200, c.Path())
 		}})
 		for range 20 {
-			client.get("/a")
-			client.want(200, "/a", false)
+			client.Get("/a")
+			client.Want(200, "/a", false)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/inside"
@@ -105,7 +106,7 @@ func TestServeTransport(t *testing.T) {
 		end           string
 		err           error
 	}{
-		{"a whole answer", answerGet, func(c *filo.Ctx) error { return c.Text(200, "hello") }, "200\n", "length 5, streams false\nhello", nil},
+		{"a whole answer", filotest.GetRequest, func(c *filo.Ctx) error { return c.Text(200, "hello") }, "200\n", "length 5, streams false\nhello", nil},
 		{"a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", func(c *filo.Ctx) error {
 			body, err := c.Body()
 			return errors.Join(err, c.Bytes(200, "x/y", body))
@@ -114,15 +115,15 @@ func TestServeTransport(t *testing.T) {
 			_, err := c.Body()
 			return err
 		}, "400\n", "", nil},
-		{"a stream", answerGet, func(c *filo.Ctx) error {
+		{"a stream", filotest.GetRequest, func(c *filo.Ctx) error {
 			w := c.Stream()
 			w.WriteString("piece")
 			c.Response.Trailer.Set("X-Sum", "7")
 			return w.Flush()
 		}, "200\n", "streams true\npiece\nX-Sum: 7", nil},
-		{"an error", answerGet, func(c *filo.Ctx) error { return filo.Error(404, "") }, "404\n", "Not Found\n", nil},
-		{"an abort", answerGet, func(c *filo.Ctx) error { return filo.ErrAbort }, "", "", filo.ErrAbort},
-		{"a stream that is broken off", answerGet, func(c *filo.Ctx) error {
+		{"an error", filotest.GetRequest, func(c *filo.Ctx) error { return filo.Error(404, "") }, "404\n", "Not Found\n", nil},
+		{"an abort", filotest.GetRequest, func(c *filo.Ctx) error { return filo.ErrAbort }, "", "", filo.ErrAbort},
+		{"a stream that is broken off", filotest.GetRequest, func(c *filo.Ctx) error {
 			c.Stream().Flush()
 			return errors.New("broken")
 		}, "200\n", "streams true\n", filo.ErrAbort},
@@ -132,7 +133,7 @@ func TestServeTransport(t *testing.T) {
 			"400\n", "streams false\n", nil},
 		{"OPTIONS * is the handler's", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", func(c *filo.Ctx) error { return c.Text(200, c.Path()) },
 			"200\n", "*", nil},
-		{"a connection that is taken over", answerGet, func(c *filo.Ctx) error {
+		{"a connection that is taken over", filotest.GetRequest, func(c *filo.Ctx) error {
 			conn, _, err := c.Hijack()
 			if err != nil {
 				return err
@@ -140,7 +141,7 @@ func TestServeTransport(t *testing.T) {
 			_, err = conn.Write([]byte("more"))
 			return err
 		}, "more", "more", nil},
-		{"the context's values", answerGet, func(c *filo.Ctx) error {
+		{"the context's values", filotest.GetRequest, func(c *filo.Ctx) error {
 			value, _ := c.Context().Value(transportKey{}).(string)
 			return c.Text(200, value)
 		}, "200\n", "value", nil},
@@ -167,11 +168,11 @@ func TestServeTransportNothing(t *testing.T) {
 
 // LogAllErrors logs a malformed request here, too.
 func TestServeTransportLogsRefusals(t *testing.T) {
-	var log lifeLog
+	var log filotest.Log
 	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), head: "GET / HTTP/1.1\r\n\r\n"}
-	s := &filo.Server{Logger: log.logger(), LogAllErrors: true}
-	if err := inside.Carry(s, x, func(*filo.Ctx) error { return nil }); err != nil || len(log.lines("missing Host")) != 1 {
-		t.Errorf("%v, logged %q", err, log.lines(""))
+	s := &filo.Server{Logger: log.Logger(), LogAllErrors: true}
+	if err := inside.Carry(s, x, func(*filo.Ctx) error { return nil }); err != nil || len(log.Lines("missing Host")) != 1 {
+		t.Errorf("%v, logged %q", err, log.Lines(""))
 	}
 }
 
@@ -199,7 +200,7 @@ func TestServeTransportUpgradeOfAGoneClient(t *testing.T) {
 // The context of a request ends with the transport's, and its deadline is that one's.
 func TestServeTransportContext(t *testing.T) {
 	parent, cancel := context.WithCancel(context.Background())
-	serveTransport(t, parent, answerGet, func(c *filo.Ctx) error {
+	serveTransport(t, parent, filotest.GetRequest, func(c *filo.Ctx) error {
 		ctx := c.Context()
 		cancel()
 		<-ctx.Done()
@@ -210,7 +211,7 @@ func TestServeTransportContext(t *testing.T) {
 	})
 	soon, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	serveTransport(t, soon, answerGet, func(c *filo.Ctx) error {
+	serveTransport(t, soon, filotest.GetRequest, func(c *filo.Ctx) error {
 		ctx := c.Context()
 		<-ctx.Done()
 		if ctx.Err() != context.DeadlineExceeded {
@@ -228,9 +229,9 @@ func TestServeTransportPanic(t *testing.T) {
 				t.Errorf("recovered %v", value)
 			}
 		}()
-		serveTransport(t, context.Background(), answerGet, func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); panic("oh") })
+		serveTransport(t, context.Background(), filotest.GetRequest, func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); panic("oh") })
 	}()
-	if got, err := serveTransport(t, context.Background(), answerGet, func(c *filo.Ctx) error { return c.Text(200, "next") }); !strings.HasSuffix(got, "next") || err != nil {
+	if got, err := serveTransport(t, context.Background(), filotest.GetRequest, func(c *filo.Ctx) error { return c.Text(200, "next") }); !strings.HasSuffix(got, "next") || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -238,13 +239,13 @@ func TestServeTransportPanic(t *testing.T) {
 // What a Ctx inherits stays when the other one is over.
 func TestInherit(t *testing.T) {
 	key := filo.NewKey[string]("key")
-	serveTransport(t, context.Background(), answerGet, func(outer *filo.Ctx) error {
+	serveTransport(t, context.Background(), filotest.GetRequest, func(outer *filo.Ctx) error {
 		id := []byte("7")
 		inside.Match(outer).SetNames([]string{"id"})
 		inside.Match(outer).Append(id)
 		inside.Match(outer).Route = "GET /{id}"
 		key.Set(outer, "outer")
-		serveTransport(t, context.Background(), answerGet, func(inner *filo.Ctx) error {
+		serveTransport(t, context.Background(), filotest.GetRequest, func(inner *filo.Ctx) error {
 			inside.Inherit(inner, outer)
 			id[0] = '8'
 			value, _ := key.Get(inner)
@@ -304,7 +305,7 @@ func TestInformational(t *testing.T) {
 	}
 	const before = "HTTP/1.1 102 Processing\r\nX-A: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-A: 1\r\n\r\n"
 	s := servertest.New(t, h)
-	if got := s.Raw(t, answerGet); !strings.HasPrefix(got, before+"HTTP/1.1 200 OK\r\nX-A: 1\r\n") {
+	if got := s.Raw(t, filotest.GetRequest); !strings.HasPrefix(got, before+"HTTP/1.1 200 OK\r\nX-A: 1\r\n") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -380,7 +381,7 @@ func TestStreamReadFrom(t *testing.T) {
 		}, content[:10]},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: func(c *filo.Ctx) error {
 					file, err := os.Open(path)
 					if err != nil {
@@ -392,8 +393,8 @@ func TestStreamReadFrom(t *testing.T) {
 					}
 					return test.write(c.Stream(), file)
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(h.raw(t, answerGet))), nil)
+			}, func(t *testing.T, h *filotest.Host) {
+				response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(h.Raw(t, filotest.GetRequest))), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -415,7 +416,7 @@ func TestTransportDeadline(t *testing.T) {
 		"nothing":     func(c *filo.Ctx) {},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		serveTransport(t, ctx, answerGet, func(c *filo.Ctx) error {
+		serveTransport(t, ctx, filotest.GetRequest, func(c *filo.Ctx) error {
 			set(c)
 			if deadline, ok := c.Context().Deadline(); !ok || time.Until(deadline) > time.Minute {
 				t.Errorf("%s: the context's deadline is %v, %v", name, deadline, ok)

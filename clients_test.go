@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // By either driver and protocol, Clients has the connection, its requests and its bytes, and after its end what it was.
@@ -42,12 +43,12 @@ func TestClients(t *testing.T) {
 				}
 				return c
 			}
-			lifeAwait(t, "an open connection", func() bool {
+			filotest.Await(t, "an open connection", func() bool {
 				c := first()
 				return c.Address.IsLoopback() && c.Conns == 1 && c.Requests == 5 && (!told || c.BytesReceived > 0 && c.BytesSent >= 5000)
 			})
 			client.CloseIdleConnections()
-			lifeAwait(t, "an ended connection", func() bool {
+			filotest.Await(t, "an ended connection", func() bool {
 				c := first()
 				return c.Conns == 0 && c.ConnsEnded == 1 && c.Requests == 5 && c.BytesSent == 0
 			})
@@ -62,16 +63,16 @@ func TestClientRefusals(t *testing.T) {
 		config := &filo.Server{
 			Handler: func(c *filo.Ctx) error { return c.NoContent() }, Driver: driver, MaxConnsPerIP: 1, Logger: slog.New(slog.DiscardHandler),
 		}
-		s := lifeServe(t, config)
+		s := filotest.Serve(t, config)
 		transport := &http.Transport{}
 		t.Cleanup(transport.CloseIdleConnections)
-		response, err := (&http.Client{Transport: transport}).Get("http://" + s.addr)
+		response, err := (&http.Client{Transport: transport}).Get("http://" + s.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		response.Body.Close()
 		for range 3 {
-			c, err := net.Dial("tcp", s.addr)
+			c, err := net.Dial("tcp", s.Addr)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // stressTime names the environment variable that says how long TestCloseStress takes, such as "1m".
@@ -34,7 +35,7 @@ const (
 // theirs may be lost or be another one's, and so they show when somebody reads, writes or closes a number that isn't his.
 type closeStress struct {
 	t      *testing.T
-	s      *lifeServer
+	s      *filotest.Server
 	secure bool
 	ending atomic.Bool
 	next   atomic.Uint64
@@ -154,7 +155,7 @@ func (m *closeStress) hijacked(c *filo.Ctx) error {
 		return err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	if c.Status() != 101 {
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
 	}
@@ -181,14 +182,14 @@ func (m *closeStress) allDone() bool {
 // client opens connections and uses them, until the time is over.
 func (m *closeStress) client() {
 	for !m.ending.Load() && !m.t.Failed() {
-		conn, err := net.Dial("tcp", m.s.addr)
+		conn, err := net.Dial("tcp", m.s.Addr)
 		if err != nil {
 			if !m.ending.Load() {
 				m.t.Errorf("connecting: %v", err)
 			}
 			return
 		}
-		conn.SetDeadline(time.Now().Add(lifeBound))
+		conn.SetDeadline(time.Now().Add(filotest.Bound))
 		victim, address, killed := rand.IntN(2) == 0, conn.LocalAddr().String(), make(chan struct{})
 		if victim {
 			go func() {
@@ -197,7 +198,7 @@ func (m *closeStress) client() {
 			}()
 		}
 		if m.secure {
-			conn = tls.Client(conn, lifeClientTLS())
+			conn = tls.Client(conn, filotest.ClientTLS())
 		}
 		reader, work, goesOn := bufio.NewReader(conn), "", true
 		for n := rand.IntN(6); n >= 0 && goesOn && err == nil; n-- {
@@ -275,7 +276,7 @@ func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) 
 	}[work]; {
 	case err != nil:
 		return false, err
-	case response.StatusCode == 503 && string(got) == timedOutBody:
+	case response.StatusCode == 503 && string(got) == filotest.TimedOutBody:
 		if !response.Close {
 			return false, errors.New("a time-out leaves the connection open")
 		}
@@ -326,26 +327,26 @@ func TestCloseStress(t *testing.T) {
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			m := &closeStress{t: t, secure: round%2 == 1, conns: make(map[string]net.Conn)}
-			config := &filo.Server{Leaders: 2, Handler: m.handle, ConnState: m.changed, ReadHeaderTimeout: lifeBound}
+			config := &filo.Server{Leaders: 2, Handler: m.handle, ConnState: m.changed, ReadHeaderTimeout: filotest.Bound}
 			if m.secure {
-				m.s = lifeListenTLS(t, config)
+				m.s = filotest.ListenTLS(t, config)
 			} else {
-				m.s = lifeServe(t, config)
+				m.s = filotest.Serve(t, config)
 			}
 			var clients sync.WaitGroup
 			for range stressClients {
 				clients.Go(m.client)
 			}
 			<-time.After(total / rounds)
-			lifeAwait(t, "each work to be done", func() bool { return t.Failed() || m.allDone() })
+			filotest.Await(t, "each work to be done", func() bool { return t.Failed() || m.allDone() })
 			m.ending.Store(true)
 			if round < rounds/2 {
 				m.s.Close()
-			} else if err := m.s.shutdown(); err != nil {
+			} else if err := m.s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			clients.Wait()
-			lifeAwait(t, "the connections to go", func() bool { return m.s.Stats().ConnsOpen == 0 })
+			filotest.Await(t, "the connections to go", func() bool { return m.s.Stats().ConnsOpen == 0 })
 			for i := range done {
 				done[i] += m.done[i].Load()
 			}

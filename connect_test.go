@@ -14,6 +14,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/h2test"
 	"github.com/filohttp/filo/servertest"
 )
@@ -90,8 +91,8 @@ func connectRefusing(handler filo.Handler, others *atomic.Int32) filo.Handler {
 // wantTunnel sends CONNECT, with bytes behind that look like a request, and wants an answer without framing and the connection's end.
 func wantTunnel(t *testing.T, conn net.Conn, body string, others *atomic.Int32) {
 	t.Helper()
-	c := newLifeClient(t, conn)
-	c.send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n")
+	c := filotest.NewClient(t, conn)
+	c.Send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n")
 	answer, err := io.ReadAll(c)
 	head, rest, _ := strings.Cut(string(answer), "\r\n\r\n")
 	lower := strings.ToLower(head)
@@ -110,8 +111,8 @@ func TestConnect(t *testing.T) {
 	for name, test := range connectAnswers(t) {
 		t.Run(name, func(t *testing.T) {
 			var others atomic.Int32
-			s := lifeServe(t, &filo.Server{Handler: connectRefusing(test.handler, &others)})
-			wantTunnel(t, s.dial(t).Conn, test.body, &others)
+			s := filotest.Serve(t, &filo.Server{Handler: connectRefusing(test.handler, &others)})
+			wantTunnel(t, s.Dial(t).Conn, test.body, &others)
 		})
 	}
 }
@@ -144,12 +145,12 @@ func TestConnectHTTP2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var others atomic.Int32
 			listener := servertest.NewListener()
-			lifeServe(t, &filo.Server{Handler: connectRefusing(test.handler, &others), HTTP2: filo.HTTP2Options{Unencrypted: true}}, listener)
+			filotest.Serve(t, &filo.Server{Handler: connectRefusing(test.handler, &others), HTTP2: filo.HTTP2Options{Unencrypted: true}}, listener)
 			conn, err := listener.Dial()
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn.SetDeadline(time.Now().Add(lifeBound))
+			conn.SetDeadline(time.Now().Add(filotest.Bound))
 			c, err := h2test.New(conn)
 			if err != nil {
 				t.Fatal(err)
@@ -174,17 +175,17 @@ func TestConnectHTTP2(t *testing.T) {
 
 // CONNECT that is refused is an answer like any other, and an upgrade is none to CONNECT.
 func TestConnectRefused(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Method() == "CONNECT" {
 			return filo.Error(405, "no tunnels")
 		}
 		return c.Text(200, "ok")
 	}})
-	c := s.dial(t)
-	c.send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n")
-	if response, _ := c.answer(); response.StatusCode != 405 || response.Close || response.ContentLength < 0 {
+	c := s.Dial(t)
+	c.Send("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n")
+	if response, _ := c.Answer(); response.StatusCode != 405 || response.Close || response.ContentLength < 0 {
 		t.Errorf("%d, close %v, length %d", response.StatusCode, response.Close, response.ContentLength)
 	}
-	c.get("/")
-	c.want(200, "ok", false)
+	c.Get("/")
+	c.Want(200, "ok", false)
 }

@@ -18,13 +18,14 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // connEnd is a way in which a connection ends.
 type connEnd struct {
 	config func(*filo.Server) // nil for none
 	// end uses a client's connection until it ends.
-	end    func(t *testing.T, s *lifeServer, conn net.Conn)
+	end    func(t *testing.T, s *filotest.Server, conn net.Conn)
 	told   []filo.ConnState // what ConnState is told at last; the default is that the connection is closed
 	over   string           // "TLS": only over TLS; "server's": not over a listener's TLS
 	early  bool             // conn is the socket, also over TLS
@@ -120,19 +121,19 @@ func connEndRead(t *testing.T, conn io.Reader) {
 }
 
 // connEndAsk sends a request and reads until the connection ends.
-func connEndAsk(text string) func(*testing.T, *lifeServer, net.Conn) {
-	return func(t *testing.T, _ *lifeServer, conn net.Conn) {
+func connEndAsk(text string) func(*testing.T, *filotest.Server, net.Conn) {
+	return func(t *testing.T, _ *filotest.Server, conn net.Conn) {
 		io.WriteString(conn, text)
 		connEndRead(t, conn)
 	}
 }
 
 // connEndAnswered sends a request and reads its answer. Then end ends the connection.
-func connEndAnswered(end func(t *testing.T, s *lifeServer, c *lifeClient)) func(*testing.T, *lifeServer, net.Conn) {
-	return func(t *testing.T, s *lifeServer, conn net.Conn) {
-		c := newLifeClient(t, conn)
-		c.get("/")
-		c.want(200, "fine", false)
+func connEndAnswered(end func(t *testing.T, s *filotest.Server, c *filotest.Client)) func(*testing.T, *filotest.Server, net.Conn) {
+	return func(t *testing.T, s *filotest.Server, conn net.Conn) {
+		c := filotest.NewClient(t, conn)
+		c.Get("/")
+		c.Want(200, "fine", false)
 		end(t, s, c)
 	}
 }
@@ -140,24 +141,24 @@ func connEndAnswered(end func(t *testing.T, s *lifeServer, c *lifeClient)) func(
 // connEndParks parks the connection and wakes it.
 func connEndParks(how string) connEnd {
 	cuts := how == "close" // the client may see that before the server does
-	return connEnd{told: connEndParked, leaves: cuts || how == "stays", end: func(t *testing.T, s *lifeServer, conn net.Conn) {
-		c := newLifeClient(t, conn)
-		c.send("GET /park/" + strings.ReplaceAll(how, " ", "%20") + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
-		if line, err := c.reader.ReadString('\n'); err != nil {
+	return connEnd{told: connEndParked, leaves: cuts || how == "stays", end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
+		c := filotest.NewClient(t, conn)
+		c.Send("GET /park/" + strings.ReplaceAll(how, " ", "%20") + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+		if line, err := c.Reader.ReadString('\n'); err != nil {
 			t.Errorf("got %q, %v", line, err)
 		}
-		if c.send("x"); how == "stays" {
+		if c.Send("x"); how == "stays" {
 			return
 		}
-		connEndRead(t, c.reader)
+		connEndRead(t, c.Reader)
 	}}
 }
 
 // connEnds are the ways in which a connection of HTTP/1 ends.
 var connEnds = map[string]connEnd{
-	"the client closes":         {end: connEndAnswered(func(*testing.T, *lifeServer, *lifeClient) {}), leaves: true},
-	"the client sends nothing":  {end: func(*testing.T, *lifeServer, net.Conn) {}, leaves: true},
-	"the client resets":         {end: func(_ *testing.T, _ *lifeServer, conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }, early: true, leaves: true},
+	"the client closes":         {end: connEndAnswered(func(*testing.T, *filotest.Server, *filotest.Client) {}), leaves: true},
+	"the client sends nothing":  {end: func(*testing.T, *filotest.Server, net.Conn) {}, leaves: true},
+	"the client resets":         {end: func(_ *testing.T, _ *filotest.Server, conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }, early: true, leaves: true},
 	"an answer ends it":         {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
 	"a head is refused":         {end: connEndAsk("GET / HTTP/1.1\r\n\r\n")},
 	"it lingers":                {end: connEndAsk("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nthe beginning")},
@@ -182,51 +183,51 @@ var connEnds = map[string]connEnd{
 	},
 	"a proxy's client has too many": {
 		config: func(config *filo.Server) { config.ProxyProtocol, config.MaxConnsPerIP = loopback, 1 },
-		end: func(t *testing.T, s *lifeServer, conn net.Conn) {
-			first := s.dial(t)
+		end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
+			first := s.Dial(t)
 			defer first.Close()
-			if first.send(proxied1); s.TLSConfig != nil {
-				first = newLifeClient(t, tls.Client(first.Conn, lifeClientTLS()))
+			if first.Send(proxied1); s.TLSConfig != nil {
+				first = filotest.NewClient(t, tls.Client(first.Conn, filotest.ClientTLS()))
 			}
-			first.get("/")
-			first.want(200, "fine", false)
+			first.Get("/")
+			first.Want(200, "fine", false)
 			io.WriteString(conn, proxied1+"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			connEndRead(t, conn)
 		}, over: "server's", early: true,
 	},
 	"a TLS handshake fails": {end: connEndAsk("\x16\x03\x01\x00\x05hello"), over: "TLS", early: true},
 	"HTTP instead of TLS":   {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), over: "TLS", early: true},
-	"Shutdown": {end: connEndAnswered(func(t *testing.T, s *lifeServer, c *lifeClient) {
-		if err := s.shutdown(); err != nil {
+	"Shutdown": {end: connEndAnswered(func(t *testing.T, s *filotest.Server, c *filotest.Client) {
+		if err := s.ShutdownInTime(); err != nil {
 			t.Error(err)
 		}
-		connEndRead(t, c.reader)
+		connEndRead(t, c.Reader)
 	}), last: true},
-	"Close": {end: connEndAnswered(func(t *testing.T, s *lifeServer, c *lifeClient) {
-		c.get("/hold")
-		lifeAwait(t, "the handler", func() bool { return s.Stats().ConnsActive == 1 })
+	"Close": {end: connEndAnswered(func(t *testing.T, s *filotest.Server, c *filotest.Client) {
+		c.Get("/hold")
+		filotest.Await(t, "the handler", func() bool { return s.Stats().ConnsActive == 1 })
 		s.Close()
-		connEndRead(t, c.reader)
+		connEndRead(t, c.Reader)
 	}), last: true},
 }
 
 // connEndHTTP2 opens a stream for a path and reads its answer. Then end ends the connection.
-func connEndHTTP2(path string, end func(t *testing.T, s *lifeServer, c *rawHTTP2)) connEnd {
-	return connEnd{leaves: true, end: func(t *testing.T, s *lifeServer, conn net.Conn) {
-		c := newRawHTTP2(t, conn)
+func connEndHTTP2(path string, end func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2)) connEnd {
+	return connEnd{leaves: true, end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
+		c := filotest.NewRawHTTP2(t, conn)
 		switch how, parks := strings.CutPrefix(path, "/park/"); {
 		case path == "/hold":
-			c.request(1, path, true).send()
-			lifeAwait(t, "the handler", func() bool { return s.Stats().Streams == 1 })
+			c.Request(1, path, true).Send()
+			filotest.Await(t, "the handler", func() bool { return s.Stats().Streams == 1 })
 		case !parks:
-			c.request(1, path, true).send().answer(1)
+			c.Request(1, path, true).Send().Answer(1)
 		case how == "stream":
-			c.request(1, path, true).send()
-			lifeAwait(t, "the stream", func() bool { return s.Stats().Streams == 1 })
+			c.Request(1, path, true).Send()
+			filotest.Await(t, "the stream", func() bool { return s.Stats().Streams == 1 })
 		default:
-			c.request(1, path, false, ":method", "CONNECT", ":protocol", "test").data(1, false, []byte("x")).send()
+			c.Request(1, path, false, ":method", "CONNECT", ":protocol", "test").Data(1, false, []byte("x")).Send()
 			if how != "stays" {
-				c.answer(1)
+				c.Answer(1)
 			}
 		}
 		end(t, s, c)
@@ -234,10 +235,10 @@ func connEndHTTP2(path string, end func(t *testing.T, s *lifeServer, c *rawHTTP2
 }
 
 // connEndTake reads until a connection of HTTP/2 ends.
-func connEndTake(t *testing.T, _ *lifeServer, c *rawHTTP2) {
+func connEndTake(t *testing.T, _ *filotest.Server, c *filotest.RawHTTP2) {
 	t.Helper()
 	for {
-		if err := c.take(); errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := c.Take(); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("the server doesn't end the connection")
 			return
 		} else if err != nil {
@@ -246,16 +247,16 @@ func connEndTake(t *testing.T, _ *lifeServer, c *rawHTTP2) {
 	}
 }
 
-func connEndNot(*testing.T, *lifeServer, *rawHTTP2) {}
+func connEndNot(*testing.T, *filotest.Server, *filotest.RawHTTP2) {}
 
 // connEndsHTTP2 are the ways in which a connection of HTTP/2 ends.
 var connEndsHTTP2 = map[string]connEnd{
 	"the client closes": connEndHTTP2("/", connEndNot),
-	"the client's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
-		c.add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) }).send()
+	"the client's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2) {
+		c.Add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) }).Send()
 	}),
-	"the server's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
-		c.data(0, false, []byte("x")).send()
+	"the server's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2) {
+		c.Data(0, false, []byte("x")).Send()
 		connEndTake(t, s, c)
 	}),
 	"the handler panics":                  connEndHTTP2("/panic", connEndNot),
@@ -272,15 +273,15 @@ var connEndsHTTP2 = map[string]connEnd{
 	"parked, End":                         connEndHTTP2("/park/end", connEndNot),
 	"OnClose panics":                      connEndHTTP2("/park/onclose%20panic", connEndNot),
 	"OnClose's Goexit":                    connEndHTTP2("/park/onclose%20goexit", connEndNot),
-	"Shutdown": connEndLast(connEndHTTP2("/", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+	"Shutdown": connEndLast(connEndHTTP2("/", func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2) {
 		shut := make(chan error, 1)
-		go func() { shut <- s.shutdown() }()
+		go func() { shut <- s.ShutdownInTime() }()
 		connEndTake(t, s, c)
-		if err := lifeRecv(t, shut, "Shutdown"); err != nil {
+		if err := filotest.Recv(t, shut, "Shutdown"); err != nil {
 			t.Error(err)
 		}
 	})),
-	"Close": connEndLast(connEndHTTP2("/hold", func(t *testing.T, s *lifeServer, c *rawHTTP2) {
+	"Close": connEndLast(connEndHTTP2("/hold", func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2) {
 		s.Close()
 		connEndTake(t, s, c)
 	})),
@@ -322,7 +323,7 @@ func (c *connTold) ends(address string) []filo.ConnState {
 // Exactly once ConnState is told of the end of a connection, whatever the end is like and whatever ConnState does then. A client that has seen
 // the end finds the place free. Nothing is left of the connection afterwards, no descriptor and no goroutine either.
 func TestConnEnds(t *testing.T) {
-	if os.Getenv(driverVariable) != "" {
+	if os.Getenv(filotest.DriverVariable) != "" {
 		t.Skip("the test chooses its drivers")
 	}
 	closed := map[string]func(){
@@ -340,7 +341,7 @@ func TestConnEnds(t *testing.T) {
 			}
 			for what, closed := range closed {
 				t.Run(fmt.Sprintf("%v/%s/%s", driver, transport, what), func(t *testing.T) {
-					t.Setenv(driverVariable, driver.String())
+					t.Setenv(filotest.DriverVariable, driver.String())
 					for name, e := range connEnds {
 						if e.over == "TLS" && transport == "plain" || e.over == "server's" && transport == "listener's TLS" {
 							continue
@@ -361,7 +362,7 @@ func TestConnEnds(t *testing.T) {
 // test ends a connection in this way.
 func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func()) {
 	before := len(connEndSockets(t))
-	var log lifeLog
+	var log filotest.Log
 	told := &connTold{conns: make(map[string]net.Conn), told: make(map[net.Conn][]filo.ConnState), closed: closed}
 	config := &filo.Server{Handler: connEndHandler, ConnState: told.changed, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	config.HTTP2.Unencrypted, config.HTTP2.ExtendedConnect = isHTTP2, true
@@ -374,7 +375,7 @@ func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func
 	}
 	server := stateServers[transport]
 	s := server.serve(t, config)
-	conn, err := net.Dial("tcp", s.addr)
+	conn, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +384,7 @@ func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func
 	address := conn.LocalAddr().String()
 	client := conn
 	if transport != "plain" && !e.early {
-		config := lifeClientTLS()
+		config := filotest.ClientTLS()
 		if isHTTP2 {
 			config.NextProtos = []string{"h2"}
 		}
@@ -392,8 +393,8 @@ func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func
 	e.end(t, s, client)
 	if reconnects {
 		c := server.dial(s, t)
-		c.get("/")
-		c.want(200, "fine", false)
+		c.Get("/")
+		c.Want(200, "fine", false)
 		c.Close()
 	}
 	conn.Close()
@@ -401,20 +402,20 @@ func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func
 	if want == nil {
 		want = []filo.ConnState{filo.StateClosed}
 	}
-	lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
-	lifeAwait(t, "ConnState to be told", func() bool { return len(told.ends(address)) >= len(want) })
+	filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	filotest.Await(t, "ConnState to be told", func() bool { return len(told.ends(address)) >= len(want) })
 	s.Close()
-	s.wantServed(t, filo.ErrServerClosed)
-	s.wantNoGoroutine(t)
+	s.WantServed(t, filo.ErrServerClosed)
+	s.WantNoGoroutine(t)
 	if got := told.ends(address); !slices.Equal(got, want) {
 		t.Errorf("ConnState was told %v, want %v", got, want)
 	}
 	var left []string
-	if !lifeTry(func() bool { left = connEndSockets(t); return len(left) <= before }) {
+	if !filotest.Try(func() bool { left = connEndSockets(t); return len(left) <= before }) {
 		t.Errorf("%d sockets before and %d after: %v", before, len(left), left)
 	}
 	panics := strings.Count(log.String(), "told on purpose")
-	wantPanics := strings.Count(fmt.Sprint(log.lines("panic in ConnState")), "msg=")
+	wantPanics := strings.Count(fmt.Sprint(log.Lines("panic in ConnState")), "msg=")
 	if panics != wantPanics {
 		t.Errorf("a panic of ConnState was logged %d times elsewhere:\n%v", panics-wantPanics, log.String())
 	}

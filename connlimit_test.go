@@ -12,23 +12,24 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // eachShed runs a test without and with TLS, in each driver.
-func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *lifeServer, dial func(*lifeServer) *lifeClient)) {
+func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client)) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
 			config := &filo.Server{Driver: driver}
-			test(t, config, func() *lifeServer { return lifeServe(t, config) }, func(s *lifeServer) *lifeClient { return s.dial(t) })
+			test(t, config, func() *filotest.Server { return filotest.Serve(t, config) }, func(s *filotest.Server) *filotest.Client { return s.Dial(t) })
 		})
 		t.Run(driver.String()+" TLS", func(t *testing.T) {
 			config := &filo.Server{Driver: driver}
-			test(t, config, func() *lifeServer { return lifeListenTLS(t, config) }, func(s *lifeServer) *lifeClient {
-				conn, err := tls.Dial("tcp", s.addr, lifeClientTLS())
+			test(t, config, func() *filotest.Server { return filotest.ListenTLS(t, config) }, func(s *filotest.Server) *filotest.Client {
+				conn, err := tls.Dial("tcp", s.Addr, filotest.ClientTLS())
 				if err != nil {
 					t.Fatal(err)
 				}
-				return newLifeClient(t, conn)
+				return filotest.NewClient(t, conn)
 			})
 		})
 	}
@@ -37,38 +38,38 @@ func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve f
 // Twice as many clients as there may be connections come one after the other: each has its first answer. Idle ones make room, one
 // that has a request doesn't.
 func TestMaxConnsOldestIdle(t *testing.T) {
-	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *lifeServer, dial func(*lifeServer) *lifeClient) {
+	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {
 		const most = 40
 		config.MaxConns = most
-		gate := newLifeGate()
-		config.Handler = gate.handle
+		gate := filotest.NewGate()
+		config.Handler = gate.Handle
 		s := serve()
-		t.Cleanup(gate.open)
+		t.Cleanup(gate.Open)
 		held := dial(s)
-		gate.hold(t, held)
+		gate.Hold(t, held)
 		for range 2 * most {
 			c := dial(s)
-			c.get("/")
-			c.want(200, "quick", false)
+			c.Get("/")
+			c.Want(200, "quick", false)
 		}
 		stats := s.Stats()
 		if stats.ConnsRefused != 0 || stats.ConnsShed < most || stats.ConnsOpen > most+16 {
 			t.Errorf("%d refused, %d shed, %d open", stats.ConnsRefused, stats.ConnsShed, stats.ConnsOpen)
 		}
-		gate.open()
-		held.want(200, "held", false)
+		gate.Open()
+		held.Want(200, "held", false)
 	})
 }
 
 // A client that opens many connections, and uses all of them, makes its own go, not those of a client that has few and was quiet for longer.
 func TestMaxConnsByAddress(t *testing.T) {
-	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *lifeServer, _ func(*lifeServer) *lifeClient) {
+	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, _ func(*filotest.Server) *filotest.Client) {
 		const most = 20
 		config.MaxConns = most
 		config.Handler = func(c *filo.Ctx) error { return c.Text(200, "quick") }
 		s := serve()
-		dial := func(from string) *lifeClient {
-			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.addr)
+		dial := func(from string) *filotest.Client {
+			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.Addr)
 			if err != nil && from != "127.0.0.1" {
 				t.Skip(err) // some systems have only one such address
 			}
@@ -76,14 +77,14 @@ func TestMaxConnsByAddress(t *testing.T) {
 				t.Fatal(err)
 			}
 			if config.TLSConfig != nil {
-				conn = tls.Client(conn, lifeClientTLS())
+				conn = tls.Client(conn, filotest.ClientTLS())
 			}
-			c := newLifeClient(t, conn)
-			c.get("/")
-			c.want(200, "quick", false)
+			c := filotest.NewClient(t, conn)
+			c.Get("/")
+			c.Want(200, "quick", false)
 			return c
 		}
-		polite := []*lifeClient{dial("127.0.0.1"), dial("127.0.0.1"), dial("127.0.0.1")}
+		polite := []*filotest.Client{dial("127.0.0.1"), dial("127.0.0.1"), dial("127.0.0.1")}
 		for range 3 * most {
 			dial("127.0.0.2")
 		}
@@ -91,8 +92,8 @@ func TestMaxConnsByAddress(t *testing.T) {
 			t.Errorf("%d refused, %d shed", stats.ConnsRefused, stats.ConnsShed)
 		}
 		for _, c := range polite {
-			c.get("/")
-			c.want(200, "quick", false)
+			c.Get("/")
+			c.Want(200, "quick", false)
 		}
 	})
 }
@@ -102,13 +103,13 @@ func TestMaxConnsHTTP2(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
 			const most = 10
-			gate := newLifeGate()
-			t.Cleanup(gate.open)
-			s := lifeServe(t, &filo.Server{Driver: driver, MaxConns: most, HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: gate.handle})
+			gate := filotest.NewGate()
+			t.Cleanup(gate.Open)
+			s := filotest.Serve(t, &filo.Server{Driver: driver, MaxConns: most, HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: gate.Handle})
 			held := make(chan string, 1)
-			holder := newHTTP2Client(t, "http://"+s.addr, nil, nil)
+			holder := filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil)
 			go func() {
-				response, err := holder.do(context.Background(), "GET", "/hold", nil)
+				response, err := holder.Fetch(context.Background(), "GET", "/hold", nil)
 				if err != nil {
 					held <- err.Error()
 					return
@@ -117,19 +118,19 @@ func TestMaxConnsHTTP2(t *testing.T) {
 				body, _ := io.ReadAll(response.Body)
 				held <- string(body)
 			}()
-			lifeRecv(t, gate.entered, "the request that is held")
-			var clients []*http2Client
+			filotest.Recv(t, gate.Entered, "the request that is held")
+			var clients []*filotest.HTTP2Client
 			for range 2 * most {
-				c := newHTTP2Client(t, "http://"+s.addr, nil, nil)
-				c.want("GET", "/", nil, http.StatusOK, "quick")
+				c := filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil)
+				c.Want("GET", "/", nil, http.StatusOK, "quick")
 				clients = append(clients, c)
 			}
-			clients[0].want("GET", "/", nil, http.StatusOK, "quick")
+			clients[0].Want("GET", "/", nil, http.StatusOK, "quick")
 			if stats := s.Stats(); stats.ConnsRefused != 0 || stats.ConnsShed < most {
 				t.Errorf("%d refused, %d shed", stats.ConnsRefused, stats.ConnsShed)
 			}
-			gate.open()
-			if got := lifeRecv(t, held, "the answer that is held"); got != "held" {
+			gate.Open()
+			if got := filotest.Recv(t, held, "the answer that is held"); got != "held" {
 				t.Errorf("the request that was held: %s", got)
 			}
 		})
@@ -138,14 +139,14 @@ func TestMaxConnsHTTP2(t *testing.T) {
 
 // A request that comes just when its connection is closed has a whole answer, or none.
 func TestMaxConnsRace(t *testing.T) {
-	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *lifeServer, dial func(*lifeServer) *lifeClient) {
+	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {
 		config.MaxConns = 8
 		config.Handler = func(c *filo.Ctx) error { return c.Text(200, strings.Repeat("quick", 1000)) }
 		s := serve()
 		for range config.MaxConns {
 			c := dial(s)
-			c.get("/")
-			c.want(200, strings.Repeat("quick", 1000), false)
+			c.Get("/")
+			c.Want(200, strings.Repeat("quick", 1000), false)
 		}
 		var clients sync.WaitGroup
 		for range 12 {
@@ -156,13 +157,13 @@ func TestMaxConnsRace(t *testing.T) {
 						if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 							break
 						}
-						if _, err := c.reader.Peek(1); err != nil {
-							if err != io.EOF && !lifeReset(err) && !errors.Is(err, net.ErrClosed) {
+						if _, err := c.Reader.Peek(1); err != nil {
+							if err != io.EOF && !filotest.IsReset(err) && !errors.Is(err, net.ErrClosed) {
 								t.Errorf("no answer: %v", err)
 							}
 							break
 						}
-						response, body, err := c.tryAnswer()
+						response, body, err := c.TryAnswer()
 						if err != nil || response.StatusCode == 200 && len(body) != 5000 {
 							t.Errorf("a part of an answer: %v", err)
 						}

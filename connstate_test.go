@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // stateServers are the ways to serve a socket, and to be its client.
 var stateServers = map[string]struct {
-	serve func(*testing.T, *filo.Server) *lifeServer
-	dial  func(*lifeServer, *testing.T) *lifeClient
+	serve func(testing.TB, *filo.Server) *filotest.Server
+	dial  func(*filotest.Server, testing.TB) *filotest.Client
 }{
-	"plain":          {func(t *testing.T, config *filo.Server) *lifeServer { return lifeServe(t, config) }, func(s *lifeServer, t *testing.T) *lifeClient { return s.dial(t) }},
-	"listener's TLS": {lifeServeTLS, (*lifeServer).dialTLS},
-	"server's TLS":   {lifeListenTLS, (*lifeServer).dialTLS},
+	"plain": {func(t testing.TB, config *filo.Server) *filotest.Server { return filotest.Serve(t, config) },
+		(*filotest.Server).Dial},
+	"listener's TLS": {filotest.ServeTLS, (*filotest.Server).DialTLS},
+	"server's TLS":   {filotest.ListenTLS, (*filotest.Server).DialTLS},
 }
 
 // stateConns passes on what ConnState is told.
@@ -33,17 +35,17 @@ func TestConnStateConn(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan stateConns, 100)
-			gate := newLifeGate()
-			s := server.serve(t, &filo.Server{Handler: gate.handle, ConnState: func(conn net.Conn, state filo.ConnState) {
+			gate := filotest.NewGate()
+			s := server.serve(t, &filo.Server{Handler: gate.Handle, ConnState: func(conn net.Conn, state filo.ConnState) {
 				told <- stateConns{conn, state}
 			}})
-			t.Cleanup(gate.open)
+			t.Cleanup(gate.Open)
 			c := server.dial(s, t)
-			c.get("/")
-			c.want(200, "quick", false)
+			c.Get("/")
+			c.Want(200, "quick", false)
 			var conn net.Conn
 			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
-				conn = lifeRecv(t, told, "the new connection").conn
+				conn = filotest.Recv(t, told, "the new connection").conn
 			}
 			if got, want := conn.LocalAddr().String(), c.RemoteAddr().String(); got != want {
 				t.Errorf("LocalAddr is %s, want %s", got, want)
@@ -59,11 +61,11 @@ func TestConnStateConn(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			c.get("/")
-			c.want(200, "quick", false)
+			c.Get("/")
+			c.Want(200, "quick", false)
 			c.Close()
 			for state := filo.StateNew; state != filo.StateClosed; {
-				next := lifeRecv(t, told, "the connection to be closed")
+				next := filotest.Recv(t, told, "the connection to be closed")
 				if next.conn.RemoteAddr().String() != c.LocalAddr().String() {
 					continue // that look's end may be told late
 				}
@@ -72,7 +74,7 @@ func TestConnStateConn(t *testing.T) {
 				}
 				state = next.state
 			}
-			lifeAwait(t, "its socket to be closed", func() bool { return conn.Close() != nil })
+			filotest.Await(t, "its socket to be closed", func() bool { return conn.Close() != nil })
 			if got, want := conn.RemoteAddr().String(), c.LocalAddr().String(); got != want {
 				t.Errorf("at last RemoteAddr is %s, want %s", got, want)
 			}
@@ -86,7 +88,7 @@ func stateSecond(_ int, err error) error { return err }
 func TestConnStateClose(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
-			gate, news := newLifeGate(), make(chan net.Conn, 100)
+			gate, news := filotest.NewGate(), make(chan net.Conn, 100)
 			s := server.serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 				switch c.Path() {
 				case "/hijack":
@@ -104,13 +106,13 @@ func TestConnStateClose(t *testing.T) {
 					_, err := c.Body()
 					return err
 				}
-				return gate.handle(c)
+				return gate.Handle(c)
 			}, ConnState: func(conn net.Conn, state filo.ConnState) {
 				if state == filo.StateNew {
 					news <- conn
 				}
 			}})
-			t.Cleanup(gate.open)
+			t.Cleanup(gate.Open)
 			for what, request := range map[string]string{
 				"idle":                  "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 				"hijacked":              "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -120,29 +122,29 @@ func TestConnStateClose(t *testing.T) {
 				"in the midst of heads": "GET / HTTP/1.1\r\nHo",
 			} {
 				c := server.dial(s, t)
-				c.send(request)
+				c.Send(request)
 				switch what {
 				case "in a handler":
-					lifeRecv(t, gate.entered, "the handler")
+					filotest.Recv(t, gate.Entered, "the handler")
 				case "idle", "hijacked", "parked":
-					if response, err := c.reader.Peek(9); err != nil || string(response) != "HTTP/1.1 " {
+					if response, err := c.Reader.Peek(9); err != nil || string(response) != "HTTP/1.1 " {
 						t.Errorf("%s: got %q, %v", what, response, err)
 					}
 				}
 				var conn net.Conn
 				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
-					conn = lifeRecv(t, news, "the new connection")
+					conn = filotest.Recv(t, news, "the new connection")
 				}
 				if err := conn.Close(); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
-				if _, err := io.Copy(io.Discard, c.reader); err != nil && !lifeReset(err) && err != io.ErrUnexpectedEOF {
+				if _, err := io.Copy(io.Discard, c.Reader); err != nil && !filotest.IsReset(err) && err != io.ErrUnexpectedEOF {
 					t.Errorf("%s: %v", what, err) // a deadline: it doesn't end
 				}
 				c.Close()
 			}
-			gate.open()
-			lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+			gate.Open()
+			filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 		})
 	}
 }
@@ -164,7 +166,7 @@ func TestCloseWhileItLingers(t *testing.T) {
 			}
 			for range 20 {
 				c := server.dial(s, t)
-				c.send("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
+				c.Send("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
 				clients.Go(func() {
 					for block := make([]byte, 32<<10); ; {
 						if _, err := c.Write(block); err != nil {
@@ -172,7 +174,7 @@ func TestCloseWhileItLingers(t *testing.T) {
 						}
 					}
 				})
-				conn := lifeRecv(t, over, "the connection to linger")
+				conn := filotest.Recv(t, over, "the connection to linger")
 				for range 3 {
 					go conn.Close()
 				}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -59,7 +60,7 @@ func TestContextEnds(t *testing.T) {
 				})
 
 				c := s.Dial(t)
-				io.WriteString(c, answerGet)
+				io.WriteString(c, filotest.GetRequest)
 				time.Sleep(time.Second)
 				test.client(c)
 				if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
@@ -82,8 +83,8 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 		name, request string
 		ask           func(c *filo.Ctx) context.Context
 	}{
-		{"watched at once", answerGet, armedContext},
-		{"watched late", answerGet, func(c *filo.Ctx) context.Context { time.Sleep(time.Second); return armedContext(c) }},
+		{"watched at once", filotest.GetRequest, armedContext},
+		{"watched late", filotest.GetRequest, func(c *filo.Ctx) context.Context { time.Sleep(time.Second); return armedContext(c) }},
 		{"asked before the body was read", second, func(c *filo.Ctx) context.Context {
 			ctx := armedContext(c)
 			time.Sleep(time.Second)
@@ -91,7 +92,7 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 			return ctx
 		}},
 		{"body not read", second, armedContext},
-		{"pipelined", answerGet + "GET / HTTP/1.1\r\nHost: a\r\nX: y", armedContext},
+		{"pipelined", filotest.GetRequest + "GET / HTTP/1.1\r\nHost: a\r\nX: y", armedContext},
 	} {
 		for _, writes := range []bool{false, true} {
 			t.Run(fmt.Sprint(test.name, ", writes ", writes), func(t *testing.T) {
@@ -119,10 +120,10 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 					})
 
 					c := answerClientOf(s.Dial(t))
-					c.send(t, test.request)
+					c.Send(t, test.request)
 					c.CloseWrite()
-					if m := c.receive(t, test.request[:4]); m.body != "answered" {
-						t.Errorf("got %q", m.body)
+					if m := c.Receive(t, test.request[:4]); m.Body != "answered" {
+						t.Errorf("got %q", m.Body)
 					}
 				})
 			})
@@ -149,7 +150,7 @@ func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 			return err
 		})
 		c := s.Dial(t)
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		c.CloseWrite()
 		if all, err := io.ReadAll(c); string(all) != "taken" {
 			t.Errorf("got %q, %v", all, err)
@@ -159,7 +160,7 @@ func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 
 // The same over a socket, where request and FIN are one segment or two.
 func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
-	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Body()
 		begin := time.Now()
 		ctx := c.Context()
@@ -174,18 +175,18 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 		}
 	}})
 	for inTime := 0; inTime < 20; {
-		c := h.connect(t)
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-		c.send(t, "body")
+		c := h.Connect(t)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+		c.Send(t, "body")
 		c.CloseWrite()
-		switch m := c.receive(t, "POST"); m.body {
+		switch m := c.Receive(t, "POST"); m.Body {
 		case "answered":
 			inTime++
 		case "late": // a machine that is busy with something else
 		default:
-			t.Fatalf("got %d %q", m.status, m.body)
+			t.Fatalf("got %d %q", m.Status, m.Body)
 		}
-		c.wantEnd(t)
+		c.WantEnd(t)
 	}
 }
 
@@ -213,19 +214,19 @@ func TestContextWithPipelinedRequests(t *testing.T) {
 				})
 
 				c := answerClientOf(s.Dial(t))
-				c.send(t, "GET /0 HTTP/1.1\r\nHost: a\r\n\r\n")
+				c.Send(t, "GET /0 HTTP/1.1\r\nHost: a\r\n\r\n")
 				synctest.Wait()
 				var all strings.Builder
 				for i := range test.count {
 					all.WriteString("GET /" + string(rune('A'+i)) + " HTTP/1.1\r\nHost: a\r\nPad: " + strings.Repeat("x", test.size) + "\r\n\r\n")
 				}
 				go io.WriteString(c, all.String())
-				if m := c.receive(t, "GET"); m.body != "/0" {
-					t.Errorf("got %q", m.body)
+				if m := c.Receive(t, "GET"); m.Body != "/0" {
+					t.Errorf("got %q", m.Body)
 				}
 				for i := range test.count {
-					if m := c.receive(t, "GET"); m.body != "/"+string(rune('A'+i)) {
-						t.Errorf("pipelined request %d: got %d %q", i, m.status, m.body)
+					if m := c.Receive(t, "GET"); m.Body != "/"+string(rune('A'+i)) {
+						t.Errorf("pipelined request %d: got %d %q", i, m.Status, m.Body)
 					}
 				}
 			})
@@ -233,8 +234,8 @@ func TestContextWithPipelinedRequests(t *testing.T) {
 	}
 }
 
-func answerClientOf(c answerConn) *answerClient {
-	return &answerClient{answerConn: c, in: bufio.NewReader(c)}
+func answerClientOf(c filotest.StrictConn) *filotest.StrictClient {
+	return &filotest.StrictClient{StrictConn: c, In: bufio.NewReader(c)}
 }
 
 func TestContextDeadline(t *testing.T) {
@@ -262,14 +263,14 @@ func TestContextDeadline(t *testing.T) {
 		c := answerClientOf(s.Dial(t))
 		// The deadline is the request's: the connection's next one has its own.
 		for range 2 {
-			c.send(t, answerGet)
-			if m := c.receive(t, "GET"); m.body != "late" {
-				t.Errorf("got %q", m.body)
+			c.Send(t, filotest.GetRequest)
+			if m := c.Receive(t, "GET"); m.Body != "late" {
+				t.Errorf("got %q", m.Body)
 			}
 		}
-		c.send(t, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n")
-		if m := c.receive(t, "GET"); m.body != "deadline false" {
-			t.Errorf("a request that set none: %q", m.body)
+		c.Send(t, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n")
+		if m := c.Receive(t, "GET"); m.Body != "deadline false" {
+			t.Errorf("a request that set none: %q", m.Body)
 		}
 	})
 }
@@ -289,7 +290,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				contexts := make(chan context.Context, 1)
-				s := servertest.NewServer(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+				s := servertest.NewServer(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 					ctx := c.Context()
 					if c.Context() != ctx {
 						t.Error("a second call of Context returned another one")
@@ -300,7 +301,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 					}
 					return test.end(c)
 				}})
-				io.WriteString(s.Dial(t), answerGet)
+				io.WriteString(s.Dial(t), filotest.GetRequest)
 				synctest.Wait()
 				if ctx := <-contexts; !errors.Is(ctx.Err(), context.Canceled) {
 					t.Errorf("Err is %v after the handler has returned, want Canceled", ctx.Err())
@@ -387,7 +388,7 @@ func TestContextEndsWithTheServer(t *testing.T) {
 					return nil
 				})
 
-				io.WriteString(s.Dial(t), answerGet)
+				io.WriteString(s.Dial(t), filotest.GetRequest)
 				synctest.Wait()
 				test.stop(s.Config)
 				if cause := <-causes; !errors.Is(cause, filo.ErrServerClosed) {
@@ -412,12 +413,12 @@ func TestContextDuringShutdown(t *testing.T) {
 		})
 
 		c := answerClientOf(s.Dial(t))
-		c.send(t, answerGet)
+		c.Send(t, filotest.GetRequest)
 		synctest.Wait()
 		ended := make(chan error, 1)
 		go func() { ended <- s.Config.Shutdown(context.Background()) }()
-		if m := c.receive(t, "GET"); m.body != "finished" || m.get("Connection") != "close" {
-			t.Errorf("got %q, Connection %q", m.body, m.get("Connection"))
+		if m := c.Receive(t, "GET"); m.Body != "finished" || m.Get("Connection") != "close" {
+			t.Errorf("got %q, Connection %q", m.Body, m.Get("Connection"))
 		}
 		if err := <-ended; err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -445,7 +446,7 @@ func TestContextOutlivesHijack(t *testing.T) {
 		})
 
 		c := s.Dial(t)
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		io.ReadAll(c)
 		synctest.Wait()
 		if ctx := <-contexts; ctx.Err() == nil {
@@ -499,12 +500,12 @@ func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
 			},
 		})
 		c := answerClientOf(s.Dial(t))
-		c.send(t, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Send(t, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n")
 		synctest.Wait()
-		c.send(t, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Send(t, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
 		for _, path := range []string{"/1", "/2"} {
-			if m := c.receive(t, "GET"); !strings.HasSuffix(m.body, path+"\n") {
-				t.Errorf("got %q, want %s", m.body, path)
+			if m := c.Receive(t, "GET"); !strings.HasSuffix(m.Body, path+"\n") {
+				t.Errorf("got %q, want %s", m.Body, path)
 			}
 		}
 	})
@@ -526,7 +527,7 @@ func TestContextWhileStreaming(t *testing.T) {
 		})
 
 		c := s.Dial(t)
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		time.Sleep(3 * time.Second)
 		c.Close()
 		if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
@@ -540,7 +541,7 @@ func TestContextWhileStreaming(t *testing.T) {
 // until it has been noticed.
 func TestContextEndsOverASocket(t *testing.T) {
 	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
-	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
 		running <- true
 		select {
@@ -551,18 +552,18 @@ func TestContextEndsOverASocket(t *testing.T) {
 		return nil
 	}})
 	leave := func(t *testing.T, wait time.Duration, leave func(c *net.TCPConn)) error {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		lifeRecv(t, running, "the handler")
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		filotest.Recv(t, running, "the handler")
 		time.Sleep(wait)
-		leave(c.answerConn.(*net.TCPConn))
+		leave(c.StrictConn.(*net.TCPConn))
 		select {
 		case cause := <-causes:
 			return cause
 		case <-time.After(100*time.Millisecond + 10*wait):
 			select {
 			case giveUp <- true:
-				return lifeRecv(t, causes, "the handler's end")
+				return filotest.Recv(t, causes, "the handler's end")
 			case cause := <-causes:
 				return cause
 			}
@@ -585,7 +586,7 @@ func TestContextEndsOverASocket(t *testing.T) {
 // A client that was gone before the handler asked is gone: a reset shows only to who looks first.
 func TestContextAfterAReset(t *testing.T) {
 	running, left, causes := make(chan bool, 1), make(chan bool), make(chan error, 1)
-	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		running <- true
 		<-left
 		ctx := c.Context()
@@ -596,15 +597,15 @@ func TestContextAfterAReset(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return nil
 	}})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	lifeRecv(t, running, "the handler")
-	client := c.answerConn.(*net.TCPConn)
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	filotest.Recv(t, running, "the handler")
+	client := c.StrictConn.(*net.TCPConn)
 	client.SetLinger(0)
 	client.Close()
 	time.Sleep(5 * time.Millisecond)
 	left <- true
-	if cause := lifeRecv(t, causes, "the handler's end"); !errors.Is(cause, filo.ErrClientGone) {
+	if cause := filotest.Recv(t, causes, "the handler's end"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
 	}
 }
@@ -620,7 +621,7 @@ func TestContextTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	causes := make(chan error, 1)
-	answerServeOn(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.ServeOn(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
 		if c.Path() == "/wait" {
 			<-ctx.Done()
@@ -633,23 +634,23 @@ func TestContextTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	client.SetDeadline(time.Now().Add(lifeBound))
+	client.SetDeadline(time.Now().Add(filotest.Bound))
 	c := answerClientOf(client)
 	for i := range 20 {
 		path := fmt.Sprint("/", i)
-		c.send(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET /next")
-		if m := c.receive(t, "GET"); m.body != path {
-			t.Fatalf("got %q, want %s", m.body, path)
+		c.Send(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET /next")
+		if m := c.Receive(t, "GET"); m.Body != path {
+			t.Fatalf("got %q, want %s", m.Body, path)
 		}
-		c.send(t, path+" HTTP/1.1\r\nHost: a\r\nPad: "+strings.Repeat("x", 20*i)+"\r\n\r\n")
-		if m := c.receive(t, "GET"); m.body != "/next"+path {
-			t.Fatalf("got %q, want /next%s", m.body, path)
+		c.Send(t, path+" HTTP/1.1\r\nHost: a\r\nPad: "+strings.Repeat("x", 20*i)+"\r\n\r\n")
+		if m := c.Receive(t, "GET"); m.Body != "/next"+path {
+			t.Fatalf("got %q, want /next%s", m.Body, path)
 		}
 	}
-	c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which no timing makes anything else
 	client.NetConn().Close()
-	if cause := lifeRecv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+	if cause := filotest.Recv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
 	}
 }
@@ -663,9 +664,9 @@ func TestContextDeadlineInThePast(t *testing.T) {
 			t.Errorf("cause %v, want DeadlineExceeded", cause)
 		}
 		return c.Text(200, "answered")
-	}, answerGet)
-	if m.body != "answered" {
-		t.Errorf("got %q", m.body)
+	}, filotest.GetRequest)
+	if m.Body != "answered" {
+		t.Errorf("got %q", m.Body)
 	}
 }
 
@@ -681,8 +682,8 @@ func TestContextOfMiddleware(t *testing.T) {
 		return text
 	}
 	task := make(chan string, 1)
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			with(c, "a", "1")
 			with(c, "b", "1")
 			with(c, "b", "2")
@@ -704,22 +705,22 @@ func TestContextOfMiddleware(t *testing.T) {
 			}
 			return c.Text(200, text)
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet+answerGet) // nothing is left for the next request
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest+filotest.GetRequest) // nothing is left for the next request
 		for range 2 {
-			if m := c.receive(t, "GET"); m.body != "12 423" {
-				t.Errorf("got %q", m.body)
+			if m := c.Receive(t, "GET"); m.Body != "12 423" {
+				t.Errorf("got %q", m.Body)
 			}
-			if got := lifeRecv(t, task, "the task"); got != "42" {
+			if got := filotest.Recv(t, task, "the task"); got != "42" {
 				t.Errorf("the task has %q", got)
 			}
 		}
-		c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-		lifeRecv(t, task, "the task")
+		c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+		filotest.Recv(t, task, "the task")
 		time.Sleep(50 * time.Millisecond) // or else the end counts as one that came with the request
 		c.Close()
-		if got, want := lifeRecv(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
+		if got, want := filotest.Recv(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
 			t.Errorf("they ended with %q", got)
 		}
 	})
@@ -733,10 +734,10 @@ func TestConnContext(t *testing.T) {
 	var calls atomic.Int32
 	task := make(chan any, 1)
 	end, causes := make(chan context.CancelCauseFunc, 1), make(chan error, 1)
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		calls.Store(0)
 		return &filo.Server{
-			Logger: answerQuiet,
+			Logger: filotest.Quiet,
 			ConnContext: func(conn net.Conn) context.Context {
 				ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), key{}, calls.Add(1)))
 				ctx, stop := context.WithTimeout(ctx, time.Hour)
@@ -771,31 +772,31 @@ func TestConnContext(t *testing.T) {
 				return c.Text(200, fmt.Sprint(ctx.Value(key{}), ctx.Value(answerKey{}), ctx.Err()))
 			},
 		}
-	}, func(t *testing.T, h *answerHost) {
+	}, func(t *testing.T, h *filotest.Host) {
 		for i := range int32(2) {
-			c := h.connect(t)
-			c.send(t, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n")
-			c.receive(t, "GET")
+			c := h.Connect(t)
+			c.Send(t, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.Receive(t, "GET")
 			if n := calls.Load(); n != i {
 				t.Errorf("%d calls, though nobody has asked on connection %d", n, i)
 			}
 			for range 2 {
-				c.send(t, answerGet)
-				if m := c.receive(t, "GET"); m.body != fmt.Sprint(i+1, "more", nil) {
-					t.Errorf("connection %d: got %q", i, m.body)
+				c.Send(t, filotest.GetRequest)
+				if m := c.Receive(t, "GET"); m.Body != fmt.Sprint(i+1, "more", nil) {
+					t.Errorf("connection %d: got %q", i, m.Body)
 				}
-				if value := lifeRecv(t, task, "the task"); value != i+1 {
+				if value := filotest.Recv(t, task, "the task"); value != i+1 {
 					t.Errorf("connection %d: the task has %v", i, value)
 				}
 			}
 			if i == 0 {
-				c.send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-				lifeRecv(t, task, "the handler")
+				c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+				filotest.Recv(t, task, "the handler")
 				(<-end)(errOver)
-				if cause := lifeRecv(t, causes, "the end"); cause != errOver {
+				if cause := filotest.Recv(t, causes, "the end"); cause != errOver {
 					t.Errorf("cause %v, want the connection's", cause)
 				}
-				lifeRecv(t, task, "the task")
+				filotest.Recv(t, task, "the task")
 			}
 			c.Close()
 		}
@@ -813,7 +814,7 @@ func TestConnContextEnds(t *testing.T) {
 			ConnContext: func(net.Conn) context.Context { return t.Context() },
 			Handler:     func(c *filo.Ctx) error { causes <- answerCause(c.Context()); return nil },
 		})
-		io.WriteString(s.Dial(t), answerGet)
+		io.WriteString(s.Dial(t), filotest.GetRequest)
 		synctest.Wait()
 		s.Config.Close()
 		if cause := <-causes; !errors.Is(cause, filo.ErrServerClosed) {
@@ -821,11 +822,11 @@ func TestConnContextEnds(t *testing.T) {
 		}
 	})
 	var log answerLog
-	h := answerMemory(t, &filo.Server{Logger: log.logger(), ConnContext: func(net.Conn) context.Context { return nil },
+	h := filotest.ServeMemory(t, &filo.Server{Logger: log.logger(), ConnContext: func(net.Conn) context.Context { return nil },
 		Handler: func(c *filo.Ctx) error { c.Context(); return nil }})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	if m := c.receive(t, "GET"); m.status != 500 || !strings.Contains(strings.Join(log.all(), ""), "ConnContext has returned nil") {
-		t.Errorf("got %d, logged %q", m.status, log.all())
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	if m := c.Receive(t, "GET"); m.Status != 500 || !strings.Contains(strings.Join(log.all(), ""), "ConnContext has returned nil") {
+		t.Errorf("got %d, logged %q", m.Status, log.all())
 	}
 }

@@ -14,31 +14,32 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // contextHosts runs a test in both drivers, with TLS and without.
-func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, dial func() answerConn)) {
+func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, dial func() filotest.StrictConn)) {
 	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprint(driver, ", TLS ", secure), func(t *testing.T) {
-				listener := lifeListen(t, "tcp", "127.0.0.1:0")
-				s := &filo.Server{Driver: driver, Logger: answerQuiet, Handler: handler}
+				listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+				s := &filo.Server{Driver: driver, Logger: filotest.Quiet, Handler: handler}
 				serve := func() error { return s.Serve(listener) }
 				if secure {
-					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+					s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}
 					serve = func() error { return s.ServeTLS(listener, "", "") }
 				}
-				answerServeBy(t, s, serve)
-				test(t, func() answerConn {
+				filotest.ServeBy(t, s, serve)
+				test(t, func() filotest.StrictConn {
 					conn, err := net.Dial("tcp", listener.Addr().String())
 					if err != nil {
 						t.Fatal(err)
 					}
 					if secure {
-						conn = tls.Client(conn, lifeClientTLS())
+						conn = tls.Client(conn, filotest.ClientTLS())
 					}
-					conn.SetDeadline(time.Now().Add(lifeBound))
-					return conn.(answerConn)
+					conn.SetDeadline(time.Now().Add(filotest.Bound))
+					return conn.(filotest.StrictConn)
 				})
 			})
 		}
@@ -73,12 +74,12 @@ func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 		running <- true
 		<-ended
 		return nil
-	}, func(t *testing.T, dial func() answerConn) {
+	}, func(t *testing.T, dial func() filotest.StrictConn) {
 		c := dial()
-		io.WriteString(c, answerGet)
-		lifeRecv(t, running, "the handler")
+		io.WriteString(c, filotest.GetRequest)
+		filotest.Recv(t, running, "the handler")
 		resetByClient(c)
-		if cause := lifeRecv(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
+		if cause := filotest.Recv(t, causes, "the context to end"); !errors.Is(cause, filo.ErrClientGone) {
 			t.Errorf("cause %v, want ErrClientGone", cause)
 		}
 	})
@@ -98,7 +99,7 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 			defer cancel()
 			select {
 			case <-child.Done():
-			case <-time.After(lifeBound):
+			case <-time.After(filotest.Bound):
 				t.Error("the context doesn't end")
 			}
 			if ctx.Err() == nil || context.Cause(ctx) == nil || ctx.Value(answerKey{}) != nil {
@@ -146,8 +147,8 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 			return c.Text(200, path[1:])
 		}
 	}
-	contextHosts(t, handler, func(t *testing.T, dial func() answerConn) {
-		connect := func() *answerClient {
+	contextHosts(t, handler, func(t *testing.T, dial func() filotest.StrictConn) {
+		connect := func() *filotest.StrictClient {
 			conn := dial()
 			t.Cleanup(func() { conn.Close() })
 			return answerClientOf(conn)
@@ -155,25 +156,25 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 		c := connect()
 		for i := range requests {
 			size := 20_000 * (i % 2)
-			c.send(t, "GET /at-once HTTP/1.1\r\nHost: a\r\n\r\n"+
+			c.Send(t, "GET /at-once HTTP/1.1\r\nHost: a\r\n\r\n"+
 				fmt.Sprintf("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size+5)+strings.Repeat("x", size))
-			c.send(t, "12345"+"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.Send(t, "12345"+"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 			for _, want := range []string{"at-once", fmt.Sprint(size + 5), "11111"} {
-				if m := c.receive(t, "GET"); m.body != want {
-					t.Fatalf("request %d: got %d %q, want %q", i, m.status, m.body, want)
+				if m := c.Receive(t, "GET"); m.Body != want {
+					t.Fatalf("request %d: got %d %q, want %q", i, m.Status, m.Body, want)
 				}
 			}
 			if i%4 > 0 {
 				continue
 			}
-			c.send(t, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n12")
-			c.send(t, "345")
-			if all, err := io.ReadAll(c.in); string(all) != "12345" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			c.Send(t, "GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n12")
+			c.Send(t, "345")
+			if all, err := io.ReadAll(c.In); string(all) != "12345" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("hijacked: got %q, %v", all, err)
 			}
 			c = connect()
-			c.send(t, "GET /park HTTP/1.1\r\nHost: a\r\n\r\nx")
-			c.receive(t, "GET")
+			c.Send(t, "GET /park HTTP/1.1\r\nHost: a\r\n\r\nx")
+			c.Receive(t, "GET")
 			c = connect()
 		}
 	})
@@ -198,7 +199,7 @@ func TestContextDeadlineSetLater(t *testing.T) {
 			t.Errorf("then %v", deadline)
 		}
 		return nil
-	}, answerGet)
+	}, filotest.GetRequest)
 	answerRequest(t, func(c *filo.Ctx) error {
 		ctx := c.Context()
 		c.SetTimeout(time.Millisecond, nil)
@@ -207,7 +208,7 @@ func TestContextDeadlineSetLater(t *testing.T) {
 			t.Errorf("after the time-out Err is %v", err)
 		}
 		return nil
-	}, answerGet)
+	}, filotest.GetRequest)
 }
 
 // What has ended before anybody asked is found at the first look.
@@ -215,8 +216,8 @@ func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	errOver := errors.New("over")
 	over, cancel := context.WithCancelCause(context.WithValue(context.Background(), answerKey{}, "value"))
 	cancel(errOver)
-	h := answerMemory(t, &filo.Server{
-		Logger:      answerQuiet,
+	h := filotest.ServeMemory(t, &filo.Server{
+		Logger:      filotest.Quiet,
 		ConnContext: func(net.Conn) context.Context { return over },
 		Handler: func(c *filo.Ctx) error {
 			if cause := context.Cause(c.Context()); cause != errOver {
@@ -225,19 +226,19 @@ func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 			return c.Text(200, fmt.Sprint(c.Context().Value(answerKey{})))
 		},
 	})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	if m := c.receive(t, "GET"); m.body != "value" {
-		t.Errorf("got %q", m.body)
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	if m := c.Receive(t, "GET"); m.Body != "value" {
+		t.Errorf("got %q", m.Body)
 	}
-	serveTransport(t, over, answerGet, func(c *filo.Ctx) error {
+	serveTransport(t, over, filotest.GetRequest, func(c *filo.Ctx) error {
 		if cause := context.Cause(c.Context()); cause != filo.ErrClientGone {
 			t.Errorf("cause %v of another server's request, want ErrClientGone", cause)
 		}
 		return nil
 	})
 	kept := make(chan context.Context, 1)
-	answerRequest(t, func(c *filo.Ctx) error { kept <- c.Context(); return nil }, answerGet)
+	answerRequest(t, func(c *filo.Ctx) error { kept <- c.Context(); return nil }, filotest.GetRequest)
 	ctx := <-kept
 	if ctx.Err() == nil {
 		t.Error("a context isn't done after its request")
@@ -258,12 +259,12 @@ func TestContextOfALostClientIsAskedLate(t *testing.T) {
 		}
 		causes <- context.Cause(ctx)
 		return nil
-	}, func(t *testing.T, dial func() answerConn) {
+	}, func(t *testing.T, dial func() filotest.StrictConn) {
 		c := dial()
-		io.WriteString(c, answerGet)
+		io.WriteString(c, filotest.GetRequest)
 		c.Close()
 		left <- true
-		if cause := lifeRecv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
+		if cause := filotest.Recv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 			t.Errorf("cause %v, want ErrClientGone", cause)
 		}
 	})
@@ -282,11 +283,11 @@ func TestContextEndsWithTheGoroutineOfATaker(t *testing.T) {
 		kept <- ctx
 		runtime.Goexit()
 		return nil
-	}, func(t *testing.T, dial func() answerConn) {
+	}, func(t *testing.T, dial func() filotest.StrictConn) {
 		for _, path := range []string{"/hijack", "/park"} {
 			c := dial()
 			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-			lifeRecv(t, lifeRecv(t, kept, path).Done(), path+": the end of the context")
+			filotest.Recv(t, filotest.Recv(t, kept, path).Done(), path+": the end of the context")
 			c.Close()
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // leaving is a client that leaves while its handler waits for the context to be done.
@@ -89,12 +90,12 @@ func newLeavingHost(t *testing.T, driver filo.Driver, network string) *leavingHo
 		t.Fatal(err)
 	}
 	h.address = listener.Addr().String()
-	s := &filo.Server{Driver: driver, Logger: answerQuiet, Handler: h.handle}
+	s := &filo.Server{Driver: driver, Logger: filotest.Quiet, Handler: h.handle}
 	if network == "tls" {
-		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
-		answerServeBy(t, s, func() error { return s.ServeTLS(listener, "", "") })
+		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}
+		filotest.ServeBy(t, s, func() error { return s.ServeTLS(listener, "", "") })
 	} else {
-		answerServeBy(t, s, func() error { return s.Serve(listener) })
+		filotest.ServeBy(t, s, func() error { return s.Serve(listener) })
 	}
 	return h
 }
@@ -117,7 +118,7 @@ func (h *leavingHost) handle(c *filo.Ctx) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(lifeBound):
+	case <-time.After(filotest.Bound):
 	}
 	h.causes[i] <- context.Cause(ctx)
 	return nil
@@ -137,7 +138,7 @@ func (h *leavingHost) leave(t *testing.T, i int, reset bool) {
 	}
 	conn := socket
 	if h.network == "tls" {
-		conn = tls.Client(socket, lifeClientTLS())
+		conn = tls.Client(socket, filotest.ClientTLS())
 	}
 	io.WriteString(conn, strings.Replace(l.request, "%d", strconv.Itoa(i), 1))
 	if !l.atOnce {

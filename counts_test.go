@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
 )
@@ -65,11 +66,11 @@ func TestTimeoutCounts(t *testing.T) {
 				return
 			}
 			// A busy machine may read what is sent after the time-out for silence: then the client tries again.
-			s := lifeServe(t, &filo.Server{
+			s := filotest.Serve(t, &filo.Server{
 				Handler: lifeTimed, ReadHeaderTimeout: 30 * time.Millisecond, IdleTimeout: 30 * time.Millisecond, ReadTimeout: 30 * time.Millisecond,
 			})
-			lifeAwait(t, "the time-out to be counted", func() bool {
-				c := s.dial(t)
+			filotest.Await(t, "the time-out to be counted", func() bool {
+				c := s.Dial(t)
 				go io.WriteString(c, test.send)
 				io.Copy(io.Discard, c)
 				got := s.Stats().Timeouts
@@ -84,17 +85,17 @@ func TestStatsLimits(t *testing.T) {
 	if got := (&filo.Server{Concurrency: 5}).Stats(); got.Limits != (filo.Limits{}) || got.Draining {
 		t.Errorf("before it serves: %+v", got)
 	}
-	s := lifeServe(t, &filo.Server{Handler: lifeTimed, Queue: 7, MaxConns: 50, MaxConnsPerIP: 3, IdleTimeout: -1, MaxBodyBytes: -1, Leaders: 2, ReadTimeout: time.Minute})
-	c := s.dial(t)
-	c.get("/")
-	c.answer()
+	s := filotest.Serve(t, &filo.Server{Handler: lifeTimed, Queue: 7, MaxConns: 50, MaxConnsPerIP: 3, IdleTimeout: -1, MaxBodyBytes: -1, Leaders: 2, ReadTimeout: time.Minute})
+	c := s.Dial(t)
+	c.Get("/")
+	c.Answer()
 	want := filo.Limits{
 		Driver: "loop", Leaders: 2, Concurrency: filo.DefaultConcurrency, Queue: 7, QueueTimeout: filo.DefaultQueueTimeout, MaxConns: 50, MaxConnsPerIP: 3,
 		MaxConcurrentStreams: 128, MaxBufferedBodies: filo.DefaultMaxBufferedBodies,
 		MaxBufferedAnswers: filo.DefaultMaxBufferedAnswers, ReadHeaderTimeout: filo.DefaultReadHeaderTimeout, ReadTimeout: time.Minute,
 		WriteTimeout: filo.DefaultWriteTimeout, GracePeriod: filo.DefaultGracePeriod,
 	}
-	if lifeBlocking() {
+	if filotest.Blocking() {
 		want.Driver, want.Leaders = "blocking", 0
 	}
 	stats := s.Stats()

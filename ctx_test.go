@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,290 +21,10 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 )
-
-// answerGet is the shortest request.
-const answerGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-
-// answerConn is a client's end of a connection, in memory or of a socket.
-type answerConn interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// answerHost is a server that runs until its test ends.
-type answerHost struct {
-	config *filo.Server
-	memory bool // its connections are in memory
-	dial   func() (answerConn, error)
-}
-
-// answerMemory starts a server on an in-memory listener.
-func answerMemory(t *testing.T, config *filo.Server) *answerHost {
-	t.Helper()
-	s := servertest.NewServer(t, config)
-	return &answerHost{config: config, memory: true, dial: func() (answerConn, error) {
-		c, err := s.Listener.Dial()
-		if err != nil {
-			return nil, err
-		}
-		return c.(*servertest.Conn), nil
-	}}
-}
-
-// answerSocket starts a server on a loopback socket.
-func answerSocket(t *testing.T, config *filo.Server) *answerHost {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Logger == nil {
-		config.Logger = answerQuiet
-	}
-	answerServeOn(t, config, listener)
-	return &answerHost{config: config, dial: func() (answerConn, error) {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		return c.(*net.TCPConn), nil
-	}}
-}
-
-// answerServeOn serves a listener and shuts the server down when the test ends.
-func answerServeOn(t *testing.T, config *filo.Server, listener net.Listener) {
-	t.Helper()
-	answerServeBy(t, config, func() error { return config.Serve(listener) })
-}
-
-// answerServeBy calls serve, and shuts the server down when the test ends.
-func answerServeBy(t *testing.T, config *filo.Server, serve func() error) {
-	t.Helper()
-	served := make(chan error, 1)
-	go func() { served <- serve() }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
-		defer cancel()
-		if err := config.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown: %v", err)
-			config.Close()
-		}
-		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-			t.Errorf("Serve returned %v, want ErrServerClosed", err)
-		}
-	})
-}
-
-// answerEach runs a test over connections in memory and over real sockets.
-func answerEach(t *testing.T, newServer func() *filo.Server, test func(t *testing.T, h *answerHost)) {
-	t.Helper()
-	t.Run("memory", func(t *testing.T) { test(t, answerMemory(t, newServer())) })
-	t.Run("socket", func(t *testing.T) { test(t, answerSocket(t, newServer())) })
-}
-
-// connect opens a connection that is closed when the test ends.
-func (h *answerHost) connect(t *testing.T) *answerClient {
-	t.Helper()
-	c, err := h.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(lifeBound)); err != nil {
-		t.Fatal(err)
-	}
-	return &answerClient{answerConn: c, in: bufio.NewReader(c)}
-}
-
-// raw sends the request, closes the sending side, and returns every byte that comes.
-func (h *answerHost) raw(t *testing.T, request string) string {
-	t.Helper()
-	c := h.connect(t)
-	defer c.Close()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		// A server that refuses a request need not read all of it: what counts is its answer.
-		io.WriteString(c, request)
-		c.CloseWrite()
-	}()
-	all, err := io.ReadAll(c)
-	if err != nil {
-		t.Errorf("reading the answer to %.100q: %v", request, err)
-	}
-	c.Close()
-	<-sent
-	return string(all)
-}
-
-// answerClient is a client that reads one response after the other.
-type answerClient struct {
-	answerConn
-	in *bufio.Reader
-}
-
-// send writes bytes.
-func (c *answerClient) send(t *testing.T, s string) {
-	t.Helper()
-	if _, err := io.WriteString(c, s); err != nil {
-		t.Fatalf("sending %.60q: %v", s, err)
-	}
-}
-
-// answerMessage is a response, taken apart by a reader that is stricter than clients are.
-type answerMessage struct {
-	status  int
-	line    string   // status line
-	fields  []string // header lines in order
-	body    string
-	trailer []string
-}
-
-// get returns the value of the only field with the name, "" if there is none.
-func (m *answerMessage) get(name string) string {
-	for _, line := range m.fields {
-		if field, value, _ := strings.Cut(line, ": "); strings.EqualFold(field, name) {
-			return value
-		}
-	}
-	return ""
-}
-
-// count returns how many fields have the name.
-func (m *answerMessage) count(name string) int {
-	n := 0
-	for _, line := range m.fields {
-		if field, _, _ := strings.Cut(line, ": "); strings.EqualFold(field, name) {
-			n++
-		}
-	}
-	return n
-}
-
-// receive reads a response to a request with the method. It fails the test if that isn't a whole one.
-func (c *answerClient) receive(t *testing.T, method string) *answerMessage {
-	t.Helper()
-	m, err := answerRead(c.in, method)
-	if err != nil {
-		t.Fatalf("reading a response: %v (so far %+v)", err, m)
-	}
-	return m
-}
-
-// wantEnd fails the test unless the connection ends here without another byte.
-func (c *answerClient) wantEnd(t *testing.T) {
-	t.Helper()
-	rest, err := io.ReadAll(c.in)
-	if err != nil || len(rest) > 0 {
-		t.Errorf("got %.200q, %v where the connection should have ended", rest, err)
-	}
-}
-
-func answerLine(in *bufio.Reader) (string, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return line, err
-	}
-	if !strings.HasSuffix(line, "\r\n") || strings.Count(line, "\r") > 1 {
-		return line, fmt.Errorf("line %q doesn't end in one CRLF", line)
-	}
-	return line[:len(line)-2], nil
-}
-
-func answerLines(in *bufio.Reader) (lines []string, err error) {
-	for {
-		line, err := answerLine(in)
-		if err != nil || line == "" {
-			return lines, err
-		}
-		lines = append(lines, line)
-	}
-}
-
-// answerRead reads a response. It holds every final one to have exactly one valid Date.
-func answerRead(in *bufio.Reader, method string) (*answerMessage, error) {
-	m := &answerMessage{}
-	var err error
-	if m.line, err = answerLine(in); err != nil {
-		return m, err
-	}
-	if len(m.line) < len("HTTP/1.1 200 ") || m.line[:9] != "HTTP/1.1 " || m.line[12] != ' ' {
-		return m, fmt.Errorf("malformed status line %q", m.line)
-	}
-	if m.status, err = strconv.Atoi(m.line[9:12]); err != nil {
-		return m, err
-	}
-	if m.fields, err = answerLines(in); err != nil {
-		return m, err
-	}
-	if m.status >= 200 {
-		if _, err := http.ParseTime(m.get("Date")); err != nil || m.count("Date") != 1 {
-			return m, fmt.Errorf("no or no valid Date: %w", err)
-		}
-	}
-	return m, m.readBody(in, method)
-}
-
-func (m *answerMessage) readBody(in *bufio.Reader, method string) error {
-	length, chunked := m.get("Content-Length"), m.get("Transfer-Encoding")
-	if m.count("Content-Length")+m.count("Transfer-Encoding") > 1 {
-		return fmt.Errorf("more than one framing field in %q", m.fields)
-	}
-	switch {
-	case m.status < 200 || m.status == 204:
-		// RFC 9110, section 8.6, and RFC 9112, section 6.1: neither field in a 1xx or 204.
-		if length+chunked != "" {
-			return fmt.Errorf("framing fields in a %d: %q", m.status, m.fields)
-		}
-		return nil
-	case m.status == 304 || method == "HEAD":
-		return nil
-	case chunked == "chunked":
-		return m.readChunks(in)
-	case chunked != "":
-		return fmt.Errorf("unknown transfer coding %q", chunked)
-	case length != "":
-		n, err := strconv.Atoi(length)
-		if err != nil {
-			return err
-		}
-		body := make([]byte, n)
-		read, err := io.ReadFull(in, body)
-		m.body = string(body[:read])
-		return err
-	}
-	body, err := io.ReadAll(in)
-	m.body = string(body)
-	return err
-}
-
-func (m *answerMessage) readChunks(in *bufio.Reader) error {
-	for {
-		line, err := answerLine(in)
-		if err != nil {
-			return err
-		}
-		size, err := strconv.ParseUint(line, 16, 32)
-		if err != nil {
-			return err
-		}
-		if size == 0 {
-			m.trailer, err = answerLines(in)
-			return err
-		}
-		data := make([]byte, size)
-		if _, err := io.ReadFull(in, data); err != nil {
-			return err
-		}
-		m.body += string(data)
-		if end, err := answerLine(in); err != nil || end != "" {
-			return fmt.Errorf("%q, %v behind a chunk's data", end, err)
-		}
-	}
-}
 
 // answerWire turns a text in Go's line ends into what goes over the wire: "\n" is CRLF, "␊" a lone LF.
 func answerWire(text string) string {
@@ -329,9 +48,6 @@ func answerUndated(t *testing.T, wire string) string {
 	return out.String()
 }
 
-// answerQuiet drops log records.
-var answerQuiet = slog.New(slog.DiscardHandler)
-
 // answerLog keeps log records, for tests of what is logged, but not what is only said because of the driver that is under test, and nothing
 // about the server's own life.
 type answerLog struct {
@@ -344,7 +60,7 @@ func (l *answerLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func (l *answerLog) WithGroup(string) slog.Handler            { return l }
 
 func (l *answerLog) Handle(_ context.Context, record slog.Record) error {
-	if strings.HasPrefix(record.Message, driverVariable) || slices.Contains(lifeMessages, record.Message) {
+	if strings.HasPrefix(record.Message, filotest.DriverVariable) || slices.Contains(filotest.LifeMessages, record.Message) {
 		return nil
 	}
 	var line strings.Builder
@@ -659,8 +375,8 @@ var answerExchanges = []struct {
 func TestExchanges(t *testing.T) {
 	for _, test := range answerExchanges {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server { return &filo.Server{Handler: test.handler, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
-				got := answerUndated(t, h.raw(t, answerWire(test.request)))
+			filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: test.handler, Logger: filotest.Quiet} }, func(t *testing.T, h *filotest.Host) {
+				got := answerUndated(t, h.Raw(t, answerWire(test.request)))
 				if want := answerWire(test.want); got != want {
 					t.Errorf("%s:\n got %q\nwant %q", test.rule, got, want)
 				}
@@ -671,12 +387,12 @@ func TestExchanges(t *testing.T) {
 
 // RFC 9112, section 4: each status has its line.
 func TestStatusLines(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		status, err := strconv.Atoi(c.Path()[1:])
 		c.Response.SetStatus(status)
 		return err
 	}})
-	c := h.connect(t)
+	c := h.Connect(t)
 	for sent, want := range map[int]string{
 		200: "200 OK", 203: "203 Non-Authoritative Information", 299: "299 Status 299", 308: "308 Permanent Redirect",
 		413: "413 Content Too Large", 422: "422 Unprocessable Content", 451: "451 Unavailable For Legal Reasons",
@@ -684,9 +400,9 @@ func TestStatusLines(t *testing.T) {
 		600: "500 Internal Server Error", 199: "500 Internal Server Error", 101: "500 Internal Server Error",
 		100: "500 Internal Server Error", 0: "500 Internal Server Error", 1000: "500 Internal Server Error",
 	} {
-		c.send(t, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", sent))
-		if m := c.receive(t, "GET"); m.line != "HTTP/1.1 "+want {
-			t.Errorf("SetStatus(%d): got %q, want %q", sent, m.line, want)
+		c.Send(t, fmt.Sprintf("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", sent))
+		if m := c.Receive(t, "GET"); m.Line != "HTTP/1.1 "+want {
+			t.Errorf("SetStatus(%d): got %q, want %q", sent, m.Line, want)
 		}
 	}
 }
@@ -694,14 +410,14 @@ func TestStatusLines(t *testing.T) {
 // A status that can't be sent is logged with the route whose handler has set it.
 func TestWrongStatusIsLogged(t *testing.T) {
 	for _, status := range []int{0, 99, 150, 600, 1000} {
-		log := &lifeLog{}
-		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+		log := &filotest.Log{}
+		h := filotest.ServeMemory(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
 			inside.Match(c).Route = "GET /{id}"
 			return c.Text(status, "")
 		}})
-		h.raw(t, "GET /7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		h.Raw(t, "GET /7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 		want := fmt.Sprintf(`msg="the status of an answer must be 200 to 599: it becomes 500" status=%d route="GET /{id}" method=GET path=/7`, status)
-		if got := log.lines(""); len(got) != 1 || !strings.Contains(got[0], want) {
+		if got := log.Lines(""); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%d: logged %q", status, got)
 		}
 	}
@@ -710,11 +426,11 @@ func TestWrongStatusIsLogged(t *testing.T) {
 // Name is the Server field, of the server's own answers too; "-" sends none.
 func TestServerName(t *testing.T) {
 	for name, want := range map[string]string{"": "filo", "mine/1.0 (x)": "mine/1.0 (x)", "-": "", "two\r\nX-Lines: 1": "two  X-Lines: 1"} {
-		h := answerMemory(t, &filo.Server{Name: name, Handler: func(c *filo.Ctx) error { return nil }})
-		for _, request := range []string{answerGet, "GET / HTTP/1.1\r\n\r\n"} {
-			m, err := answerRead(bufio.NewReader(strings.NewReader(h.raw(t, request))), "GET")
-			if err != nil || m.get("Server") != want || m.count("Server") != len(want[:min(len(want), 1)]) {
-				t.Errorf("Name %q: got %q, %v, want %q", name, m.fields, err, want)
+		h := filotest.ServeMemory(t, &filo.Server{Name: name, Handler: func(c *filo.Ctx) error { return nil }})
+		for _, request := range []string{filotest.GetRequest, "GET / HTTP/1.1\r\n\r\n"} {
+			m, err := filotest.ReadMessage(bufio.NewReader(strings.NewReader(h.Raw(t, request))), "GET")
+			if err != nil || m.Get("Server") != want || m.Count("Server") != len(want[:min(len(want), 1)]) {
+				t.Errorf("Name %q: got %q, %v, want %q", name, m.Fields, err, want)
 			}
 		}
 	}
@@ -726,13 +442,13 @@ func TestDateIsCurrent(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error { return nil })
 		for _, pause := range []time.Duration{0, time.Second, time.Minute, 24 * time.Hour, 300 * time.Millisecond} {
 			time.Sleep(pause)
-			m, err := answerRead(bufio.NewReader(strings.NewReader(s.Raw(t, answerGet))), "GET")
+			m, err := filotest.ReadMessage(bufio.NewReader(strings.NewReader(s.Raw(t, filotest.GetRequest))), "GET")
 			if err != nil {
 				t.Fatal(err)
 			}
-			date, err := http.ParseTime(m.get("Date"))
+			date, err := http.ParseTime(m.Get("Date"))
 			if off := time.Since(date); err != nil || off < 0 || off > 1200*time.Millisecond {
-				t.Errorf("Date %q, %v, %v from now", m.get("Date"), err, off)
+				t.Errorf("Date %q, %v, %v from now", m.Get("Date"), err, off)
 			}
 		}
 	})
@@ -756,7 +472,7 @@ func TestPipelining(t *testing.T) {
 	}
 	for _, piece := range []int{1 << 20, 4096, 1000, 61} {
 		t.Run(fmt.Sprint(piece), func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: func(c *filo.Ctx) error {
 					if c.Method() == "POST" {
 						body, err := c.Body()
@@ -767,8 +483,8 @@ func TestPipelining(t *testing.T) {
 					}
 					return c.Text(200, c.Path())
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
 				go func() {
 					for rest := all.String(); rest != ""; {
 						n := min(piece, len(rest))
@@ -787,11 +503,11 @@ func TestPipelining(t *testing.T) {
 					} else if method == "HEAD" {
 						want = ""
 					}
-					if m := c.receive(t, method); m.status != 200 || m.body != want {
-						t.Fatalf("answer %d: got %d %q, want %q", i, m.status, m.body, want)
+					if m := c.Receive(t, method); m.Status != 200 || m.Body != want {
+						t.Fatalf("answer %d: got %d %q, want %q", i, m.Status, m.Body, want)
 					}
 				}
-				c.wantEnd(t)
+				c.WantEnd(t)
 			})
 		})
 	}
@@ -809,12 +525,12 @@ func TestLargeAnswers(t *testing.T) {
 		"SetBodyStream": func(c *filo.Ctx) error { c.Response.SetBodyStream(strings.NewReader(large), -1); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server { return &filo.Server{Handler: answer} }, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
+			filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: answer} }, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
 				for range 2 {
-					c.send(t, answerGet)
-					if m := c.receive(t, "GET"); m.body != large {
-						t.Errorf("%d bytes came, want %d", len(m.body), len(large))
+					c.Send(t, filotest.GetRequest)
+					if m := c.Receive(t, "GET"); m.Body != large {
+						t.Errorf("%d bytes came, want %d", len(m.Body), len(large))
 					}
 				}
 			})
@@ -861,26 +577,26 @@ func TestFile(t *testing.T) {
 			}
 		}
 		t.Run(test.method+" "+test.path[:min(len(test.path), 20)], func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
-				return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			filotest.EachHost(t, func() *filo.Server {
+				return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 					return c.File(filepath.Join(directory, test.path))
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
 				for range 2 {
-					c.send(t, test.method+" / HTTP/1.1\r\nHost: a\r\n\r\n")
-					m := c.receive(t, test.method)
-					if m.status != test.status {
-						t.Fatalf("got %d %q, want %d", m.status, m.body, test.status)
+					c.Send(t, test.method+" / HTTP/1.1\r\nHost: a\r\n\r\n")
+					m := c.Receive(t, test.method)
+					if m.Status != test.status {
+						t.Fatalf("got %d %q, want %d", m.Status, m.Body, test.status)
 					}
 					if test.status != 200 {
 						continue
 					}
-					if m.body != test.body || m.get("Content-Type") != test.contentType || m.get("Last-Modified") != modified.Format(http.TimeFormat) {
-						t.Errorf("got %d bytes and %q, want %d", len(m.body), m.fields, len(test.body))
+					if m.Body != test.body || m.Get("Content-Type") != test.contentType || m.Get("Last-Modified") != modified.Format(http.TimeFormat) {
+						t.Errorf("got %d bytes and %q, want %d", len(m.Body), m.Fields, len(test.body))
 					}
-					if test.method == "HEAD" && m.get("Content-Length") == "" || m.get("Transfer-Encoding") != "" {
-						t.Errorf("fields %q, want the file's length", m.fields)
+					if test.method == "HEAD" && m.Get("Content-Length") == "" || m.Get("Transfer-Encoding") != "" {
+						t.Errorf("fields %q, want the file's length", m.Fields)
 					}
 				}
 			})
@@ -898,9 +614,9 @@ func TestFileWithItsOwnType(t *testing.T) {
 		c.Response.Header.Set("Content-Type", "text/own")
 		c.Response.SetStatus(203)
 		return c.File(path)
-	}, answerGet)
-	if m.status != 203 || m.get("Content-Type") != "text/own" || m.body != "x" {
-		t.Errorf("got %d %q %q", m.status, m.fields, m.body)
+	}, filotest.GetRequest)
+	if m.Status != 203 || m.Get("Content-Type") != "text/own" || m.Body != "x" {
+		t.Errorf("got %d %q %q", m.Status, m.Fields, m.Body)
 	}
 }
 
@@ -914,8 +630,8 @@ func TestFileForbidden(t *testing.T) {
 		file.Close()
 		t.Skip("every file may be read here: TestFileErrors has the mapping")
 	}
-	if m := answerRequest(t, func(c *filo.Ctx) error { return c.File(path) }, answerGet); m.status != 403 {
-		t.Errorf("got %d, want 403", m.status)
+	if m := answerRequest(t, func(c *filo.Ctx) error { return c.File(path) }, filotest.GetRequest); m.Status != 403 {
+		t.Errorf("got %d, want 403", m.Status)
 	}
 }
 
@@ -924,9 +640,9 @@ func TestFileForbidden(t *testing.T) {
 func TestFileShrinks(t *testing.T) {
 	for _, size := range []int64{20_000, 4 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				path := filepath.Join(t.TempDir(), "f.txt")
-				return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+				return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 					// Sparse: it takes no space.
 					if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
 						return err
@@ -936,12 +652,12 @@ func TestFileShrinks(t *testing.T) {
 					}
 					return os.Truncate(path, size/2)
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerGet)
-				m, err := answerRead(c.in, "GET")
-				if m.status != 200 || err == nil || int64(len(m.body)) > size/2 || m.get("Content-Length") != fmt.Sprint(size) {
-					t.Errorf("got %d with %d bytes, %v, want an answer that is broken off", m.status, len(m.body), err)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, filotest.GetRequest)
+				m, err := filotest.ReadMessage(c.In, "GET")
+				if m.Status != 200 || err == nil || int64(len(m.Body)) > size/2 || m.Get("Content-Length") != fmt.Sprint(size) {
+					t.Errorf("got %d with %d bytes, %v, want an answer that is broken off", m.Status, len(m.Body), err)
 				}
 			})
 		})
@@ -955,14 +671,14 @@ func TestFileToAClientThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &answerLog{}
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error { return c.File(path) }}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		c.in.ReadByte()
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		c.In.ReadByte()
 		c.Close()
-		lifeAwait(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to end", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q", records)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -21,7 +22,7 @@ func TestValuesEndWithTheirRequest(t *testing.T) {
 	if name := fmt.Sprint(number); name != "number" {
 		t.Errorf("the key is called %q", name)
 	}
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		before := fmt.Sprint(c.Get(userKey{}), c.Route(), c.Param("id"), inside.Match(c).Len(), c.Context().Value(userKey{}))
 		if _, ok := number.Get(c); ok || before != "<nil>0 <nil>" {
 			t.Errorf("a new request has %q, and a number: %v", before, ok)
@@ -48,23 +49,23 @@ func TestValuesEndWithTheirRequest(t *testing.T) {
 		return c.Text(200, fmt.Sprint(c.Get(userKey{}), n, c.Route(), " ", c.Param("id"), string(c.ParamBytes("kind")), c.Param("none"),
 			name, string(value), c.Context().Value(userKey{}), <-done))
 	}})
-	client := s.dial(t)
+	client := s.Dial(t)
 	for range 3 {
-		client.get("/")
-		client.want(200, "owl7GET /{id} 42xkindxhawkhawk", false)
+		client.Get("/")
+		client.Want(200, "owl7GET /{id} 42xkindxhawkhawk", false)
 	}
 }
 
 // "Logger returns the server's logger with attributes that identify the request … built on the first call, and again when attributes were
 // added."
 func TestLogger(t *testing.T) {
-	var log lifeLog
+	var log filotest.Log
 	attribute := func(name string) func(*filo.Ctx, []slog.Attr) []slog.Attr {
 		return func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 			return append(attributes, slog.String(name, c.Path()))
 		}
 	}
-	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
 		c.Logger().Info("plain")
 		c.AddLogAttributes(attribute("first"))
 		c.Logger().Info("one")
@@ -82,15 +83,15 @@ func TestLogger(t *testing.T) {
 		c.AddLogAttributes(nil)
 		return nil
 	}})
-	c := s.dial(t)
+	c := s.Dial(t)
 	for _, path := range []string{"/a", "/b"} { // the second request has nothing of the first one's
-		c.get(path)
-		c.want(200, "", false)
+		c.Get(path)
+		c.Want(200, "", false)
 	}
 	for message, want := range map[string]string{
 		"plain": "", "one": " first=PATH", "two": ` route="GET /{id}" first=PATH second=PATH`,
 	} {
-		lines := log.lines("msg=" + message)
+		lines := log.Lines("msg=" + message)
 		for i, path := range []string{"/a", "/b"} {
 			if end := "msg=" + message + strings.ReplaceAll(want, "PATH", path) + "\n"; len(lines) != 2 || !strings.HasSuffix(lines[i], end) {
 				t.Errorf("logged %q, want %q at the end of line %d", lines, end, i)
@@ -137,9 +138,9 @@ func TestRenderError(t *testing.T) {
 					}
 				},
 			}
-			client := lifeServe(t, s).dial(t)
-			client.get("/")
-			client.want(test.status, test.body, false)
+			client := filotest.Serve(t, s).Dial(t)
+			client.Get("/")
+			client.Want(test.status, test.body, false)
 			if rendered != test.rendered || seen != test.seen {
 				t.Errorf("rendered %d times, want %d; the middleware saw %q, want %q", rendered, test.rendered, seen, test.seen)
 			}
@@ -150,7 +151,7 @@ func TestRenderError(t *testing.T) {
 // ErrAbort, and what comes behind a head that was sent, can't be rendered. The server logs it once, however many have tried.
 func TestRenderErrorTooLate(t *testing.T) {
 	log := &answerLog{}
-	s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/abort" {
 			return c.RenderError(filo.ErrAbort)
 		}
@@ -164,9 +165,9 @@ func TestRenderErrorTooLate(t *testing.T) {
 		return err
 	}})
 	for _, path := range []string{"/abort", "/stream"} {
-		client := s.dial(t)
-		client.get(path)
-		if _, _, err := client.tryAnswer(); err == nil {
+		client := s.Dial(t)
+		client.Get(path)
+		if _, _, err := client.TryAnswer(); err == nil {
 			t.Errorf("%s is answered as if all was well", path)
 		}
 	}

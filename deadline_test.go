@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // "reads that wait at that time fail with an error that is os.ErrDeadlineExceeded"; "the zero time is the server's limits
 // again"
 func TestSetReadDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
-		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 			begun, read := make(chan struct{}), make(chan error, 1)
 			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 				if err := c.SetReadDeadline(time.Now().Add(ahead)); err != nil {
@@ -32,16 +33,16 @@ func TestSetReadDeadline(t *testing.T) {
 				read <- err
 				return err
 			}})
-			client.send("POST /again HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-			lifeRecv(t, begun, "the handler to begin")
-			client.send(string(make([]byte, 100000)))
-			client.want(200, "", false)
+			client.Send("POST /again HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+			filotest.Recv(t, begun, "the handler to begin")
+			client.Send(string(make([]byte, 100000)))
+			client.Want(200, "", false)
 			if err := <-read; err != nil {
 				t.Errorf("without a deadline any more: %v", err)
 			}
-			client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-			client.want(408, "Request Timeout: the request body arrived too slowly\n", true)
-			if err := lifeRecv(t, read, "the read to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			client.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+			client.Want(408, "Request Timeout: the request body arrived too slowly\n", true)
+			if err := filotest.Recv(t, read, "the read to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%v: %v", ahead, err)
 			}
 		})
@@ -50,7 +51,7 @@ func TestSetReadDeadline(t *testing.T) {
 
 // A deadline in the year 9999 is none for today.
 func TestFarDeadlines(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		far, wakes := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), make(chan filo.Wake, 100)
 		_, client := serve(&filo.Server{ReadTimeout: 40 * time.Millisecond, Handler: func(c *filo.Ctx) error {
 			if err := errors.Join(c.SetReadDeadline(far), c.SetWriteDeadline(far)); err != nil {
@@ -73,14 +74,14 @@ func TestFarDeadlines(t *testing.T) {
 			body, err := c.Body()
 			return errors.Join(err, c.Text(200, fmt.Sprint(len(body))))
 		}})
-		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-		client.send(string(make([]byte, 100000)))
-		client.want(200, "100000", false)
-		client.get("/park")
+		client.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		client.Send(string(make([]byte, 100000)))
+		client.Want(200, "100000", false)
+		client.Get("/park")
 		time.Sleep(100 * time.Millisecond) // for a sweep or more, each 10 ms
-		client.send("x")
-		client.want(200, "", true)
-		if why := lifeRecv(t, wakes, "the function to be called"); why != filo.WakeData {
+		client.Send("x")
+		client.Want(200, "", true)
+		if why := filotest.Recv(t, wakes, "the function to be called"); why != filo.WakeData {
 			t.Errorf("the first call was for %v", why)
 		}
 	})
@@ -89,7 +90,7 @@ func TestFarDeadlines(t *testing.T) {
 // A client that takes nothing holds up a handler that streams until its deadline.
 func TestSetWriteDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
-		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 			wrote := make(chan error, 1)
 			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 				if err := c.SetWriteDeadline(time.Now().Add(ahead)); err != nil {
@@ -103,8 +104,8 @@ func TestSetWriteDeadline(t *testing.T) {
 					}
 				}
 			}})
-			client.get("/")
-			if err := lifeRecv(t, wrote, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			client.Get("/")
+			if err := filotest.Recv(t, wrote, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%v: %v", ahead, err)
 			}
 		})
@@ -114,13 +115,13 @@ func TestSetWriteDeadline(t *testing.T) {
 // "What is left to be sent when the handler has returned has the server's limits."
 func TestWriteDeadlineOfTheHandlerAlone(t *testing.T) {
 	for _, size := range []int{10, 20_000, 300_000} {
-		eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 				c.SetWriteDeadline(time.Unix(1, 0))
 				return c.Text(200, strings.Repeat("x", size))
 			}})
-			client.get("/")
-			client.want(200, strings.Repeat("x", size), false)
+			client.Get("/")
+			client.Want(200, strings.Repeat("x", size), false)
 		})
 	}
 }
@@ -137,7 +138,7 @@ func TestWriteDeadlineLongPast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			copied := make(chan error, 1)
-			s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 				c.Response.Header.Set("Content-Length", fmt.Sprint(16<<20))
 				if err := c.Stream().Flush(); err != nil {
 					return err
@@ -152,8 +153,8 @@ func TestWriteDeadlineLongPast(t *testing.T) {
 				copied <- err
 				return err
 			}})
-			s.dial(t).get("/")
-			if err := lifeRecv(t, copied, "the copy to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+			s.Dial(t).Get("/")
+			if err := filotest.Recv(t, copied, "the copy to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the copy ended by %v", err)
 			}
 		})
@@ -162,7 +163,7 @@ func TestWriteDeadlineLongPast(t *testing.T) {
 
 // The deadlines of one request aren't the next one's, and a connection that was taken over has its own.
 func TestDeadlinesEndWithTheirRequest(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/hijack" {
 				conn, _, err := c.Hijack()
@@ -182,12 +183,12 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 			body, err := c.Body()
 			return errors.Join(err, c.Bytes(200, "a/b", body))
 		}})
-		client.get("/first")
-		client.want(200, "first", false)
-		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
-		client.send(string(make([]byte, 20000)))
-		client.want(200, string(make([]byte, 20000)), false)
-		client.get("/hijack")
-		client.wantEnd()
+		client.Get("/first")
+		client.Want(200, "first", false)
+		client.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
+		client.Send(string(make([]byte, 20000)))
+		client.Want(200, string(make([]byte, 20000)), false)
+		client.Get("/hijack")
+		client.WantEnd()
 	})
 }

@@ -9,10 +9,9 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
-
-const driverVariable = "FILO_DRIVER"
 
 // FILO_DRIVER overrides Server.Driver in both directions, and a line of the log says so where it does. Without a value it leaves the
 // choice to the program.
@@ -37,21 +36,21 @@ func TestDriverVariable(t *testing.T) {
 			if test.want == filo.DriverLoop && (runtime.GOOS != "linux" || runtime.GOARCH == "386") {
 				t.Skip("the loop driver is for Linux, but not on 386")
 			}
-			t.Setenv(driverVariable, test.value)
-			var log lifeLog
-			s := lifeServe(t, &filo.Server{Driver: test.program, Logger: log.logger(),
+			t.Setenv(filotest.DriverVariable, test.value)
+			var log filotest.Log
+			s := filotest.Serve(t, &filo.Server{Driver: test.program, Logger: log.Logger(),
 				Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
 			// A connection that waits for its next request has a worker of its own in one driver, and a loop's leader in the other.
-			c := s.dial(t)
-			c.get("/")
-			c.want(200, "served", false)
+			c := s.Dial(t)
+			c.Get("/")
+			c.Want(200, "served", false)
 			looped := test.want == filo.DriverLoop || test.want == filo.DriverAuto && runtime.GOOS == "linux"
-			lifeAwait(t, "the driver to show", func() bool {
+			filotest.Await(t, "the driver to show", func() bool {
 				stats := s.Stats()
 				return looped == (stats.WorkersLeading > 0) && !looped == (stats.WorkersRunning == 1)
 			})
-			want := "driver=" + test.value + " program=" + test.program.String() + " address=" + s.addr + "\n"
-			lines := log.lines("FILO_DRIVER overrides the server's driver")
+			want := "driver=" + test.value + " program=" + test.program.String() + " address=" + s.Addr + "\n"
+			lines := log.Lines("FILO_DRIVER overrides the server's driver")
 			switch logged := test.logged && runtime.GOOS == "linux"; {
 			case logged && (len(lines) != 1 || !strings.HasSuffix(lines[0], want)), !logged && len(lines) > 0:
 				t.Errorf("logged %q", lines)
@@ -62,31 +61,31 @@ func TestDriverVariable(t *testing.T) {
 
 // A server reads the variable when it starts to serve, once: a later change is for later servers.
 func TestDriverVariableIsReadOnce(t *testing.T) {
-	t.Setenv(driverVariable, "blocking")
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
-	c := s.dial(t)
-	c.get("/")
-	c.want(200, "served", false)
-	t.Setenv(driverVariable, "wrong")
-	second := lifeListen(t, "tcp", "127.0.0.1:0")
+	t.Setenv(filotest.DriverVariable, "blocking")
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
+	c := s.Dial(t)
+	c.Get("/")
+	c.Want(200, "served", false)
+	t.Setenv(filotest.DriverVariable, "wrong")
+	second := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	served := make(chan error, 1)
-	s.run(func() { served <- s.Serve(second) })
+	s.Go(func() { served <- s.Serve(second) })
 	conn, err := net.Dial("tcp", second.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = newLifeClient(t, conn)
-	c.get("/")
-	c.want(200, "served", false)
+	c = filotest.NewClient(t, conn)
+	c.Get("/")
+	c.Want(200, "served", false)
 	s.Close()
-	if err := lifeRecv(t, served, "Serve to return"); err != filo.ErrServerClosed {
+	if err := filotest.Recv(t, served, "Serve to return"); err != filo.ErrServerClosed {
 		t.Errorf("Serve returned %v", err)
 	}
 }
 
 // With a value that names no driver nothing is served, and the error says which values there are.
 func TestDriverVariableThatNamesNoDriver(t *testing.T) {
-	t.Setenv(driverVariable, "Blocking")
+	t.Setenv(filotest.DriverVariable, "Blocking")
 	const want = `filo: the environment variable FILO_DRIVER is "Blocking": set it to "loop" or "blocking", or unset it to leave the choice to the program`
 	for name, serve := range map[string]func(*filo.Server, net.Listener) error{
 		"Serve":       (*filo.Server).Serve,
@@ -98,7 +97,7 @@ func TestDriverVariableThatNamesNoDriver(t *testing.T) {
 			return s.ServeConn(conn)
 		},
 	} {
-		listener := lifeListen(t, "tcp", "127.0.0.1:0")
+		listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 		s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.NoContent() }}
 		if err := serve(s, listener); err == nil || err.Error() != want {
 			t.Errorf("%s returned %v", name, err)
@@ -122,9 +121,9 @@ func TestLoopDriverWithAnotherListener(t *testing.T) {
 		{"loop", filo.DriverAuto, "unset FILO_DRIVER"},
 		{"", filo.DriverLoop, "DriverAuto serves it"},
 	} {
-		t.Setenv(driverVariable, test.value)
+		t.Setenv(filotest.DriverVariable, test.value)
 		s := &filo.Server{Driver: test.program, Handler: func(c *filo.Ctx) error { return c.NoContent() }, Logger: slog.New(slog.DiscardHandler)}
-		err := s.Serve(struct{ net.Listener }{lifeListen(t, "tcp", "127.0.0.1:0")})
+		err := s.Serve(struct{ net.Listener }{filotest.Listen(t, "tcp", "127.0.0.1:0")})
 		if err == nil || !strings.HasSuffix(err.Error(), " on "+runtime.GOOS+"/"+runtime.GOARCH+": "+test.remedy) {
 			t.Errorf("with FILO_DRIVER=%s and %v Serve returned %v", test.value, test.program, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -55,12 +56,12 @@ func TestErrorStatus(t *testing.T) {
 				panic(nil)
 			}
 			return test.err
-		}, answerGet)
-		if got := fmt.Sprint(m.status, " ", m.body); got != test.want {
+		}, filotest.GetRequest)
+		if got := fmt.Sprint(m.Status, " ", m.Body); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.rule, got, test.want)
 		}
-		if m.get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("%s: Content-Type %q", test.rule, m.get("Content-Type"))
+		if m.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: Content-Type %q", test.rule, m.Get("Content-Type"))
 		}
 	}
 }
@@ -85,20 +86,20 @@ func TestErrorKeepsFields(t *testing.T) {
 		}
 		c.Response.SetBodyString("dropped")
 		return filo.Error(503, "later")
-	}, answerGet)
+	}, filotest.GetRequest)
 	for _, name := range []string{"X-Kept", "Set-Cookie", "Retry-After"} {
-		if m.get(name) != "7" {
-			t.Errorf("%s is %q, want the handler's", name, m.get(name))
+		if m.Get(name) != "7" {
+			t.Errorf("%s is %q, want the handler's", name, m.Get(name))
 		}
 	}
 	for _, name := range []string{"Content-Encoding", "Content-Range", "Content-Disposition", "Content-Language", "Content-Location", "Content-Digest",
 		"Repr-Digest", "Digest", "Content-MD5", "ETag", "Last-Modified"} {
-		if m.count(name) != 0 {
+		if m.Count(name) != 0 {
 			t.Errorf("%s describes a body that isn't sent", name)
 		}
 	}
-	if m.body != "Service Unavailable: later\n" {
-		t.Errorf("body %q", m.body)
+	if m.Body != "Service Unavailable: later\n" {
+		t.Errorf("body %q", m.Body)
 	}
 }
 
@@ -140,14 +141,14 @@ func TestErrorByAccept(t *testing.T) {
 		if test.json {
 			want, wantType = `{"detail":"gone","status":404,"title":"Not Found"}`+"\n", "application/problem+json"
 		}
-		if m.body != want || m.get("Content-Type") != wantType || m.status != 404 {
-			t.Errorf("Accept %q: got %d %q %q, want %q", test.accept, m.status, m.get("Content-Type"), m.body, want)
+		if m.Body != want || m.Get("Content-Type") != wantType || m.Status != 404 {
+			t.Errorf("Accept %q: got %d %q %q, want %q", test.accept, m.Status, m.Get("Content-Type"), m.Body, want)
 		}
 	}
 	m := answerRequest(t, func(c *filo.Ctx) error { return filo.Error(404, "") },
 		"GET / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\nAccept: application/json\r\n\r\n")
-	if m.get("Content-Type") != "application/problem+json" {
-		t.Errorf("two Accept fields are one list (RFC 9110, section 5.3): got %q", m.get("Content-Type"))
+	if m.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("two Accept fields are one list (RFC 9110, section 5.3): got %q", m.Get("Content-Type"))
 	}
 }
 
@@ -180,12 +181,12 @@ func TestErrorWithoutPreference(t *testing.T) {
 			f    func(*filo.Ctx, error)
 			json bool
 		}{{"none", nil, test.json}, {"DefaultErrorHandler", filo.DefaultErrorHandler, test.json}, {"ProblemErrorHandler", filo.ProblemErrorHandler, test.problems}} {
-			h := answerMemory(t, &filo.Server{ErrorHandler: handler.f, Handler: func(*filo.Ctx) error { return filo.Error(422, "x") }})
-			c := h.connect(t)
-			c.send(t, request)
-			m := c.receive(t, "POST")
-			if got := m.get("Content-Type") == "application/problem+json"; got != handler.json || m.status != 422 {
-				t.Errorf("%s, %s: %d %q %q", test.name, handler.name, m.status, m.get("Content-Type"), m.body)
+			h := filotest.ServeMemory(t, &filo.Server{ErrorHandler: handler.f, Handler: func(*filo.Ctx) error { return filo.Error(422, "x") }})
+			c := h.Connect(t)
+			c.Send(t, request)
+			m := c.Receive(t, "POST")
+			if got := m.Get("Content-Type") == "application/problem+json"; got != handler.json || m.Status != 422 {
+				t.Errorf("%s, %s: %d %q %q", test.name, handler.name, m.Status, m.Get("Content-Type"), m.Body)
 			}
 		}
 	}
@@ -194,14 +195,14 @@ func TestErrorWithoutPreference(t *testing.T) {
 // Whose answer was to be JSON can read an error in it.
 func TestErrorOfJSONAnswer(t *testing.T) {
 	for accept, want := range map[string]string{"*/*": "application/problem+json", "text/plain": "text/plain; charset=utf-8"} {
-		h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Response.Header.Set("Content-Type", "application/json; charset=utf-8")
 			return filo.Error(409, "x")
 		}})
-		c := h.connect(t)
-		c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
-		if m := c.receive(t, "GET"); m.get("Content-Type") != want || m.status != 409 {
-			t.Errorf("Accept %s: %d %q", accept, m.status, m.get("Content-Type"))
+		c := h.Connect(t)
+		c.Send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
+		if m := c.Receive(t, "GET"); m.Get("Content-Type") != want || m.Status != 409 {
+			t.Errorf("Accept %s: %d %q", accept, m.Status, m.Get("Content-Type"))
 		}
 	}
 }
@@ -210,8 +211,8 @@ func TestErrorOfJSONAnswer(t *testing.T) {
 func TestHTTPErrorWithoutErrorStatus(t *testing.T) {
 	for _, status := range []int{0, 200, 302, 600} {
 		log := &answerLog{}
-		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(*filo.Ctx) error { return filo.Error(status, "done") }})
-		if got := h.raw(t, answerGet); !strings.HasPrefix(got, "HTTP/1.1 500 ") {
+		h := filotest.ServeMemory(t, &filo.Server{Logger: log.logger(), Handler: func(*filo.Ctx) error { return filo.Error(status, "done") }})
+		if got := h.Raw(t, filotest.GetRequest); !strings.HasPrefix(got, "HTTP/1.1 500 ") {
 			t.Errorf("%d: %q", status, got)
 		}
 		if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "an HTTPError must have a status of 400 to 599, and is answered with 500: ") {
@@ -236,16 +237,16 @@ func TestProblemDetails(t *testing.T) {
 		{"not an HTTPError", errAnswerSecret, `{"status":500,"title":"Internal Server Error"}`},
 	} {
 		m := answerRequest(t, func(c *filo.Ctx) error { return test.err }, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
-		if m.body != test.want+"\n" || !json.Valid([]byte(m.body)) {
-			t.Errorf("%s: got %s, want %s", test.name, m.body, test.want)
+		if m.Body != test.want+"\n" || !json.Valid([]byte(m.Body)) {
+			t.Errorf("%s: got %s, want %s", test.name, m.Body, test.want)
 		}
 	}
 	// What can't be encoded is no reason for no answer.
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		return &filo.HTTPError{Status: 403, Detail: "d", Extensions: map[string]any{"f": func() {}}}
 	}, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
-	if m.status != 403 || m.body != "Forbidden: d\n" {
-		t.Errorf("got %d %q", m.status, m.body)
+	if m.Status != 403 || m.Body != "Forbidden: d\n" {
+		t.Errorf("got %d %q", m.Status, m.Body)
 	}
 }
 
@@ -296,15 +297,15 @@ func TestErrorHandler(t *testing.T) {
 			}
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				var got error
-				h := answerMemory(t, &filo.Server{Handler: fail, Logger: answerQuiet, ErrorHandler: func(c *filo.Ctx, err error) {
+				h := filotest.ServeMemory(t, &filo.Server{Handler: fail, Logger: filotest.Quiet, ErrorHandler: func(c *filo.Ctx, err error) {
 					got = err
 					test.answer(c)
 				}})
-				c := h.connect(t)
+				c := h.Connect(t)
 				for range 2 { // the connection goes on
-					c.send(t, answerGet)
-					m := c.receive(t, "GET")
-					if answer := fmt.Sprint(m.status, " ", m.body); answer != test.want {
+					c.Send(t, filotest.GetRequest)
+					m := c.Receive(t, "GET")
+					if answer := fmt.Sprint(m.Status, " ", m.Body); answer != test.want {
 						t.Errorf("got %.60q, want %.60q", answer, test.want)
 					}
 				}
@@ -322,14 +323,14 @@ func TestErrorHandler(t *testing.T) {
 
 // An ErrorHandler that fails when its head is on its way: the answer is broken off, without a second head in it.
 func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error { return errAnswerSecret },
+	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error { return errAnswerSecret },
 		ErrorHandler: func(c *filo.Ctx, err error) {
 			c.Stream().WriteString("tea")
 			c.Stream().Flush()
 			panic("no")
 		}})
-	c := h.connect(t)
-	c.send(t, answerGet)
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
 	all, err := io.ReadAll(c)
 	if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 || !strings.HasSuffix(string(all), "\r\n\r\n3\r\ntea\r\n") {
 		t.Errorf("got %q, %v, want a head, a chunk and the end", all, err)
@@ -348,13 +349,13 @@ func TestAbort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &answerLog{}
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: fail, Logger: log.logger(), ErrorHandler: func(*filo.Ctx, error) {
 					t.Error("the ErrorHandler was called")
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerGet)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, filotest.GetRequest)
 				if all, _ := io.ReadAll(c); len(all) > 0 { // the end may be a reset
 					t.Errorf("got %q", all)
 				}
@@ -383,43 +384,43 @@ func TestPanicsAndGoexit(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("GODEBUG", "panicnil=1")
 			log := &answerLog{}
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
 					if c.Path() == "/fail" {
 						test.fail()
 					}
 					return c.Text(200, "fine")
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				other := h.connect(t)
-				other.send(t, answerGet)
-				other.receive(t, "GET")
+			}, func(t *testing.T, h *filotest.Host) {
+				other := h.Connect(t)
+				other.Send(t, filotest.GetRequest)
+				other.Receive(t, "GET")
 				for range 3 {
-					c := h.connect(t)
-					c.send(t, "GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
-					m := c.receive(t, "GET")
-					if m.status != 500 || m.body != "Internal Server Error\n" || (m.get("Connection") == "close") == test.goesOn {
-						t.Errorf("got %d %q, Connection %q", m.status, m.body, m.get("Connection"))
+					c := h.Connect(t)
+					c.Send(t, "GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
+					m := c.Receive(t, "GET")
+					if m.Status != 500 || m.Body != "Internal Server Error\n" || (m.Get("Connection") == "close") == test.goesOn {
+						t.Errorf("got %d %q, Connection %q", m.Status, m.Body, m.Get("Connection"))
 					}
 					if test.goesOn {
-						c.send(t, answerGet)
-						c.receive(t, "GET")
+						c.Send(t, filotest.GetRequest)
+						c.Receive(t, "GET")
 						c.Close()
 						continue
 					}
-					c.wantEnd(t)
+					c.WantEnd(t)
 				}
-				other.send(t, answerGet)
-				if m := other.receive(t, "GET"); m.body != "fine" {
-					t.Errorf("the other connection got %q", m.body)
+				other.Send(t, filotest.GetRequest)
+				if m := other.Receive(t, "GET"); m.Body != "fine" {
+					t.Errorf("the other connection got %q", m.Body)
 				}
 				other.Close()
-				lifeAwait(t, "the books to be right", func() bool {
-					stats := h.config.Stats()
+				filotest.Await(t, "the books to be right", func() bool {
+					stats := h.Config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 &&
 						stats.WorkersSpawned-stats.WorkersRetired == uint64(stats.WorkersReady+stats.WorkersLeading)
 				})
-				if stats := h.config.Stats(); stats.Requests[5] != 3 {
+				if stats := h.Config.Stats(); stats.Requests[5] != 3 {
 					t.Errorf("%d answers of class 5, want 3", stats.Requests[5])
 				}
 			})
@@ -436,17 +437,17 @@ func TestPanicsAndGoexit(t *testing.T) {
 
 // With Goexit answered, what the client had sent before doesn't make the close a reset that destroys the answer.
 func TestGoexitWithABodyOnItsWay(t *testing.T) {
-	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error { answerGoexit(); return nil }})
+	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error { answerGoexit(); return nil }})
 	for range 10 {
-		c := h.connect(t)
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n")
+		c := h.Connect(t)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n")
 		if _, err := io.WriteString(c, strings.Repeat("x", 200_000)); err != nil {
 			t.Errorf("sending the body: %v", err)
 		}
-		if m := c.receive(t, "POST"); m.status != 500 {
-			t.Errorf("got %d", m.status)
+		if m := c.Receive(t, "POST"); m.Status != 500 {
+			t.Errorf("got %d", m.Status)
 		}
-		c.wantEnd(t)
+		c.WantEnd(t)
 	}
 }
 
@@ -463,10 +464,10 @@ func TestErrorsLogged(t *testing.T) {
 		{filo.Error(404, "x"), true, "handler failed error=404 Not Found: x"},
 	} {
 		log := &answerLog{}
-		h := answerMemory(t, &filo.Server{Logger: log.logger(), LogAllErrors: test.all, Handler: func(c *filo.Ctx) error { return test.err }})
-		c := h.connect(t)
-		c.send(t, answerGet)
-		c.receive(t, "GET")
+		h := filotest.ServeMemory(t, &filo.Server{Logger: log.logger(), LogAllErrors: test.all, Handler: func(c *filo.Ctx) error { return test.err }})
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		c.Receive(t, "GET")
 		records := log.all()
 		if test.want == "" && len(records) > 0 || test.want != "" && (len(records) != 1 || !strings.Contains(records[0], test.want)) {
 			t.Errorf("%v: logged %q, want %q", test.err, records, test.want)
@@ -488,12 +489,12 @@ func TestErrorsLoggedByTheirAnswer(t *testing.T) {
 		{filo.Error(503, ""), 404, false},
 	} {
 		log := &answerLog{}
-		h := answerMemory(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error { return test.err },
+		h := filotest.ServeMemory(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error { return test.err },
 			ErrorHandler: func(c *filo.Ctx, err error) { c.Text(test.status, "mapped") }})
-		c := h.connect(t)
-		c.send(t, answerGet)
-		if m := c.receive(t, "GET"); m.status != test.status {
-			t.Errorf("got %d, want %d", m.status, test.status)
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		if m := c.Receive(t, "GET"); m.Status != test.status {
+			t.Errorf("got %d, want %d", m.Status, test.status)
 		}
 		if records := log.all(); (len(records) == 1) != test.logged || len(records) > 1 {
 			t.Errorf("%v answered with %d: logged %q", test.err, test.status, records)
@@ -514,24 +515,24 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 		handler       filo.Handler
 		logged        bool
 	}{
-		{"its cause", answerGet, func(c *filo.Ctx) error { return context.Cause(wait(c)) }, false},
-		{"context.Canceled, as calls with the context return it", answerGet, func(c *filo.Ctx) error { return fmt.Errorf("query: %w", wait(c).Err()) }, false},
+		{"its cause", filotest.GetRequest, func(c *filo.Ctx) error { return context.Cause(wait(c)) }, false},
+		{"context.Canceled, as calls with the context return it", filotest.GetRequest, func(c *filo.Ctx) error { return fmt.Errorf("query: %w", wait(c).Err()) }, false},
 		{"the body's error", body, func(c *filo.Ctx) error { _, err := c.Body(); return err }, false},
 		{"the reader's error", body, func(c *filo.Ctx) error { _, err := io.ReadAll(c.BodyReader()); return err }, false},
-		{"EarlyHints", answerGet, func(c *filo.Ctx) error { wait(c); return c.EarlyHints() }, false},
+		{"EarlyHints", filotest.GetRequest, func(c *filo.Ctx) error { wait(c); return c.EarlyHints() }, false},
 		{"Upgrade", "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", func(c *filo.Ctx) error {
 			wait(c)
 			_, _, err := c.Upgrade("x")
 			return err
 		}, false},
-		{"Flush", answerGet, func(c *filo.Ctx) error { wait(c); return c.Stream().Flush() }, false},
+		{"Flush", filotest.GetRequest, func(c *filo.Ctx) error { wait(c); return c.Stream().Flush() }, false},
 		{"100-continue", strings.Replace(body, "\r\n\r\nbegun", "\r\nExpect: 100-continue\r\n\r\n", 1), func(c *filo.Ctx) error {
 			time.Sleep(2 * time.Second)
 			_, err := c.Body()
 			return err
 		}, false},
-		{"context.Canceled of something else", answerGet, func(c *filo.Ctx) error { return context.Canceled }, true},
-		{"an error of its own", answerGet, func(c *filo.Ctx) error { wait(c); return errAnswerSecret }, true},
+		{"context.Canceled of something else", filotest.GetRequest, func(c *filo.Ctx) error { return context.Canceled }, true},
+		{"an error of its own", filotest.GetRequest, func(c *filo.Ctx) error { wait(c); return errAnswerSecret }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -584,20 +585,20 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		{503, "Surrogate-Control", "max-age=60", "no-store"},
 		{404, "X-Cache-Controls", "max-age=5", ""},
 	} {
-		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			for value := range strings.SplitSeq(test.value, "\n") {
 				c.Response.Header.Add(test.name, value)
 			}
 			return filo.Error(test.status, "")
 		}})
-		c := h.connect(t)
-		c.send(t, answerGet)
-		m := c.receive(t, "GET")
-		if m.status != test.status || m.get("Cache-Control") != test.want || m.get("Expires") != "" {
-			t.Errorf("%d with %s %q: Cache-Control %q, Expires %q", m.status, test.name, test.value, m.get("Cache-Control"), m.get("Expires"))
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		m := c.Receive(t, "GET")
+		if m.Status != test.status || m.Get("Cache-Control") != test.want || m.Get("Expires") != "" {
+			t.Errorf("%d with %s %q: Cache-Control %q, Expires %q", m.Status, test.name, test.value, m.Get("Cache-Control"), m.Get("Expires"))
 		}
-		if dropped := !strings.HasPrefix(test.name, "X-") && test.name != "Cache-Control"; (m.get(test.name) == "") != dropped {
-			t.Errorf("%d with %s %q: it is %q", m.status, test.name, test.value, m.get(test.name))
+		if dropped := !strings.HasPrefix(test.name, "X-") && test.name != "Cache-Control"; (m.Get(test.name) == "") != dropped {
+			t.Errorf("%d with %s %q: it is %q", m.Status, test.name, test.value, m.Get(test.name))
 		}
 	}
 	for _, test := range []struct {
@@ -608,14 +609,14 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		{416, "Content-Range", "bytes */10", "bytes */10"},
 		{500, "Content-Range", "bytes 0-1/10", ""},
 	} {
-		h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			c.Response.Header.Set(test.name, test.value)
 			return filo.Error(test.status, "")
 		}})
-		c := h.connect(t)
-		c.send(t, answerGet)
-		if m := c.receive(t, "GET"); m.status != test.status || m.get(test.name) != test.want {
-			t.Errorf("%d with %s %q: %q", m.status, test.name, test.value, m.get(test.name))
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		if m := c.Receive(t, "GET"); m.Status != test.status || m.Get(test.name) != test.want {
+			t.Errorf("%d with %s %q: %q", m.Status, test.name, test.value, m.Get(test.name))
 		}
 	}
 }
@@ -624,11 +625,11 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 func TestErrorNoSniff(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json"} {
 		for _, status := range []int{400, 404, 500} {
-			h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error { return filo.Error(status, "<script>") }})
-			c := h.connect(t)
-			c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
-			if m := c.receive(t, "GET"); m.status != status || m.get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("%d for %s: %q", status, accept, m.fields)
+			h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error { return filo.Error(status, "<script>") }})
+			c := h.Connect(t)
+			c.Send(t, "GET / HTTP/1.1\r\nHost: a\r\nAccept: "+accept+"\r\n\r\n")
+			if m := c.Receive(t, "GET"); m.Status != status || m.Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%d for %s: %q", status, accept, m.Fields)
 			}
 		}
 	}
@@ -652,7 +653,7 @@ func TestErrorsVary(t *testing.T) {
 		{"a star is all", []string{"*"}, false, "*"},
 	} {
 		for _, status := range []int{400, 404, 405, 410, 414, 500, 501} {
-			s := &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			s := &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 				for _, value := range test.set {
 					c.Response.Header.Add("Vary", value)
 				}
@@ -687,7 +688,7 @@ func TestLoggedErrorsAreShort(t *testing.T) {
 			return fmt.Errorf("%w: %s", filo.ErrHijacked, client)
 		},
 	} {
-		var log lifeLog
+		var log filotest.Log
 		server := &filo.Server{Handler: handler, LogAllErrors: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		s := servertest.NewServer(t, server)
 		conn, err := s.Listener.Dial()
@@ -698,7 +699,7 @@ func TestLoggedErrorsAreShort(t *testing.T) {
 		io.Copy(io.Discard, conn)
 		conn.Close()
 		server.Shutdown(context.Background())
-		lifeAwait(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // of the hijacker, which nobody waits for
+		filotest.Await(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // of the hijacker, which nobody waits for
 		for line := range strings.Lines(log.String()) {
 			if line, _, _ = strings.Cut(line, " stack="); len(line) > 2<<10 {
 				t.Errorf("%s: a record takes %d bytes", name, len(line))

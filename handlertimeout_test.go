@@ -17,11 +17,9 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
-	"github.com/filohttp/filo/servertest"
 )
-
-const timedOutBody = "Service Unavailable: the handler took too long\n"
 
 // "the 503 is a response of its own with Connection: close; the Ctx stays the handler's until it returns; late writes return
 // ErrHandlerTimeout"
@@ -62,7 +60,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 			return nil
 		},
 		"what middleware sees": func(t *testing.T, c *filo.Ctx) error {
-			if _, ok := c.Response.WholeBody(); ok || c.Status() != 503 || !c.Committed() || c.BytesWritten() != int64(len(timedOutBody)) {
+			if _, ok := c.Response.WholeBody(); ok || c.Status() != 503 || !c.Committed() || c.BytesWritten() != int64(len(filotest.TimedOutBody)) {
 				t.Errorf("status %d, committed %v, %d bytes, a body %v", c.Status(), c.Committed(), c.BytesWritten(), ok)
 			}
 			c.SetTimeout(time.Hour, nil)
@@ -70,7 +68,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 				answered, returned := make(chan struct{}), make(chan struct{})
 				s, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 					if c.Path() != "/slow" {
@@ -82,46 +80,19 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 					return late(t, c)
 				}})
 				// The answers to what was pipelined before come first, and what comes behind gets none.
-				client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n")
-				client.want(200, "quick", false)
-				client.want(503, timedOutBody, true)
+				client.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n")
+				client.Want(200, "quick", false)
+				client.Want(503, filotest.TimedOutBody, true)
 				close(answered)
-				lifeRecv(t, returned, "the handler to return")
-				client.wantEOF()
-				lifeAwait(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
+				filotest.Recv(t, returned, "the handler to return")
+				client.WantEOF()
+				filotest.Await(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
 				if requests := s.Stats().Requests; requests[2] != 1 || requests[5] != 1 {
 					t.Errorf("answers by class: %v; want one of 2xx and one of 5xx", requests)
 				}
 			})
 		})
 	}
-}
-
-// eachTransport runs a test over sockets, in memory, and with TLS, by a listener's and the server's own.
-func eachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient))) {
-	t.Run("socket", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
-			s := lifeServe(t, config)
-			return s, s.dial(t)
-		})
-	})
-	t.Run("memory", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
-			listener := servertest.NewListener()
-			s := lifeServe(t, config, listener)
-			conn, err := listener.Dial()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s, newLifeClient(t, conn)
-		})
-	})
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
-		test(t, func(config *filo.Server) (*lifeServer, *lifeClient) {
-			s := serve(t, config)
-			return s, s.dialTLS(t)
-		})
-	})
 }
 
 // A handler that answers or ends its time-out in time has the answer to itself, and the connection goes on.
@@ -147,13 +118,13 @@ func TestTimeoutThatDoesNotCome(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 				_, client := serve(&filo.Server{Handler: handler})
 				for range 3 {
-					client.get("/")
-					response, body := client.answer()
+					client.Get("/")
+					response, body := client.Answer()
 					for response.StatusCode == 103 {
-						response, body = client.answer()
+						response, body = client.Answer()
 					}
 					if response.StatusCode != 200 || body != "hi" || response.Close {
 						t.Fatalf("%d %q, close %v", response.StatusCode, body, response.Close)
@@ -166,7 +137,7 @@ func TestTimeoutThatDoesNotCome(t *testing.T) {
 
 // A stream that has begun in time goes on when the time is over, and so does the connection.
 func TestTimeoutAfterTheHead(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		for limit, answered := 50*time.Millisecond, 0; answered < 3; limit *= 2 {
 			begun := make(chan error, 1)
 			_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -184,11 +155,11 @@ func TestTimeoutAfterTheHead(t *testing.T) {
 				return err
 			}})
 			for answered = 0; answered < 3; answered++ {
-				client.get("/")
-				if err := lifeRecv(t, begun, "the stream to begin"); errors.Is(err, filo.ErrHandlerTimeout) {
+				client.Get("/")
+				if err := filotest.Recv(t, begun, "the stream to begin"); errors.Is(err, filo.ErrHandlerTimeout) {
 					break // the machine is too busy for this limit
 				}
-				client.want(200, "hi", false)
+				client.Want(200, "hi", false)
 			}
 		}
 	})
@@ -197,7 +168,7 @@ func TestTimeoutAfterTheHead(t *testing.T) {
 // A handler hears from its context that the time is over, mostly before the timer has fired: the answer is the time-out's all
 // the same, and its error isn't logged as the server's fault.
 func TestTimeoutByContext(t *testing.T) {
-	var log lifeLog
+	var log filotest.Log
 	for name, handler := range map[string]filo.Handler{
 		"returned": func(c *filo.Ctx) error { <-c.Context().Done(); return c.Context().Err() },
 		"rendered": func(c *filo.Ctx) error { <-c.Context().Done(); return c.RenderError(c.Context().Err()) },
@@ -210,26 +181,26 @@ func TestTimeoutByContext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
 				c.SetTimeout(100*time.Microsecond, nil)
 				return handler(c)
 			}})
 			for range 200 {
-				client := s.dial(t)
-				client.get("/")
-				client.want(503, timedOutBody, true)
+				client := s.Dial(t)
+				client.Get("/")
+				client.Want(503, filotest.TimedOutBody, true)
 				client.Close()
 			}
 		})
 	}
-	if lines := log.lines(""); len(lines) > 0 {
+	if lines := log.Lines(""); len(lines) > 0 {
 		t.Errorf("logged: %q", lines)
 	}
 }
 
 // "once the head is on its way": the context that was asked for before the time-out was set ends as well.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
 		c.SetTimeout(time.Millisecond, &filo.HTTPError{Status: 504, Detail: "no answer from behind"})
 		<-ctx.Done()
@@ -238,15 +209,15 @@ func TestTimeoutEndsEarlierContext(t *testing.T) {
 		}
 		return nil
 	}})
-	client := s.dial(t)
-	client.get("/")
-	client.want(504, "Gateway Timeout: no answer from behind\n", true)
-	client.wantEOF()
+	client := s.Dial(t)
+	client.Get("/")
+	client.Want(504, "Gateway Timeout: no answer from behind\n", true)
+	client.WantEOF()
 }
 
 // The time-out comes while the handler waits for a body, and ends the wait. What comes of the body later isn't taken for a request.
 func TestTimeoutInBody(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		returned := make(chan error, 2)
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			c.SetTimeout(10*time.Millisecond, nil)
@@ -254,13 +225,13 @@ func TestTimeoutInBody(t *testing.T) {
 			returned <- err
 			return err
 		}})
-		client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nGET /")
-		client.want(503, timedOutBody, true)
-		if err := lifeRecv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
+		client.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nGET /")
+		client.Want(503, filotest.TimedOutBody, true)
+		if err := filotest.Recv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
 			t.Errorf("the handler's read: %v", err)
 		}
 		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // if it isn't gone by now
-		client.wantEnd()
+		client.WantEnd()
 		if len(returned) > 0 {
 			t.Error("another request was read")
 		}
@@ -283,15 +254,15 @@ func TestTimeoutWhileClientIsSlow(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(conn) }()
 	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	lifeRecv(t, ended, "the end of the context")
+	filotest.Recv(t, ended, "the end of the context")
 	client.Close()
-	lifeRecv(t, served, "the connection's end")
+	filotest.Recv(t, served, "the connection's end")
 	s.Close()
 }
 
 // A client that waits for 100 (Continue) doesn't get it behind the final answer.
 func TestTimeoutBeforeContinue(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		answered, returned := make(chan struct{}), make(chan error, 1)
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			c.SetTimeout(time.Millisecond, nil)
@@ -300,20 +271,20 @@ func TestTimeoutBeforeContinue(t *testing.T) {
 			returned <- err
 			return err
 		}})
-		client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
-		client.want(503, timedOutBody, true)
+		client.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+		client.Want(503, filotest.TimedOutBody, true)
 		close(answered)
-		if err := lifeRecv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
+		if err := filotest.Recv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
 			t.Errorf("the body is asked for: %v", err)
 		}
-		client.wantEnd()
+		client.WantEnd()
 	})
 }
 
 // Where the answer and the time-out come together, the client gets one of them, whole, and the server takes up no other
 // request after a time-out's.
 func TestTimeoutRaces(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		const clients, requests = 8, 100
 		var turn atomic.Int64
 		// Handshakes of many clients at once may take long.
@@ -337,30 +308,30 @@ func TestTimeoutRaces(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range clients {
 			all.Go(func() {
-				var client *lifeClient
+				var client *filotest.Client
 				for n := range requests {
 					if client == nil {
-						conn, err := net.Dial("tcp", s.addr)
+						conn, err := net.Dial("tcp", s.Addr)
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						if _, ok := first.Conn.(*tls.Conn); ok {
-							conn = tls.Client(conn, lifeClientTLS())
+							conn = tls.Client(conn, filotest.ClientTLS())
 						}
-						client = newLifeClient(t, conn)
+						client = filotest.NewClient(t, conn)
 					}
 					path := [...]string{"/", "/stream"}[(i+n)%2]
 					io.WriteString(client, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-					response, body, err := client.tryAnswer()
+					response, body, err := client.TryAnswer()
 					switch {
 					case err != nil:
 						t.Errorf("%s: %v", path, err)
 						return
 					case response.StatusCode == 200 && body == "in time" && !response.Close:
 						continue
-					case response.StatusCode == 503 && body == timedOutBody && response.Close:
-						client.wantEOF()
+					case response.StatusCode == 503 && body == filotest.TimedOutBody && response.Close:
+						client.WantEOF()
 						client.Close()
 					default:
 						t.Errorf("%s: %d %q, close %v", path, response.StatusCode, body, response.Close)
@@ -377,7 +348,7 @@ func TestTimeoutRaces(t *testing.T) {
 // What a handler has left running when it has returned is none of the next request's: a time-out that the ErrorHandler sets
 // isn't one, and the connection lives on.
 func TestTimeoutAfterTheHandler(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{
 			ErrorHandler: func(c *filo.Ctx, err error) {
 				c.SetTimeout(time.Millisecond, nil)
@@ -392,11 +363,11 @@ func TestTimeoutAfterTheHandler(t *testing.T) {
 			},
 		})
 		for range 3 {
-			client.get("/none")
-			client.want(404, "no such page", false)
+			client.Get("/none")
+			client.Want(404, "no such page", false)
 			time.Sleep(3 * time.Millisecond)
-			client.get("/slow")
-			client.want(200, "slow", false)
+			client.Get("/slow")
+			client.Want(200, "slow", false)
 		}
 	})
 }
@@ -404,14 +375,14 @@ func TestTimeoutAfterTheHandler(t *testing.T) {
 // A status that is none of an error is 500, as elsewhere.
 func TestTimeoutStatus(t *testing.T) {
 	for _, status := range []int{-1, 0, 200, 600, 1 << 20} {
-		s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			c.SetTimeout(time.Microsecond, filo.Error(status, "x"))
 			<-c.Context().Done()
 			return c.Context().Err()
 		}})
-		client := s.dial(t)
-		client.get("/")
-		if response, _ := client.answer(); response.StatusCode != 500 {
+		client := s.Dial(t)
+		client.Get("/")
+		if response, _ := client.Answer(); response.StatusCode != 500 {
 			t.Errorf("%d became %d", status, response.StatusCode)
 		}
 		if got := s.Stats().Timeouts; got != (filo.Timeouts{Handler: 1}) {
@@ -422,7 +393,7 @@ func TestTimeoutStatus(t *testing.T) {
 
 // "After that its context is done": also one that was asked for before, and of a handler that streams. An earlier deadline stays.
 func TestTimeoutAndContext(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/stream":
 			ctx := armedContext(c)
@@ -447,15 +418,15 @@ func TestTimeoutAndContext(t *testing.T) {
 		deadline, _ := c.Context().Deadline()
 		return c.Text(200, time.Until(deadline).Round(time.Minute).String())
 	}})
-	client := s.dial(t)
+	client := s.Dial(t)
 	for _, path := range []string{"/deadline", "/timeout", "/none"} {
-		client.get(path)
-		client.want(200, "1m0s", false)
+		client.Get(path)
+		client.Want(200, "1m0s", false)
 	}
 	for range 20 {
-		client = s.dial(t)
-		client.get("/stream")
-		if response, body := client.answer(); response.StatusCode == 200 && body != context.DeadlineExceeded.Error() {
+		client = s.Dial(t)
+		client.Get("/stream")
+		if response, body := client.Answer(); response.StatusCode == 200 && body != context.DeadlineExceeded.Error() {
 			t.Errorf("got %q", body)
 		}
 	}
@@ -464,7 +435,7 @@ func TestTimeoutAndContext(t *testing.T) {
 // A handler that enters its class late finds that its time is over.
 func TestTimeoutBeforeEnter(t *testing.T) {
 	var class class.Class
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {
 			return c.Text(200, "quick")
 		}
@@ -473,17 +444,17 @@ func TestTimeoutBeforeEnter(t *testing.T) {
 		return inside.Enter(c, &class)
 	}})
 	for range 10 {
-		client := s.dial(t)
-		client.send("GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		client.want(200, "quick", false)
-		client.want(503, timedOutBody, true)
+		client := s.Dial(t)
+		client.Send("GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		client.Want(200, "quick", false)
+		client.Want(503, filotest.TimedOutBody, true)
 	}
 }
 
 // A handler that parks its connection when its time is over, or nearly so, gets the connection or the time-out, and the client
 // one whole answer. (That the two don't touch the connection at once the race detector sees.)
 func TestTimeoutAgainstPark(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		for _, path := range []string{"/park", "/stream"} {
 			for spin := range 6 {
 				parked := make(chan error, 1)
@@ -504,18 +475,18 @@ func TestTimeoutAgainstPark(t *testing.T) {
 					parked <- err
 					return err
 				}})
-				client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-				answer, err := io.ReadAll(client.reader)
+				client.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+				answer, err := io.ReadAll(client.Reader)
 				if err != nil {
 					t.Errorf("reading: %v", err)
 				}
 				want := "503"
-				if err := lifeRecv(t, parked, "the handler to return"); err == nil {
+				if err := filotest.Recv(t, parked, "the handler to return"); err == nil {
 					want = map[string]string{"/park": "101", "/stream": "200"}[path]
 				} else if !errors.Is(err, filo.ErrHandlerTimeout) {
 					t.Errorf("%s: %v", path, err)
 				}
-				if got := lifeStatuses(string(answer)); got != want {
+				if got := filotest.Statuses(string(answer)); got != want {
 					t.Errorf("%s: got %q, want %s", path, answer, want)
 				}
 			}
@@ -549,7 +520,7 @@ func TestEnterWithAWriteThatPanics(t *testing.T) {
 		s.ServeConn(panickyConn{conn})
 	}()
 	io.WriteString(client, "GET /quick HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if value := lifeRecv(t, served, "ServeConn to end"); value != "a write" {
+	if value := filotest.Recv(t, served, "ServeConn to end"); value != "a write" {
 		t.Errorf("ServeConn panics with %v", value)
 	}
 }

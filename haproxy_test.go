@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // haproxy starts HAProxy with these sections. The test is skipped where HAProxy isn't installed, except in CI.
@@ -51,7 +52,7 @@ func haproxy(t *testing.T, sections string) {
 // freePort returns a TCP address that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -59,13 +60,13 @@ func freePort(t *testing.T) string {
 // What HAProxy tells arrives: the client's address by both versions, and by TLVs the host name, the TLS version and the unique ID, with a
 // checksum. Its health checks are answered as its own connections.
 func TestHAProxy(t *testing.T) {
-	log := new(lifeLog)
-	s := lifeServe(t, &filo.Server{Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	key, err := x509.MarshalPKCS8PrivateKey(lifeCertificate().PrivateKey)
+	log := new(filotest.Log)
+	s := filotest.Serve(t, &filo.Server{Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	key, err := x509.MarshalPKCS8PrivateKey(filotest.Certificate().PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: lifeCertificate().Certificate[0]})
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: filotest.Certificate().Certificate[0]})
 	certificate = append(certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
 	file := filepath.Join(t.TempDir(), "cert.pem")
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
@@ -85,7 +86,7 @@ backend version1
 backend version2
  option httpchk GET /check
  server s %[4]s send-proxy-v2 proxy-v2-options ssl,authority,unique-id,crc32c check inter 50ms
-`, plain, secure, file, s.addr))
+`, plain, secure, file, s.Addr))
 	for _, test := range []struct {
 		address, scheme, want string
 	}{
@@ -93,10 +94,10 @@ backend version2
 		{secure, "https", " local=false authority=filo.test alpn= id=id-127.0.0.1 tls=true {false TLSv1.3  }"},
 	} {
 		var from string
-		transport := &http.Transport{TLSClientConfig: lifeClientTLS(), DialContext: func(context.Context, string, string) (net.Conn, error) {
+		transport := &http.Transport{TLSClientConfig: filotest.ClientTLS(), DialContext: func(context.Context, string, string) (net.Conn, error) {
 			var conn net.Conn
 			var err error
-			lifeAwait(t, "HAProxy", func() bool {
+			filotest.Await(t, "HAProxy", func() bool {
 				conn, err = net.Dial("tcp", test.address)
 				return err == nil
 			})
@@ -105,8 +106,8 @@ backend version2
 		}}
 		for range 3 {
 			var got string
-			lifeAwait(t, "a good health check", func() bool {
-				response, err := (&http.Client{Transport: transport, Timeout: lifeBound}).Get(test.scheme + "://filo.test/")
+			filotest.Await(t, "a good health check", func() bool {
+				response, err := (&http.Client{Transport: transport, Timeout: filotest.Bound}).Get(test.scheme + "://filo.test/")
 				if err != nil {
 					t.Fatal(err)
 				}

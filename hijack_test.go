@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -31,18 +32,18 @@ func TestHijackBuffered(t *testing.T) {
 		before        func(c *filo.Ctx)
 		want          string
 	}{
-		{"nothing", answerGet, nil, ""},
-		{"bytes of another protocol", answerGet + "\x00\xffbinary", nil, "\x00\xffbinary"},
-		{"a pipelined request", answerGet + answerGet, nil, answerGet},
+		{"nothing", filotest.GetRequest, nil, ""},
+		{"bytes of another protocol", filotest.GetRequest + "\x00\xffbinary", nil, "\x00\xffbinary"},
+		{"a pipelined request", filotest.GetRequest + filotest.GetRequest, nil, filotest.GetRequest},
 		{"a body that wasn't read", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest", nil, "bodyrest"},
 		{"a body that was read", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest", func(c *filo.Ctx) { c.Body() }, "rest"},
 		{"a body that was read in part", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyrest",
 			func(c *filo.Ctx) { c.BodyReader().Read(make([]byte, 3)) }, "yrest"},
 		{"a chunked body that wasn't read", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", nil, "4\r\nbody\r\n0\r\n\r\n"},
-		{"read by the context's watch", answerGet + "more", func(c *filo.Ctx) { c.Context().Done() }, "more"},
+		{"read by the context's watch", filotest.GetRequest + "more", func(c *filo.Ctx) { c.Context().Done() }, "more"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: func(c *filo.Ctx) error {
 					if test.before != nil {
 						test.before(c)
@@ -54,8 +55,8 @@ func TestHijackBuffered(t *testing.T) {
 					answerEcho(conn, buffered)
 					return errors.New("dropped, like all that the handler answers now")
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				if got := h.raw(t, test.request); got != test.want {
+			}, func(t *testing.T, h *filotest.Host) {
+				if got := h.Raw(t, test.request); got != test.want {
 					t.Errorf("got %q, want %q", got, test.want)
 				}
 			})
@@ -69,7 +70,7 @@ func TestHijackGivesTheConnection(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second // which a request keeps to on a slow machine, too
 	conns := make(chan net.Conn, 1)
-	h := answerSocket(t, &filo.Server{ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, ReadHeaderTimeout: limit,
+	h := filotest.ServeSocket(t, &filo.Server{ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, ReadHeaderTimeout: limit,
 		Handler: func(c *filo.Ctx) error {
 			conn, buffered, err := c.Hijack()
 			if err != nil || len(buffered) > 0 {
@@ -78,26 +79,26 @@ func TestHijackGivesTheConnection(t *testing.T) {
 			conns <- conn
 			return nil // another goroutine uses it from here on
 		}})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	conn := lifeRecv(t, conns, "the handler")
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	conn := filotest.Recv(t, conns, "the handler")
 	defer conn.Close()
 	if _, ok := conn.(*net.TCPConn); !ok {
 		t.Errorf("got a %T, want the *net.TCPConn that was accepted", conn)
 	}
-	lifeAwait(t, "the server to forget the connection", func() bool {
-		stats := h.config.Stats()
+	filotest.Await(t, "the server to forget the connection", func() bool {
+		stats := h.Config.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
 	// The server's worker is on to others, and its time-outs have nothing to do with this connection.
 	for range 3 {
-		other := h.connect(t)
-		other.send(t, answerGet)
-		lifeRecv(t, conns, "another handler").Close()
+		other := h.Connect(t)
+		other.Send(t, filotest.GetRequest)
+		filotest.Recv(t, conns, "another handler").Close()
 		time.Sleep(limit / 2) // longer in all than the time-outs that mustn't count
 	}
 	for _, text := range []string{"one", "two"} {
-		c.send(t, text)
+		c.Send(t, text)
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != text {
 			t.Errorf("got %q, %v, want %q", got, err, text)
@@ -105,7 +106,7 @@ func TestHijackGivesTheConnection(t *testing.T) {
 		if _, err := conn.Write(got); err != nil {
 			t.Error(err)
 		}
-		if _, err := io.ReadFull(c.in, got); err != nil || string(got) != text {
+		if _, err := io.ReadFull(c.In, got); err != nil || string(got) != text {
 			t.Errorf("the client got %q, %v, want %q", got, err, text)
 		}
 	}
@@ -115,30 +116,30 @@ func TestHijackGivesTheConnection(t *testing.T) {
 func TestHijackAndShutdown(t *testing.T) {
 	for name, stop := range map[string]func(s *filo.Server) error{
 		"Shutdown": func(s *filo.Server) error {
-			ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
+			ctx, cancel := context.WithTimeout(context.Background(), filotest.Bound)
 			defer cancel()
 			return s.Shutdown(ctx)
 		},
 		"Close": (*filo.Server).Close,
 	} {
 		t.Run(name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: func(c *filo.Ctx) error {
 					conn, buffered, err := c.Hijack()
 					go answerEcho(conn, buffered)
 					return err
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerGet+"x")
-				if b, err := c.in.ReadByte(); err != nil || b != 'x' {
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, filotest.GetRequest+"x")
+				if b, err := c.In.ReadByte(); err != nil || b != 'x' {
 					t.Fatalf("got %q, %v", b, err)
 				}
-				if err := stop(h.config); err != nil {
+				if err := stop(h.Config); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				c.send(t, "y")
-				if b, err := c.in.ReadByte(); err != nil || b != 'y' {
+				c.Send(t, "y")
+				if b, err := c.In.ReadByte(); err != nil || b != 'y' {
 					t.Errorf("after %s: got %q, %v, want the echo", name, b, err)
 				}
 				c.Close()
@@ -156,7 +157,7 @@ func TestHijackTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answerServeOn(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.ServeOn(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		if c.TLS() == nil || c.Request.URI().Scheme() != "https" {
 			t.Errorf("TLS %v, scheme %s", c.TLS(), c.Request.URI().Scheme())
 		}
@@ -174,10 +175,10 @@ func TestHijackTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	client.SetDeadline(time.Now().Add(lifeBound))
+	client.SetDeadline(time.Now().Add(filotest.Bound))
 	for _, text := range []string{"one", "two", "three"} {
 		if text == "one" {
-			io.WriteString(client, answerGet)
+			io.WriteString(client, filotest.GetRequest)
 		}
 		io.WriteString(client, text)
 		got := make([]byte, len(text))
@@ -193,7 +194,7 @@ func TestHijackTLS(t *testing.T) {
 
 // Upgrade answers 101 (RFC 9110, section 15.2.2) with Upgrade, Connection and the handler's fields, byte by byte.
 func TestUpgrade(t *testing.T) {
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Response.Header.Set("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
 			c.Response.Header.Set("Content-Length", "5")
@@ -206,8 +207,8 @@ func TestUpgrade(t *testing.T) {
 			answerEcho(conn, buffered)
 			return nil
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		got := h.raw(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nframe")
+	}, func(t *testing.T, h *filotest.Host) {
+		got := h.Raw(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nframe")
 		fields := strings.Split(strings.TrimSuffix(got, "\r\n\r\nframe"), "\r\n")
 		want := []string{"HTTP/1.1 101 Switching Protocols", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "Upgrade: websocket", "Connection: Upgrade"}
 		if !strings.HasSuffix(got, "\r\n\r\nframe") {
@@ -232,7 +233,7 @@ func TestUpgradeRefused(t *testing.T) {
 		want          int
 	}{
 		{"an Upgrade in an HTTP/1.0 request is ignored (RFC 9110, section 7.8)", "GET / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 426},
-		{"a server must not switch to a protocol that the client didn't ask for (RFC 9110, section 7.8)", answerGet, 426},
+		{"a server must not switch to a protocol that the client didn't ask for (RFC 9110, section 7.8)", filotest.GetRequest, 426},
 		{"a server must not switch to a protocol that the client didn't ask for (RFC 9110, section 7.8)",
 			"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c, foo\r\n\r\n", 426},
 		{"an Upgrade that Connection doesn't list isn't for this hop (RFC 9110, section 7.8)",
@@ -242,16 +243,16 @@ func TestUpgradeRefused(t *testing.T) {
 			_, _, err := c.Upgrade("websocket")
 			return err
 		}, test.request)
-		if m.status != test.want {
-			t.Errorf("%s: got %d %q, want %d", test.rule, m.status, m.body, test.want)
+		if m.Status != test.want {
+			t.Errorf("%s: got %d %q, want %d", test.rule, m.Status, m.Body, test.want)
 			continue
 		}
 		// RFC 9110, section 15.5.22: "The server MUST send an Upgrade header field in a 426 response".
-		option := slices.ContainsFunc(m.fields, func(line string) bool {
+		option := slices.ContainsFunc(m.Fields, func(line string) bool {
 			return strings.HasPrefix(line, "Connection: ") && strings.Contains(strings.ToLower(line), "upgrade")
 		})
-		if m.get("Upgrade") != "websocket" || !option {
-			t.Errorf("%s: a 426 with %q, want Upgrade and its connection option", test.rule, m.fields)
+		if m.Get("Upgrade") != "websocket" || !option {
+			t.Errorf("%s: a 426 with %q, want Upgrade and its connection option", test.rule, m.Fields)
 		}
 	}
 	// A list of protocols, in any case, of which the server takes one.
@@ -262,15 +263,15 @@ func TestUpgradeRefused(t *testing.T) {
 		}
 		return err
 	}, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: foo/2, WebSocket\r\n\r\n")
-	if m.status != 101 {
-		t.Errorf("got %d, want 101", m.status)
+	if m.Status != 101 {
+		t.Errorf("got %d, want 101", m.Status)
 	}
 }
 
 // What a handler calls after it has taken the connection over says so and touches nothing.
 func TestHijackTwice(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			conn, _, err := c.Hijack()
 			if err != nil {
 				return err
@@ -302,11 +303,11 @@ func TestHijackTwice(t *testing.T) {
 			}
 			return nil
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
 		// A body that is still to come: nobody may wait for it.
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-		c.wantEnd(t)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		c.WantEnd(t)
 	})
 }
 
@@ -341,7 +342,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, ended := new(answerLog), make(chan bool, 1)
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				log = new(answerLog)
 				return &filo.Server{Logger: log.logger(), LogAllErrors: test.all, Handler: func(c *filo.Ctx) error {
 					c.Request.SetBodyReader(tellingCloser{strings.NewReader(""), ended})
@@ -350,9 +351,9 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 					}
 					return test.then(c)
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				h.raw(t, answerGet)
-				lifeRecv(t, ended, "the request's end")
+			}, func(t *testing.T, h *filotest.Host) {
+				h.Raw(t, filotest.GetRequest)
+				filotest.Recv(t, ended, "the request's end")
 				got := strings.Join(log.all(), "\n")
 				const message = "ERROR handler failed after it had taken the connection over "
 				if test.want == "" && got != "" || test.want != "" && (!strings.HasPrefix(got, message+test.want) || strings.Contains(got, "\n")) {
@@ -366,7 +367,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 // "Closed if it is an io.Closer": also a reader whose bytes nobody gets.
 func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 	closed := make(chan bool, 1)
-	h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		conn, _, err := c.Hijack()
 		if err != nil {
 			return err
@@ -374,8 +375,8 @@ func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 		conn.Close()
 		return c.Reader(200, "a/b", tellingCloser{strings.NewReader("x"), closed}, -1)
 	}})
-	h.raw(t, answerGet)
-	lifeRecv(t, closed, "the reader to be closed")
+	h.Raw(t, filotest.GetRequest)
+	filotest.Recv(t, closed, "the reader to be closed")
 }
 
 // tellingCloser is a reader that says when it is closed.
@@ -403,14 +404,14 @@ func TestHijackAfterTheHead(t *testing.T) {
 		_, err := w.WriteString("whole")
 		return err
 	}, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-	if m.body != "whole" {
-		t.Errorf("got %q", m.body)
+	if m.Body != "whole" {
+		t.Errorf("got %q", m.Body)
 	}
 }
 
 // A stream that was begun and not sent is dropped by Hijack, as any response is.
 func TestHijackDropsTheResponse(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Text(200, "dropped")
 		c.Stream().WriteString("dropped too")
 		conn, _, err := c.Hijack()
@@ -420,7 +421,7 @@ func TestHijackDropsTheResponse(t *testing.T) {
 		io.WriteString(conn, "raw")
 		return conn.Close()
 	}})
-	if got := h.raw(t, answerGet); got != "raw" {
+	if got := h.Raw(t, filotest.GetRequest); got != "raw" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -438,7 +439,7 @@ func TestHijackAndTheHandlersEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				conns := make(chan net.Conn, 1)
 				var states []filo.ConnState
-				s := servertest.NewServer(t, &filo.Server{Logger: answerQuiet,
+				s := servertest.NewServer(t, &filo.Server{Logger: filotest.Quiet,
 					ConnState: func(_ net.Conn, state filo.ConnState) { states = append(states, state) },
 					Handler: func(c *filo.Ctx) error {
 						conn, _, err := c.Hijack()
@@ -449,7 +450,7 @@ func TestHijackAndTheHandlersEnd(t *testing.T) {
 						return end()
 					}})
 				c := answerClientOf(s.Dial(t))
-				c.send(t, answerGet)
+				c.Send(t, filotest.GetRequest)
 				conn := <-conns
 				synctest.Wait()
 				time.Sleep(5 * time.Minute) // longer than all time-outs
@@ -463,15 +464,15 @@ func TestHijackAndTheHandlersEnd(t *testing.T) {
 	}
 }
 
-func answerEchoOnce(t *testing.T, conn net.Conn, c *answerClient) {
+func answerEchoOnce(t *testing.T, conn net.Conn, c *filotest.StrictClient) {
 	t.Helper()
-	c.send(t, "ping")
+	c.Send(t, "ping")
 	got := make([]byte, 4)
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "ping" {
 		t.Errorf("the handler's side got %q, %v", got, err)
 	}
 	io.WriteString(conn, "pong")
-	if _, err := io.ReadFull(c.in, got); err != nil || string(got) != "pong" {
+	if _, err := io.ReadFull(c.In, got); err != nil || string(got) != "pong" {
 		t.Errorf("the client got %q, %v", got, err)
 	}
 }
@@ -499,12 +500,12 @@ func TestEarlyHints(t *testing.T) {
 		"Server: filo\nDate: D\nContent-Length: 5\n"
 	const links = "Link: </style.css>; rel=preload\nLink: </script.js>; rel=preload\n"
 	for _, test := range []struct{ rule, request, want string }{
-		{"103 with the fields that Response.Header has now; they stay for the final answer (RFC 8297)", answerGet,
+		{"103 with the fields that Response.Header has now; they stay for the final answer (RFC 8297)", filotest.GetRequest,
 			"HTTP/1.1 103 Early Hints\n" + links + "\nHTTP/1.1 103 Early Hints\n" + links + "X-Later: 1\n\n" + final + "\nfinal"},
 		{"a server must not send a 1xx to an HTTP/1.0 client (RFC 9110, section 15.2)", "GET / HTTP/1.0\r\n\r\n", final + "Connection: close\n\nfinal"},
 	} {
-		answerEach(t, func() *filo.Server { return &filo.Server{Handler: handler, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
-			if got, want := answerUndated(t, h.raw(t, test.request)), answerWire(test.want); got != want {
+		filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: handler, Logger: filotest.Quiet} }, func(t *testing.T, h *filotest.Host) {
+			if got, want := answerUndated(t, h.Raw(t, test.request)), answerWire(test.want); got != want {
 				t.Errorf("%s:\n got %q\nwant %q", test.rule, got, want)
 			}
 		})
@@ -514,31 +515,31 @@ func TestEarlyHints(t *testing.T) {
 // Early hints arrive while the handler works on.
 func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 	next := make(chan bool)
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Response.Header.Set("Link", "x")
 			err := c.EarlyHints()
 			<-next
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		if m := c.receive(t, "GET"); m.status != 103 || m.get("Link") != "x" {
-			t.Errorf("got %d %q", m.status, m.fields)
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		if m := c.Receive(t, "GET"); m.Status != 103 || m.Get("Link") != "x" {
+			t.Errorf("got %d %q", m.Status, m.Fields)
 		}
 		next <- true
-		if m := c.receive(t, "GET"); m.status != 200 || m.get("Link") != "x" {
-			t.Errorf("got %d %q", m.status, m.fields)
+		if m := c.Receive(t, "GET"); m.Status != 200 || m.Get("Link") != "x" {
+			t.Errorf("got %d %q", m.Status, m.Fields)
 		}
 	})
 }
 
 // Without a worker to give its loop to, a handler can't take the connection over: it must not have said that it does.
 func TestUpgradeWithoutAPlace(t *testing.T) {
-	lifeLooped(t)
-	gate := newLifeGate()
-	hold := filo.Offload(gate.handle)
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
+	hold := filo.Offload(gate.Handle)
 	upgrade := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/park" {
 			_, err := c.Park("websocket", func(*filo.ParkedConn, filo.Wake) error { return nil })
@@ -550,21 +551,21 @@ func TestUpgradeWithoutAPlace(t *testing.T) {
 		}
 		return err
 	})
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
 		return upgrade(c)
 	}})
-	t.Cleanup(gate.open)
-	gate.holdPlace(t, s, s.dial(t))
+	t.Cleanup(gate.Open)
+	gate.HoldPlace(t, s, s.Dial(t))
 	for _, path := range []string{"/park", "/upgrade"} {
-		lifeAwait(t, path+" by a leader that keeps its loop", func() bool {
+		filotest.Await(t, path+" by a leader that keeps its loop", func() bool {
 			retakes := s.Stats().Retakes
-			client := s.dial(t)
+			client := s.Dial(t)
 			defer client.Close()
-			client.send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-			response, body := client.answer()
+			client.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			response, body := client.Answer()
 			// A leader that was away for so long that it has lost its loop has a place beyond the limit.
 			if response.StatusCode == 101 && s.Stats().Retakes > retakes {
 				return false

@@ -3,7 +3,6 @@ package filo_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,96 +20,8 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/servertest"
+	"github.com/filohttp/filo/internal/filotest"
 )
-
-// http2Client is net/http's client, on one connection of HTTP/2 as far as its streams allow.
-type http2Client struct {
-	*http.Client
-	t   testing.TB
-	url string
-}
-
-// eachHTTP2 runs a test with HTTP/2 over a socket, over TLS and over a connection in memory.
-func eachHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client))) {
-	t.Run("socket", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
-			config.HTTP2.Unencrypted = true
-			s := lifeServe(t, config)
-			return s, newHTTP2Client(t, "http://"+s.addr, nil, nil)
-		})
-	})
-	t.Run("memory", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
-			config.HTTP2.Unencrypted = true
-			listener := servertest.NewListener()
-			s := lifeServe(t, config, listener)
-			dial := func(context.Context, string, string) (net.Conn, error) { return listener.Dial() }
-			return s, newHTTP2Client(t, "http://example.com", dial, nil)
-		})
-	})
-	t.Run("TLS", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, *http2Client) {
-			s := lifeListenTLS(t, config)
-			return s, newHTTP2Client(t, "https://"+s.addr, nil, lifeClientTLS())
-		})
-	})
-}
-
-func newHTTP2Client(t testing.TB, url string, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config) *http2Client {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(config == nil)
-	transport := &http.Transport{DialContext: dial, TLSClientConfig: config, Protocols: protocols, DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http2Client{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, url}
-}
-
-// do sends a request. A request that can't be made fails the test.
-func (c *http2Client) do(ctx context.Context, method, path string, body io.Reader, header ...string) (*http.Response, error) {
-	c.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Add(header[i], header[i+1])
-	}
-	return c.Do(request)
-}
-
-// ask sends a request, and reads the whole answer.
-func (c *http2Client) ask(method, path string, body io.Reader, header ...string) (*http.Response, string) {
-	c.t.Helper()
-	response, err := c.do(context.Background(), method, path, body, header...)
-	if err != nil {
-		c.t.Fatalf("%s %s: %v", method, path, err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		c.t.Fatalf("%s %s: reading the answer: %v", method, path, err)
-	}
-	if response.ProtoMajor != 2 {
-		c.t.Errorf("%s %s: the answer came by %s", method, path, response.Proto)
-	}
-	return response, string(content)
-}
-
-// want asks, and checks the answer.
-func (c *http2Client) want(method, path string, body io.Reader, status int, text string) {
-	c.t.Helper()
-	if response, got := c.ask(method, path, body); response.StatusCode != status || got != text {
-		c.t.Errorf("%s %s: %d %q, want %d %q", method, path, response.StatusCode, cutText(got), status, cutText(text))
-	}
-}
-
-func cutText(s string) string {
-	if len(s) > 100 {
-		return fmt.Sprintf("%s… (%d bytes)", s[:100], len(s))
-	}
-	return s
-}
 
 // route calls the handler for the request's path.
 func route(routes map[string]filo.Handler) filo.Handler {
@@ -147,7 +58,7 @@ func echoReader(c *filo.Ctx) error {
 
 func TestHTTP2Answers(t *testing.T) {
 	large := randomBytes(3 << 20)
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{MaxBodyBytes: 8 << 20, Handler: route(map[string]filo.Handler{
 			"/":       func(c *filo.Ctx) error { return c.Text(200, "Hello, "+c.Request.Proto()) },
 			"/none":   func(c *filo.Ctx) error { return c.NoContent() },
@@ -174,34 +85,34 @@ func TestHTTP2Answers(t *testing.T) {
 			"/echo": echoBody, "/echo-reader": echoReader,
 			"/unread": func(c *filo.Ctx) error { return c.Text(200, "not read") },
 		})})
-		c.want("GET", "/", nil, 200, "Hello, HTTP/2.0")
-		c.want("HEAD", "/", nil, 200, "")
-		c.want("GET", "/none", nil, 204, "")
-		c.want("GET", "/large", nil, 200, string(large))
-		c.want("HEAD", "/large", nil, 200, "")
-		c.want("GET", "/copied", nil, 200, string(large[:40_000]))
-		c.want("GET", "/fails", nil, 418, "Status 418: no coffee\n")
-		c.want("GET", "/panics", nil, 500, "Internal Server Error\n")
-		c.want("GET", "/nothing", nil, 404, "Not Found\n")
-		c.want("GET", "/query?a=b%20c", nil, 200, "b c "+strings.TrimPrefix(strings.TrimPrefix(c.url, "http://"), "https://"))
-		c.want("GET", "/stream", nil, 200, "0,1,2,"+string(large))
-		c.want("GET", "/reader", nil, 200, string(large))
+		c.Want("GET", "/", nil, 200, "Hello, HTTP/2.0")
+		c.Want("HEAD", "/", nil, 200, "")
+		c.Want("GET", "/none", nil, 204, "")
+		c.Want("GET", "/large", nil, 200, string(large))
+		c.Want("HEAD", "/large", nil, 200, "")
+		c.Want("GET", "/copied", nil, 200, string(large[:40_000]))
+		c.Want("GET", "/fails", nil, 418, "Status 418: no coffee\n")
+		c.Want("GET", "/panics", nil, 500, "Internal Server Error\n")
+		c.Want("GET", "/nothing", nil, 404, "Not Found\n")
+		c.Want("GET", "/query?a=b%20c", nil, 200, "b c "+strings.TrimPrefix(strings.TrimPrefix(c.URL, "http://"), "https://"))
+		c.Want("GET", "/stream", nil, 200, "0,1,2,"+string(large))
+		c.Want("GET", "/reader", nil, 200, string(large))
 		for _, n := range []int{0, 1, 1000, 16 << 10, 16<<10 + 1, 65535, 65536, 200_000, len(large)} {
 			for _, path := range []string{"/echo", "/echo-reader"} {
-				c.want("POST", path, bytes.NewReader(large[:n]), 200, string(large[:n]))
-				c.want("POST", path, unknownLength(bytes.NewReader(large[:n])), 200, string(large[:n]))
+				c.Want("POST", path, bytes.NewReader(large[:n]), 200, string(large[:n]))
+				c.Want("POST", path, unknownLength(bytes.NewReader(large[:n])), 200, string(large[:n]))
 			}
 		}
-		c.want("POST", "/unread", bytes.NewReader(large[:100]), 200, "not read")
-		c.want("POST", "/unread", bytes.NewReader(large), 200, "not read")
-		c.want("POST", "/echo", bytes.NewReader(append(large, make([]byte, 8<<20)...)), 413, "Content Too Large: request body too large\n")
-		c.want("GET", "/", nil, 200, "Hello, HTTP/2.0")
+		c.Want("POST", "/unread", bytes.NewReader(large[:100]), 200, "not read")
+		c.Want("POST", "/unread", bytes.NewReader(large), 200, "not read")
+		c.Want("POST", "/echo", bytes.NewReader(append(large, make([]byte, 8<<20)...)), 413, "Content Too Large: request body too large\n")
+		c.Want("GET", "/", nil, 200, "Hello, HTTP/2.0")
 	})
 }
 
 // Fields reach both sides, as HTTP/2 has them.
 func TestHTTP2Fields(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Name: "test", Handler: func(c *filo.Ctx) error {
 			for name, value := range c.Request.Header.All() {
 				if strings.HasPrefix(strings.ToLower(string(name)), "x-") || strings.EqualFold(string(name), "cookie") {
@@ -214,19 +125,19 @@ func TestHTTP2Fields(t *testing.T) {
 			c.Response.Header.Set("Set-Cookie", "a=b")
 			return c.Text(203, "hi")
 		}})
-		response, _ := c.ask("GET", "/", nil, "X-A", "1", "X-A", "2", "Cookie", "a=1; b=2", "X-Empty", "")
+		response, _ := c.Ask("GET", "/", nil, "X-A", "1", "X-A", "2", "Cookie", "a=1; b=2", "X-Empty", "")
 		want := http.Header{"Got-X-A": {"1", "2"}, "Got-Cookie": {"a=1; b=2"}, "Got-X-Empty": {""}, "X-Long": {strings.Repeat("long ", 3999) + "long"},
 			"Set-Cookie": {"a=b"}, "Server": {"test"}, "Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {"2"},
 			"Date": response.Header["Date"]}
 		if got := fmt.Sprint(response.Header); response.StatusCode != 203 || got != fmt.Sprint(want) || len(want["Date"]) != 1 {
-			t.Errorf("%d %v\nwant %v", response.StatusCode, cutText(got), want)
+			t.Errorf("%d %v\nwant %v", response.StatusCode, filotest.CutText(got), want)
 		}
 	})
 }
 
 // Trailers go both ways, and interim answers come before the final one.
 func TestHTTP2TrailersAndInterim(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Response.Header.Set("Link", "</a.css>; rel=preload")
 			if err := c.EarlyHints(); err != nil {
@@ -252,7 +163,7 @@ func TestHTTP2TrailersAndInterim(t *testing.T) {
 			}
 			return nil
 		}})
-		request, err := http.NewRequestWithContext(ctx, "POST", c.url+"/", unknownLength(strings.NewReader("body")))
+		request, err := http.NewRequestWithContext(ctx, "POST", c.URL+"/", unknownLength(strings.NewReader("body")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,14 +182,14 @@ func TestHTTP2TrailersAndInterim(t *testing.T) {
 
 // A client that waits for a 100 gets it when the handler reads the body, and not before.
 func TestHTTP2Continue(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/read":   echoBody,
 			"/unread": func(c *filo.Ctx) error { return c.Text(403, "no") },
 		})})
-		c.Transport.(*http.Transport).ExpectContinueTimeout = lifeBound
+		c.Transport.(*http.Transport).ExpectContinueTimeout = filotest.Bound
 		for path, want := range map[string]string{"/read": "200 hello", "/unread": "403 no"} {
-			response, text := c.ask("POST", path, strings.NewReader("hello"), "Expect", "100-continue")
+			response, text := c.Ask("POST", path, strings.NewReader("hello"), "Expect", "100-continue")
 			if got := fmt.Sprint(response.StatusCode, " ", text); got != want {
 				t.Errorf("%s: %s, want %s", path, got, want)
 			}
@@ -288,7 +199,7 @@ func TestHTTP2Continue(t *testing.T) {
 
 // Both directions are open at once: what the client sends after it has got a part of the answer reaches the handler.
 func TestHTTP2FullDuplex(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			w, buffer := c.Stream(), make([]byte, 100)
 			if err := w.Flush(); err != nil {
@@ -310,7 +221,7 @@ func TestHTTP2FullDuplex(t *testing.T) {
 			}
 		}})
 		reader, writer := io.Pipe()
-		response, err := c.do(context.Background(), "POST", "/", reader)
+		response, err := c.Fetch(context.Background(), "POST", "/", reader)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +245,7 @@ func TestHTTP2FullDuplex(t *testing.T) {
 // Requests of one connection are served at once, whether their handlers are known to be quick or wait. A handler that was always quick and
 // now waits for ever holds up no sibling.
 func TestHTTP2StuckHandler(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		stuck, release := make(chan struct{}, 100), make(chan struct{})
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/stuck" {
@@ -344,14 +255,14 @@ func TestHTTP2StuckHandler(t *testing.T) {
 			return c.Text(200, c.Path())
 		}})
 		for range 500 { // the handler becomes known as quick
-			c.want("GET", "/quick", nil, 200, "/quick")
+			c.Want("GET", "/quick", nil, 200, "/quick")
 		}
 		var waiting sync.WaitGroup
 		for range 3 {
-			waiting.Go(func() { c.want("GET", "/stuck", nil, 200, "/stuck") })
-			lifeRecv(t, stuck, "the stuck handler")
+			waiting.Go(func() { c.Want("GET", "/stuck", nil, 200, "/stuck") })
+			filotest.Recv(t, stuck, "the stuck handler")
 			for range 10 {
-				c.want("GET", "/quick", nil, 200, "/quick")
+				c.Want("GET", "/quick", nil, 200, "/quick")
 			}
 		}
 		close(release)
@@ -362,7 +273,7 @@ func TestHTTP2StuckHandler(t *testing.T) {
 // Many streams on few connections, of all kinds, each with the right answer.
 func TestHTTP2Mixed(t *testing.T) {
 	content := randomBytes(300_000)
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/":      func(c *filo.Ctx) error { return c.Text(200, c.Query("n")) },
 			"/sleep": func(c *filo.Ctx) error { time.Sleep(time.Millisecond); return c.Text(200, c.Query("n")) },
@@ -392,29 +303,29 @@ func TestHTTP2Mixed(t *testing.T) {
 					n := random.IntN(100_000)
 					switch random.IntN(7) {
 					case 0, 1:
-						c.want("GET", fmt.Sprint("/?n=", n), nil, 200, fmt.Sprint(n))
+						c.Want("GET", fmt.Sprint("/?n=", n), nil, 200, fmt.Sprint(n))
 					case 2:
-						c.want("GET", fmt.Sprint("/sleep?n=", n), nil, 200, fmt.Sprint(n))
+						c.Want("GET", fmt.Sprint("/sleep?n=", n), nil, 200, fmt.Sprint(n))
 					case 3:
-						c.want("GET", fmt.Sprint("/part?n=", n), nil, 200, string(content[:n]))
+						c.Want("GET", fmt.Sprint("/part?n=", n), nil, 200, string(content[:n]))
 					case 4:
-						c.want("GET", fmt.Sprint("/stream?n=", n), nil, 200, string(content[:n]))
+						c.Want("GET", fmt.Sprint("/stream?n=", n), nil, 200, string(content[:n]))
 					case 5:
-						c.want("POST", "/echo", bytes.NewReader(content[:n]), 200, string(content[:n]))
+						c.Want("POST", "/echo", bytes.NewReader(content[:n]), 200, string(content[:n]))
 					case 6:
-						c.want("POST", "/echo-reader", unknownLength(bytes.NewReader(content[:n])), 200, string(content[:n]))
+						c.Want("POST", "/echo-reader", unknownLength(bytes.NewReader(content[:n])), 200, string(content[:n]))
 					}
 				}
 			})
 		}
 		done.Wait()
-		lifeAwait(t, "the requests to be over", func() bool { return s.Stats().ConnsActive == 0 })
+		filotest.Await(t, "the requests to be over", func() bool { return s.Stats().ConnsActive == 0 })
 	})
 }
 
 // The context of a request ends when its client resets the stream, and no other one's.
 func TestHTTP2ContextEnds(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, ended := make(chan struct{}, 2), make(chan error, 2)
 		release := make(chan struct{})
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -432,20 +343,20 @@ func TestHTTP2ContextEnds(t *testing.T) {
 			return nil
 		}})
 		var sibling sync.WaitGroup
-		sibling.Go(func() { c.want("GET", "/stays", nil, 200, "stayed") })
-		lifeRecv(t, begun, "the handler")
+		sibling.Go(func() { c.Want("GET", "/stays", nil, 200, "stayed") })
+		filotest.Recv(t, begun, "the handler")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := make(chan error, 1)
 		go func() {
-			_, err := c.do(ctx, "GET", "/leaves", nil)
+			_, err := c.Fetch(ctx, "GET", "/leaves", nil)
 			gone <- err
 		}()
-		lifeRecv(t, begun, "the handler")
+		filotest.Recv(t, begun, "the handler")
 		cancel()
-		if err := lifeRecv(t, gone, "the client's error"); !errors.Is(err, context.Canceled) {
+		if err := filotest.Recv(t, gone, "the client's error"); !errors.Is(err, context.Canceled) {
 			t.Error("the client's error:", err)
 		}
-		if err := lifeRecv(t, ended, "the end"); !errors.Is(err, filo.ErrClientGone) {
+		if err := filotest.Recv(t, ended, "the end"); !errors.Is(err, filo.ErrClientGone) {
 			t.Error("the context's cause:", err)
 		}
 		close(release)
@@ -455,7 +366,7 @@ func TestHTTP2ContextEnds(t *testing.T) {
 
 // A handler's time-out answers in its place, and siblings go on.
 func TestHTTP2Timeout(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() != "/slow" {
 				return c.Text(200, "ok")
@@ -464,16 +375,16 @@ func TestHTTP2Timeout(t *testing.T) {
 			<-c.Context().Done()
 			return c.Context().Err()
 		}})
-		c.want("GET", "/", nil, 200, "ok")
-		c.want("GET", "/slow", nil, 503, "Service Unavailable: the handler took too long\n")
-		c.want("HEAD", "/slow", nil, 503, "")
-		c.want("GET", "/", nil, 200, "ok")
+		c.Want("GET", "/", nil, 200, "ok")
+		c.Want("GET", "/slow", nil, 503, "Service Unavailable: the handler took too long\n")
+		c.Want("HEAD", "/slow", nil, 503, "")
+		c.Want("GET", "/", nil, 200, "ok")
 	})
 }
 
 // Nothing of a connection is lost with the goroutine of one of its handlers.
 func TestHTTP2Goexit(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
 			case "/inline":
@@ -485,12 +396,12 @@ func TestHTTP2Goexit(t *testing.T) {
 			return c.Text(200, "ok")
 		}})
 		for range 200 {
-			c.want("GET", "/", nil, 200, "ok")
+			c.Want("GET", "/", nil, 200, "ok")
 		}
 		for range 3 {
-			c.want("GET", "/inline", nil, 500, "Internal Server Error\n")
-			c.want("GET", "/apart", nil, 500, "Internal Server Error\n")
-			c.want("GET", "/", nil, 200, "ok")
+			c.Want("GET", "/inline", nil, 500, "Internal Server Error\n")
+			c.Want("GET", "/apart", nil, 500, "Internal Server Error\n")
+			c.Want("GET", "/", nil, 200, "ok")
 		}
 		if n := s.Stats().ConnsAccepted; n > 1 {
 			t.Errorf("%d connections", n)
@@ -500,7 +411,7 @@ func TestHTTP2Goexit(t *testing.T) {
 
 // Over Concurrency a stream gets a 503, and its connection goes on.
 func TestHTTP2Overload(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}, 10), make(chan struct{})
 		var refused atomic.Int32
 		s, c := serve(&filo.Server{Concurrency: 2, Handler: filo.Offload(func(c *filo.Ctx) error {
@@ -510,11 +421,11 @@ func TestHTTP2Overload(t *testing.T) {
 		})})
 		var done sync.WaitGroup
 		for range 2 {
-			done.Go(func() { c.want("GET", "/", nil, 200, "ok") })
-			lifeRecv(t, begun, "the handler")
+			done.Go(func() { c.Want("GET", "/", nil, 200, "ok") })
+			filotest.Recv(t, begun, "the handler")
 		}
 		for range 3 {
-			response, _ := c.ask("GET", "/", nil)
+			response, _ := c.Ask("GET", "/", nil)
 			if response.StatusCode == 503 && response.Header.Get("Retry-After") != "" {
 				refused.Add(1)
 			}
@@ -527,14 +438,14 @@ func TestHTTP2Overload(t *testing.T) {
 		}
 		close(release)
 		done.Wait()
-		lifeAwait(t, "a free place", func() bool { return s.Stats().WorkersRunning == 0 })
-		c.want("GET", "/", nil, 200, "ok")
+		filotest.Await(t, "a free place", func() bool { return s.Stats().WorkersRunning == 0 })
+		c.Want("GET", "/", nil, 200, "ok")
 	})
 }
 
 // With a Queue a stream over Concurrency waits for a place, and its siblings go on. The queue ends at its length.
 func TestHTTP2Queue(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan string, 10), make(chan struct{})
 		held := filo.Offload(func(c *filo.Ctx) error {
 			begun <- c.Path()
@@ -549,31 +460,31 @@ func TestHTTP2Queue(t *testing.T) {
 			return held(c)
 		}})
 		var done sync.WaitGroup
-		done.Go(func() { c.want("GET", "/1", nil, 200, "ok") })
-		lifeRecv(t, begun, "the handler")
+		done.Go(func() { c.Want("GET", "/1", nil, 200, "ok") })
+		filotest.Recv(t, begun, "the handler")
 		for n := 1; n <= 2; n++ {
-			done.Go(func() { c.want("GET", fmt.Sprint("/", n+1), nil, 200, "ok") })
-			lifeAwait(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == n })
+			done.Go(func() { c.Want("GET", fmt.Sprint("/", n+1), nil, 200, "ok") })
+			filotest.Await(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == n })
 		}
-		c.want("GET", "/quick", nil, 200, "quick")
-		if response, _ := c.ask("GET", "/4", nil); response.StatusCode != 503 {
+		c.Want("GET", "/quick", nil, 200, "quick")
+		if response, _ := c.Ask("GET", "/4", nil); response.StatusCode != 503 {
 			t.Errorf("a request that finds the queue full gets %d", response.StatusCode)
 		}
 		for _, want := range []string{"/2", "/3"} {
 			release <- struct{}{}
-			if got := lifeRecv(t, begun, "the next handler"); got != want {
+			if got := filotest.Recv(t, begun, "the next handler"); got != want {
 				t.Errorf("%s is next, want %s", got, want)
 			}
 		}
 		release <- struct{}{}
 		done.Wait()
-		lifeAwait(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
+		filotest.Await(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
 	})
 }
 
 // A shutdown lets the streams end, and loses no request of a client that goes on.
 func TestHTTP2Shutdown(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release, draining := make(chan struct{}, 1), make(chan struct{}), make(chan (<-chan struct{}), 1)
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
@@ -583,14 +494,14 @@ func TestHTTP2Shutdown(t *testing.T) {
 			}
 			return c.Text(200, c.Path())
 		}})
-		c.want("GET", "/", nil, 200, "/")
+		c.Want("GET", "/", nil, 200, "/")
 		var slow sync.WaitGroup
-		slow.Go(func() { c.want("GET", "/slow", nil, 200, "/slow") })
-		lifeRecv(t, begun, "the handler")
-		ended := s.shutdownBegun(t, <-draining)
+		slow.Go(func() { c.Want("GET", "/slow", nil, 200, "/slow") })
+		filotest.Recv(t, begun, "the handler")
+		ended := s.BeginShutdown(t, <-draining)
 		close(release)
 		slow.Wait()
-		if err := lifeRecv(t, ended, "the end"); err != nil {
+		if err := filotest.Recv(t, ended, "the end"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -600,22 +511,22 @@ func TestHTTP2Shutdown(t *testing.T) {
 func TestHTTP2Idle(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout time.Duration
-		end     func(*testing.T, *lifeServer)
+		end     func(*testing.T, *filotest.Server)
 	}{
-		"shutdown": {end: func(t *testing.T, s *lifeServer) {
-			if err := s.shutdown(); err != nil {
+		"shutdown": {end: func(t *testing.T, s *filotest.Server) {
+			if err := s.ShutdownInTime(); err != nil {
 				t.Error(err)
 			}
 		}},
-		"timeout": {timeout: 50 * time.Millisecond, end: func(t *testing.T, s *lifeServer) {}},
+		"timeout": {timeout: 50 * time.Millisecond, end: func(t *testing.T, s *filotest.Server) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+			filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 				config := filo.Server{IdleTimeout: test.timeout, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }}
 				s, c := serve(&config)
-				c.want("GET", "/", nil, 200, "ok")
+				c.Want("GET", "/", nil, 200, "ok")
 				test.end(t, s)
-				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+				filotest.Await(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 			})
 		})
 	}
@@ -623,10 +534,10 @@ func TestHTTP2Idle(t *testing.T) {
 
 // After MaxRequestsPerConn the client is told to use another connection, and loses nothing.
 func TestHTTP2MaxRequests(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{MaxRequestsPerConn: 10, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		for range 35 {
-			c.want("GET", "/", nil, 200, "ok")
+			c.Want("GET", "/", nil, 200, "ok")
 		}
 		if n := s.Stats().ConnsAccepted; n < 3 {
 			t.Errorf("35 requests came by %d connections", n)
@@ -636,11 +547,11 @@ func TestHTTP2MaxRequests(t *testing.T) {
 
 // A body that doesn't come is a 408, and its connection goes on.
 func TestHTTP2SlowBody(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{ReadTimeout: 50 * time.Millisecond, Handler: echoBody})
 		for _, length := range []int64{100, 100_000, -1} {
 			reader, writer := io.Pipe()
-			request, err := http.NewRequest("POST", c.url+"/", reader)
+			request, err := http.NewRequest("POST", c.URL+"/", reader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -654,14 +565,14 @@ func TestHTTP2SlowBody(t *testing.T) {
 				t.Errorf("length %d: %d", length, response.StatusCode)
 			}
 		}
-		c.want("POST", "/", strings.NewReader("ok"), 200, "ok")
+		c.Want("POST", "/", strings.NewReader("ok"), 200, "ok")
 	})
 }
 
 // A client that takes nothing of a large answer holds up neither its siblings nor the server's memory, and is given up after WriteTimeout.
 func TestHTTP2SlowReader(t *testing.T) {
 	large := randomBytes(8 << 20)
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{WriteTimeout: 100 * time.Millisecond, Handler: route(map[string]filo.Handler{
 			"/": func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/stream": func(c *filo.Ctx) error {
@@ -676,13 +587,13 @@ func TestHTTP2SlowReader(t *testing.T) {
 			"/whole": func(c *filo.Ctx) error { return c.BytesNoCopy(200, "application/octet-stream", large) },
 		})})
 		for _, path := range []string{"/stream", "/whole"} {
-			response, err := c.do(context.Background(), "GET", path, nil)
+			response, err := c.Fetch(context.Background(), "GET", path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.want("GET", "/", nil, 200, "ok")
-			lifeAwait(t, path+" to be given up", func() bool { return s.Stats().WorkersRunning == 0 })
-			c.want("GET", "/", nil, 200, "ok")
+			c.Want("GET", "/", nil, 200, "ok")
+			filotest.Await(t, path+" to be given up", func() bool { return s.Stats().WorkersRunning == 0 })
+			c.Want("GET", "/", nil, 200, "ok")
 			response.Body.Close()
 		}
 	})
@@ -690,7 +601,7 @@ func TestHTTP2SlowReader(t *testing.T) {
 
 // ConnContext and ConnState know connections of HTTP/2.
 func TestHTTP2ConnState(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		type key struct{}
 		var mu sync.Mutex
 		all, contexts := make(map[net.Conn][]filo.ConnState), 0
@@ -721,11 +632,11 @@ func TestHTTP2ConnState(t *testing.T) {
 			return func() bool { got := states(); return len(got) > 0 && got[len(got)-1] == state }
 		}
 		for range 3 {
-			c.want("GET", "/", nil, 200, "value")
-			lifeAwait(t, "an idle connection", ends(filo.StateIdle))
+			c.Want("GET", "/", nil, 200, "value")
+			filotest.Await(t, "an idle connection", ends(filo.StateIdle))
 		}
 		c.CloseIdleConnections()
-		lifeAwait(t, "the connection to end", ends(filo.StateClosed))
+		filotest.Await(t, "the connection to end", ends(filo.StateClosed))
 		want := "[new active idle active idle active idle closed]"
 		// Without TLS the first bytes make the connection active, and the first request needn't have come with the client's preface.
 		if got := fmt.Sprint(states()); got != want && got != strings.Replace(want, "new", "new active idle", 1) || contexts != 1 {
@@ -736,12 +647,12 @@ func TestHTTP2ConnState(t *testing.T) {
 
 // What needs the connection for itself isn't to be had, with an error that says why.
 func TestHTTP2Hijack(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			_, _, err := c.Hijack()
 			return err
 		}})
-		c.want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
-		c.want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
+		c.Want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
+		c.Want("GET", "/", nil, 501, "Not Implemented: needs HTTP/1.1\n")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -42,7 +43,7 @@ func http2Requests(streams int, method string, body []byte) (frames []byte, numb
 
 // A quick request allocates nothing, whether it comes alone or with others.
 func TestHTTP2Allocations(t *testing.T) {
-	if lifeBlocking() {
+	if filotest.Blocking() {
 		t.Skip("of the loop driver")
 	}
 	const streams = 10
@@ -68,9 +69,9 @@ func TestHTTP2Allocations(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, dial := serveRawHTTP2(t, &filo.Server{Handler: test.handler}, false)
+			_, dial := filotest.ServeRawHTTP2(t, &filo.Server{Handler: test.handler}, false)
 			c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-			c.add(func(f *http2.Framer) { f.WriteWindowUpdate(0, 1<<30) }).send()
+			c.Add(func(f *http2.Framer) { f.WriteWindowUpdate(0, 1<<30) }).Send()
 			method := "GET"
 			if test.body != nil {
 				method = "POST"

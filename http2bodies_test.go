@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"golang.org/x/net/http2"
 )
 
 // bodyServer has handlers that hold their request's body: "/hold" reads it when the test says so, "/drop" doesn't, "/panic" panics. "/echo"
 // reads at once.
 type bodyServer struct {
-	*lifeServer
+	*filotest.Server
 	begun, release chan struct{}
 }
 
@@ -41,7 +42,7 @@ func serveBodies(t *testing.T, config *filo.Server) *bodyServer {
 			panic("of the test")
 		},
 	})
-	s.lifeServer = serveRaw(t, config)
+	s.Server = serveRaw(t, config)
 	return s
 }
 
@@ -49,14 +50,14 @@ func serveBodies(t *testing.T, config *filo.Server) *bodyServer {
 func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
 	c.t.Helper()
 	id := c.ask(path, true)
-	lifeRecv(c.t, s.begun, "the handler")
+	filotest.Recv(c.t, s.begun, "the handler")
 	return id
 }
 
 // awaitBuffered waits until more than n bytes are buffered, or none if n is 0.
 func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
 	t.Helper()
-	lifeAwait(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
+	filotest.Await(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
 }
 
 // fill makes a request whose body takes up half of what there is: 2,000 bytes. From there on nobody may have more than a thirty-second part.
@@ -103,9 +104,9 @@ func (c *http2Raw) answer(id uint32) (status string) {
 func TestHTTP2BodiesLimit(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
-	c := newHTTP2Raw(t, s.lifeServer)
+	c := newHTTP2Raw(t, s.Server)
 	waits := c.ask("/echo", true)
-	lifeAwait(t, "a handler to wait for its body", func() bool { return strings.Contains(s.goroutines(), "awaitLocked") })
+	filotest.Await(t, "a handler to wait for its body", func() bool { return strings.Contains(s.Goroutines(), "awaitLocked") })
 	behind := s.begin(c, "/hold")
 	full := s.fill(t, c)
 
@@ -117,7 +118,7 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 	c.WriteData(behind, false, make([]byte, 1_000))
 	c.WriteData(behind, true, make([]byte, 1_000))
 	c.WriteData(full, true, nil)
-	lifeAwait(t, "both refusals", func() bool { return s.Stats().RequestsRefused >= 2 })
+	filotest.Await(t, "both refusals", func() bool { return s.Stats().RequestsRefused >= 2 })
 	close(s.release)
 	got := map[uint32]string{}
 	c.await("the answers", func(f http2.Frame) bool {
@@ -147,7 +148,7 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 func TestHTTP2BodiesAwaited(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
-	c := newHTTP2Raw(t, s.lifeServer)
+	c := newHTTP2Raw(t, s.Server)
 	awaited := c.askWith("/echo", true, "content-length", "2000")
 	s.fill(t, c)
 	c.WriteData(awaited, false, make([]byte, 1_000))
@@ -161,8 +162,8 @@ func TestHTTP2BodiesOfOneClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := &filo.Server{MaxConnsPerIP: perAddress, MaxBufferedBodies: 2_000}
 			s := serveBodies(t, config)
-			s.fill(t, newHTTP2Raw(t, s.lifeServer))
-			other := newHTTP2Raw(t, s.lifeServer)
+			s.fill(t, newHTTP2Raw(t, s.Server))
+			other := newHTTP2Raw(t, s.Server)
 			id := other.ask("/echo", true)
 			if perAddress > 0 {
 				other.refused(id, http2.ErrCodeRefusedStream)
@@ -195,7 +196,7 @@ func TestHTTP2BodiesComeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serveBodies(t, &filo.Server{})
-			c := newHTTP2Raw(t, s.lifeServer)
+			c := newHTTP2Raw(t, s.Server)
 			var id uint32
 			if test.path == "" {
 				id = c.askWith("/echo", true, "content-length", "10000")
@@ -219,7 +220,7 @@ func (c *http2Raw) ping() {
 
 // The reader of a body isn't left asleep beside a handler that keeps the connection's worker.
 func TestHTTP2BodyBesideHandler(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		waits, read := make(chan struct{}), make(chan string, 1)
 		s, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/body": func(c *filo.Ctx) error {
@@ -237,19 +238,19 @@ func TestHTTP2BodyBesideHandler(t *testing.T) {
 				return c.Text(200, <-read)
 			},
 		})})
-		c := dial().request(1, "/body", false, ":method", "POST").send()
-		lifeAwait(t, "a handler to wait for its body", func() bool { return strings.Contains(s.goroutines(), "awaitBodyLocked") })
-		c.data(1, false, []byte("piece")).request(3, "/beside", true).send()
-		c.wantAnswer(3, "200 piece")
-		c.data(1, true, nil).send()
-		c.wantAnswer(1, "204 ")
+		c := dial().Request(1, "/body", false, ":method", "POST").Send()
+		filotest.Await(t, "a handler to wait for its body", func() bool { return strings.Contains(s.Goroutines(), "awaitBodyLocked") })
+		c.Data(1, false, []byte("piece")).Request(3, "/beside", true).Send()
+		c.WantAnswer(3, "200 piece")
+		c.Data(1, true, nil).Send()
+		c.WantAnswer(1, "204 ")
 	})
 }
 
 // A body that is wanted as a whole comes slowly, but fast enough: what has come counts, though it wakes nobody.
 func TestHTTP2GatheredSlowly(t *testing.T) {
 	t.Parallel()
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const size = 20_000
 		config := &filo.Server{ReadTimeout: time.Second, MinTransferRate: 1, Handler: func(c *filo.Ctx) error {
 			body, err := c.Body()
@@ -259,12 +260,12 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 			return c.Text(200, fmt.Sprint(len(body), bytes.Count(body, []byte("x"))))
 		}}
 		s, dial := serve(config)
-		c := dial().request(1, "/", false, ":method", "POST", "content-length", fmt.Sprint(size)).send()
-		lifeAwait(t, "the handler to wait", func() bool { return strings.Contains(s.goroutines(), "awaitBodyLocked") })
-		c.data(1, false, bytes.Repeat([]byte("x"), size/10)).send()
+		c := dial().Request(1, "/", false, ":method", "POST", "content-length", fmt.Sprint(size)).Send()
+		filotest.Await(t, "the handler to wait", func() bool { return strings.Contains(s.Goroutines(), "awaitBodyLocked") })
+		c.Data(1, false, bytes.Repeat([]byte("x"), size/10)).Send()
 		time.Sleep(config.ReadTimeout * 3 / 4) // some looks find nothing meanwhile
-		c.data(1, false, bytes.Repeat([]byte("x"), size/2)).data(1, true, bytes.Repeat([]byte("x"), size*4/10)).send()
-		c.wantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
+		c.Data(1, false, bytes.Repeat([]byte("x"), size/2)).Data(1, true, bytes.Repeat([]byte("x"), size*4/10)).Send()
+		c.WantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
 	})
 }
 
@@ -272,7 +273,7 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 // buffers.
 func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 	const requests = 100
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var running atomic.Int32
 		proceed := make(chan struct{}, requests)
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -291,30 +292,30 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 		c, next := dial(), uint32(1)
 		// ask returns by how much requests make memory grow while their handlers wait.
 		ask := func(path string, end bool, fields ...string) (first uint32, grown int64) {
-			before := lifeHeap()
+			before := filotest.HeapInUse()
 			first = next
 			for range requests {
-				c.request(next, path, end, fields...)
+				c.Request(next, path, end, fields...)
 				next += 2
 			}
-			c.send()
-			lifeAwait(t, "the handlers", func() bool { return running.Load() == requests })
-			return first, int64(lifeHeap()) - int64(before)
+			c.Send()
+			filotest.Await(t, "the handlers", func() bool { return running.Load() == requests })
+			return first, int64(filotest.HeapInUse()) - int64(before)
 		}
 		first, _ := ask("/other", true) // it makes the workers
 		for range requests {
 			proceed <- struct{}{}
 		}
 		for i := range uint32(requests) {
-			c.wantAnswer(first+2*i, "200 ok")
+			c.WantAnswer(first+2*i, "200 ok")
 		}
 		first, grown := ask("/body", false, ":method", "POST", "content-length", "20000")
 		if grown > requests*3<<10 {
 			t.Errorf("%d handlers that wait for the first byte of a body hold %d KB", requests, grown>>10)
 		}
 		for i := range uint32(10) {
-			c.data(first+2*i, false, make([]byte, 10_000)).data(first+2*i, true, make([]byte, 10_000)).send()
-			c.wantAnswer(first+2*i, "200 20000")
+			c.Data(first+2*i, false, make([]byte, 10_000)).Data(first+2*i, true, make([]byte, 10_000)).Send()
+			c.WantAnswer(first+2*i, "200 20000")
 		}
 	})
 }
@@ -328,11 +329,11 @@ func TestHTTP2RefusalCounts(t *testing.T) {
 		return c.NoContent()
 	})}
 	config.HTTP2.Unencrypted, config.HTTP2.MaxConcurrentStreams, config.HTTP2.MaxGlitches = true, 1, 5
-	s := lifeServe(t, config)
+	s := filotest.Serve(t, config)
 	defer close(release)
 	c := newHTTP2Raw(t, s)
 	c.ask("/", false)
-	lifeRecv(t, begun, "the handler")
+	filotest.Recv(t, begun, "the handler")
 	c.refused(c.ask("/", false), http2.ErrCodeRefusedStream)
 	if got := s.Stats().Refusals; got != (filo.Refusals{HTTP2Streams: 1}) {
 		t.Errorf("after a request too many: %+v", got)
@@ -341,5 +342,5 @@ func TestHTTP2RefusalCounts(t *testing.T) {
 		c.WriteWindowUpdate(1, 0) // a fault of the stream, which has ended the first time
 		c.ask("/", false)
 	}
-	lifeAwait(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
+	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
 }

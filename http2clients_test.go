@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // This file has habits of clients that a server must put up with: none of them is a reason to end a connection.
@@ -27,7 +28,7 @@ func wantNoRefusals(t *testing.T, s *filo.Server) {
 func TestHTTP2ClientReadsInPieces(t *testing.T) {
 	const size, answers = 64 << 10, 100
 	body := randomBytes(size)
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{HTTP2: filo.HTTP2Options{MaxGlitches: 20}, Handler: route(map[string]filo.Handler{
 			"/file": func(c *filo.Ctx) error { return c.Bytes(200, "application/octet-stream", body) },
 			"/echo": echoBody,
@@ -35,7 +36,7 @@ func TestHTTP2ClientReadsInPieces(t *testing.T) {
 		upload, more := io.Pipe()
 		beside := make(chan error, 1)
 		go func() {
-			response, err := c.do(context.Background(), "POST", "/echo", upload)
+			response, err := c.Fetch(context.Background(), "POST", "/echo", upload)
 			if err == nil {
 				_, err = io.Copy(io.Discard, response.Body)
 				response.Body.Close()
@@ -44,7 +45,7 @@ func TestHTTP2ClientReadsInPieces(t *testing.T) {
 		}()
 		piece := make([]byte, 4<<10)
 		for range answers {
-			response, err := c.do(context.Background(), "GET", "/file", nil)
+			response, err := c.Fetch(context.Background(), "GET", "/file", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +62,7 @@ func TestHTTP2ClientReadsInPieces(t *testing.T) {
 		}
 		io.WriteString(more, "done")
 		more.Close()
-		if err := lifeRecv(t, beside, "the POST beside the answers"); err != nil {
+		if err := filotest.Recv(t, beside, "the POST beside the answers"); err != nil {
 			t.Errorf("the POST beside the answers: %v", err)
 		}
 		wantNoRefusals(t, s.Server)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/middleware"
 )
 
@@ -44,7 +45,7 @@ var differentialSkips = []string{"Date", "Connection", "Transfer-Encoding", "Kee
 // exchangeOf makes a request, and describes all that the client sees of the answer.
 func exchangeOf(client *http.Client, url string, r []string) string {
 	var seen strings.Builder
-	ctx, cancel := context.WithTimeout(context.Background(), lifeBound)
+	ctx, cancel := context.WithTimeout(context.Background(), filotest.Bound)
 	defer cancel()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 		fmt.Fprintf(&seen, "interim %d %v\n", code, header["Link"])
@@ -203,11 +204,11 @@ func TestHTTP2AnswersAsHTTP1(t *testing.T) {
 		}
 		return filo.Error(404, "")
 	}
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, two := serve(&filo.Server{Handler: handler, MaxBodyBytes: 65_000})
-		one := lifeServe(t, &filo.Server{Handler: handler, MaxBodyBytes: 65_000})
+		one := filotest.Serve(t, &filo.Server{Handler: handler, MaxBodyBytes: 65_000})
 		differ(t, differentialRequests, [2]string{"HTTP/1.1", "HTTP/2"}, [2]*http.Client{plainClient(t), two.Client},
-			[2]string{"http://" + one.addr, two.url})
+			[2]string{"http://" + one.Addr, two.URL})
 	})
 }
 
@@ -282,8 +283,8 @@ func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	requests := slices.DeleteFunc(slices.Clone(differentialRequests), func(r []string) bool {
 		return slices.Contains([]string{"/compressed", "/error", "/cut", "/trailer", "/timeout", "/toolarge", "/status/205"}, r[1])
 	})
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, two := serve(&filo.Server{Name: "-", Handler: adaptor.FromHTTP(handler)})
-		differ(t, requests, [2]string{"net/http", "HTTP/2"}, [2]*http.Client{plainClient(t), two.Client}, [2]string{theirs.URL, two.url})
+		differ(t, requests, [2]string{"net/http", "HTTP/2"}, [2]*http.Client{plainClient(t), two.Client}, [2]string{theirs.URL, two.URL})
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -23,15 +24,15 @@ import (
 
 // A request that was answered isn't one that waits for its body: another request may have its memory by now, on another connection.
 func TestHTTP2UndecidedIsForgotten(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
-		var second *rawHTTP2
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
+		var second *filotest.RawHTTP2
 		_, dial := serve(&filo.Server{Leaders: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
 			body, err := c.Body()
 			if err != nil {
 				return err
 			}
 			if c.Path() == "/last of the turn" {
-				second.send()
+				second.Send()
 			}
 			if c.Path() == "/undecided" {
 				return c.NoContent() // so that nothing waits to be sent
@@ -40,14 +41,14 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 		})})
 		first := dial()
 		second = dial()
-		first.request(1, "/first", true).send()
-		second.request(1, "/second", true).send()
-		first.wantAnswer(1, "200 /first ")
-		second.wantAnswer(1, "200 /second ")
+		first.Request(1, "/first", true).Send()
+		second.Request(1, "/second", true).Send()
+		first.WantAnswer(1, "200 /first ")
+		second.WantAnswer(1, "200 /second ")
 		for round := range 20 {
 			id := uint32(3 + 1000*round)
 			// More requests than a turn has room for, behind one that was undecided.
-			first.request(id, "/undecided", false, ":method", "POST").data(id, true, []byte("x"))
+			first.Request(id, "/undecided", false, ":method", "POST").Data(id, true, []byte("x"))
 			last := id
 			for i := range 300 {
 				last += 2
@@ -55,28 +56,28 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 				if i == 100 {
 					path = "/last%20of%20the%20turn"
 				}
-				first.request(last, path, true)
+				first.Request(last, path, true)
 			}
-			second.request(id, "/secret", false, ":method", "POST", "content-length", "4")
-			first.send()
-			first.wantAnswer(id, "204 ")
-			first.wantAnswer(last, "200 /quick ")
-			second.data(id, true, []byte("body")).send()
-			second.wantAnswer(id, "200 /secret body")
+			second.Request(id, "/secret", false, ":method", "POST", "content-length", "4")
+			first.Send()
+			first.WantAnswer(id, "204 ")
+			first.WantAnswer(last, "200 /quick ")
+			second.Data(id, true, []byte("body")).Send()
+			second.WantAnswer(id, "200 /secret body")
 		}
 	})
 }
 
 // The connection of a handler that hangs goes to another worker, also when the seat was lost before the handler began.
 func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var delay atomic.Bool
 	var retakes atomic.Uint64 // before the request
 	release, stuck := make(chan struct{}), make(chan struct{})
-	var s *lifeServer
+	var s *filotest.Server
 	config := &filo.Server{Leaders: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
 		if state == filo.StateActive && delay.CompareAndSwap(true, false) {
-			lifeTry(func() bool { return s.Stats().Retakes > retakes.Load() })
+			filotest.Try(func() bool { return s.Stats().Retakes > retakes.Load() })
 		}
 	}, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/stuck" {
@@ -85,29 +86,29 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 		}
 		return c.Text(200, c.Path())
 	}}
-	s, dial := serveRawHTTP2(t, config, false)
+	s, dial := filotest.ServeRawHTTP2(t, config, false)
 	c := dial()
 	id := uint32(1)
 	for ; id < 1000; id += 2 { // the handler becomes known as quick
-		c.request(id, "/quick", true).send()
-		c.wantAnswer(id, "200 /quick")
+		c.Request(id, "/quick", true).Send()
+		c.WantAnswer(id, "200 /quick")
 	}
-	lifeAwait(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
+	filotest.Await(t, "an idle connection", func() bool { return s.Stats().ConnsActive == 0 })
 	retakes.Store(s.Stats().Retakes)
 	delay.Store(true)
-	c.request(id, "/stuck", true).send()
-	lifeRecv(t, stuck, "the handler")
-	c.request(id+2, "/sibling", true).send()
+	c.Request(id, "/stuck", true).Send()
+	filotest.Recv(t, stuck, "the handler")
+	c.Request(id+2, "/sibling", true).Send()
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	c.wantAnswer(id+2, "200 /sibling")
+	c.WantAnswer(id+2, "200 /sibling")
 	close(release)
-	c.SetReadDeadline(time.Now().Add(lifeBound))
-	c.wantAnswer(id, "200 /stuck")
+	c.SetReadDeadline(time.Now().Add(filotest.Bound))
+	c.WantAnswer(id, "200 /stuck")
 }
 
 // A body that comes faster than its handler reads takes up no more memory than its windows.
 func TestHTTP2BodyIsBounded(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const total = 4 << 20
 		var sent, held atomic.Int64
 		_, dial := serve(&filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
@@ -132,19 +133,19 @@ func TestHTTP2BodyIsBounded(t *testing.T) {
 			return c.Text(200, fmt.Sprint(read))
 		}})
 		c := dial()
-		c.request(1, "/", false, ":method", "POST").send()
+		c.Request(1, "/", false, ":method", "POST").Send()
 		go func() {
 			for piece := make([]byte, 8<<10); sent.Load() < total; runtime.Gosched() {
-				c.books.Lock()
-				room := 65535 + c.streams[1].grown - sent.Load()
-				c.books.Unlock()
+				c.Books.Lock()
+				room := 65535 + c.Streams[1].Grown - sent.Load()
+				c.Books.Unlock()
 				if n := min(room, int64(len(piece)), total-sent.Load()); n > 0 {
-					c.data(1, sent.Load()+n == total, piece[:n]).send()
+					c.Data(1, sent.Load()+n == total, piece[:n]).Send()
 					sent.Add(n)
 				}
 			}
 		}()
-		c.wantAnswer(1, "200 "+fmt.Sprint(total))
+		c.WantAnswer(1, "200 "+fmt.Sprint(total))
 		if n := held.Load(); n > 2<<20 {
 			t.Errorf("%d KB were held", n>>10)
 		}
@@ -154,7 +155,7 @@ func TestHTTP2BodyIsBounded(t *testing.T) {
 // A client that takes a large answer slowly is still listened to: it may reset the answer, or ask for another.
 func TestHTTP2ListensWhileSending(t *testing.T) {
 	large := make([]byte, 64<<20)
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		asked := make(chan struct{})
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/small" {
@@ -164,18 +165,18 @@ func TestHTTP2ListensWhileSending(t *testing.T) {
 			return c.BytesNoCopy(200, "application/octet-stream", large)
 		}})
 		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		c.open(0, 1<<31-1-65535).request(1, "/large", true).send()
-		for c.streams[1].status == 0 {
-			if err := c.take(); err != nil {
+		c.Open(0, 1<<31-1-65535).Request(1, "/large", true).Send()
+		for c.Streams[1].Status == 0 {
+			if err := c.Take(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for id := uint32(3); id < 63; id += 2 {
-			c.request(id, "/small", true).send()
-			lifeRecv(t, asked, "a request while another one's answer waits")
+			c.Request(id, "/small", true).Send()
+			filotest.Recv(t, asked, "a request while another one's answer waits")
 		}
-		c.add(func(f *http2.Framer) { f.WriteRSTStream(1, http2.ErrCodeCancel) }).send()
-		c.wantAnswer(61, "200 small")
+		c.Add(func(f *http2.Framer) { f.WriteRSTStream(1, http2.ErrCodeCancel) }).Send()
+		c.WantAnswer(61, "200 small")
 	})
 }
 
@@ -186,7 +187,7 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 		goexit bool
 	}{{"new", false}, {"active", false}, {"active", true}, {"idle", false}, {"idle", true}, {"closed", false}, {"closed", true}, {"all", false}} {
 		t.Run(fmt.Sprint(test.at, " ", test.goexit), func(t *testing.T) {
-			eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+			filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 				var armed, failed, idle atomic.Bool
 				s, dial := serve(&filo.Server{ConnState: func(_ net.Conn, state filo.ConnState) {
 					idle.Store(state == filo.StateIdle)
@@ -200,29 +201,29 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 				}, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 				armed.Store(test.at == "new")
 				c := dial()
-				c.request(1, "/", true).send()
+				c.Request(1, "/", true).Send()
 				if test.at != "new" {
-					c.wantAnswer(1, "200 ok")
-					lifeAwait(t, "an idle connection", idle.Load) // Stats tells earlier
+					c.WantAnswer(1, "200 ok")
+					filotest.Await(t, "an idle connection", idle.Load) // Stats tells earlier
 					armed.Store(true)
-					c.request(3, "/", true).send()
+					c.Request(3, "/", true).Send()
 				}
 				if test.at == "closed" {
-					c.data(0, false, []byte("an error of the connection")).send()
+					c.Data(0, false, []byte("an error of the connection")).Send()
 				}
-				lifeAwait(t, "the failure", failed.Load)
+				filotest.Await(t, "the failure", failed.Load)
 				if !test.goexit || test.at == "closed" {
-					for c.take() == nil {
+					for c.Take() == nil {
 					}
 				}
 				armed.Store(false)
 				c.Close()
-				lifeAwait(t, "the connection to be gone", func() bool { return s.Stats().ConnsOpen == 0 })
+				filotest.Await(t, "the connection to be gone", func() bool { return s.Stats().ConnsOpen == 0 })
 				c = dial()
-				c.request(1, "/", true).send()
-				c.wantAnswer(1, "200 ok")
+				c.Request(1, "/", true).Send()
+				c.WantAnswer(1, "200 ok")
 				c.Close()
-				if err := s.shutdown(); err != nil {
+				if err := s.ShutdownInTime(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -235,7 +236,7 @@ func TestHTTP2ServeConnPanics(t *testing.T) {
 	for _, at := range []filo.ConnState{filo.StateIdle, filo.StateClosed} {
 		var armed atomic.Bool
 		stuck, release := make(chan struct{}), make(chan struct{})
-		s := lifeServe(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, ConnState: func(_ net.Conn, state filo.ConnState) {
+		s := filotest.Serve(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, ConnState: func(_ net.Conn, state filo.ConnState) {
 			if state == at && armed.Load() {
 				panic("on purpose")
 			}
@@ -248,26 +249,26 @@ func TestHTTP2ServeConnPanics(t *testing.T) {
 		}})
 		client, conn := servertest.Pipe()
 		served := make(chan error, 1)
-		s.run(func() { served <- s.ServeConn(conn) })
-		c := newRawHTTP2(t, client)
-		c.request(1, "/stuck", true).send()
-		lifeRecv(t, stuck, "the handler")
-		c.request(3, "/", true).send()
-		c.wantAnswer(3, "200 ok")
+		s.Go(func() { served <- s.ServeConn(conn) })
+		c := filotest.NewRawHTTP2(t, client)
+		c.Request(1, "/stuck", true).Send()
+		filotest.Recv(t, stuck, "the handler")
+		c.Request(3, "/", true).Send()
+		c.WantAnswer(3, "200 ok")
 		armed.Store(true)
 		close(release)
 		if at == filo.StateClosed {
-			c.data(0, false, []byte("an error of the connection")).send()
+			c.Data(0, false, []byte("an error of the connection")).Send()
 		}
-		for c.take() == nil {
+		for c.Take() == nil {
 		}
-		lifeRecv(t, served, "ServeConn to return")
+		filotest.Recv(t, served, "ServeConn to return")
 	}
 }
 
 // Code that ends its goroutine or panics once its handler has returned costs the stream at most.
 func TestHTTP2FailuresAtTheEnd(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		fail := func(c *filo.Ctx) {
 			if c.Path()[1] == 'g' {
 				runtime.Goexit()
@@ -296,22 +297,22 @@ func TestHTTP2FailuresAtTheEnd(t *testing.T) {
 		c := dial()
 		id := uint32(1)
 		for range 200 {
-			c.request(id, "/p/quick", true).send()
-			c.wantAnswer(id, "200 ok")
+			c.Request(id, "/p/quick", true).Send()
+			c.WantAnswer(id, "200 ok")
 			id += 2
 		}
 		for _, work := range []string{"close", "read", "error", "exit", "wrap"} {
 			for _, how := range []string{"p", "g"} {
 				for _, where := range []string{"inline", "apart"} {
-					c.request(id, "/"+how+"/"+work+"/"+where, true).send()
-					c.answer(id)
-					c.request(id+2, "/p/quick", true).send()
-					c.wantAnswer(id+2, "200 ok")
+					c.Request(id, "/"+how+"/"+work+"/"+where, true).Send()
+					c.Answer(id)
+					c.Request(id+2, "/p/quick", true).Send()
+					c.WantAnswer(id+2, "200 ok")
 					id += 4
 				}
 			}
 		}
-		lifeAwait(t, "the places", func() bool { return s.Stats().Streams == 0 && s.Stats().WorkersRunning <= workersOf(1) })
+		filotest.Await(t, "the places", func() bool { return s.Stats().Streams == 0 && s.Stats().WorkersRunning <= filotest.WorkersOf(1) })
 	})
 }
 
@@ -335,7 +336,7 @@ func (f readFunc) Read([]byte) (int, error) {
 
 // Behind RST_STREAM nothing comes on its stream: the client checks.
 func TestHTTP2NothingBehindReset(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error {
 			if c.Path() == "/aborts" {
 				return filo.ErrAbort
@@ -344,24 +345,24 @@ func TestHTTP2NothingBehindReset(t *testing.T) {
 		})})
 		c := dial()
 		for id := uint32(1); id < 500; id += 2 {
-			c.request(id, "/", true).send()
-			c.wantAnswer(id, "200 ok")
+			c.Request(id, "/", true).Send()
+			c.WantAnswer(id, "200 ok")
 		}
-		c.request(501, "/aborts", false, ":method", "POST", "content-length", "33")
+		c.Request(501, "/aborts", false, ":method", "POST", "content-length", "33")
 		for i := range 33 { // the padding gives the client credit, just before the handler runs
-			c.add(func(f *http2.Framer) { f.WriteDataPadded(501, i == 32, []byte("x"), make([]byte, 255)) })
+			c.Add(func(f *http2.Framer) { f.WriteDataPadded(501, i == 32, []byte("x"), make([]byte, 255)) })
 		}
-		c.send()
-		c.wantAnswer(501, "0 , reset with INTERNAL_ERROR")
-		c.request(503, "/", true).send()
-		c.wantAnswer(503, "200 ok")
+		c.Send()
+		c.WantAnswer(501, "0 , reset with INTERNAL_ERROR")
+		c.Request(503, "/", true).Send()
+		c.WantAnswer(503, "200 ok")
 	})
 }
 
 // A connection that ends because of an error keeps no handler, also if its client doesn't read.
 func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	large := make([]byte, 64<<20)
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		begun, ended := make(chan struct{}), make(chan error, 1)
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/waits" {
@@ -373,21 +374,21 @@ func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 			return c.BytesNoCopy(200, "application/octet-stream", large)
 		}})
 		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		c.open(0, 1<<31-1-65535).request(1, "/large", true).request(3, "/waits", true).send()
-		lifeRecv(t, begun, "the handler")
-		for c.streams[1].status == 0 {
-			if err := c.take(); err != nil {
+		c.Open(0, 1<<31-1-65535).Request(1, "/large", true).Request(3, "/waits", true).Send()
+		filotest.Recv(t, begun, "the handler")
+		for c.Streams[1].Status == 0 {
+			if err := c.Take(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.data(0, false, []byte("an error of the connection")).send()
-		lifeRecv(t, ended, "the end of the handler's context")
+		c.Data(0, false, []byte("an error of the connection")).Send()
+		filotest.Recv(t, ended, "the end of the handler's context")
 	})
 }
 
 // A handler that was answered by its time-out, and waits for its body, learns that at once, whatever its client does. So does one of net/http.
 func TestHTTP2ReadAfterTimeout(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		ended := make(chan error, 1)
 		read := func(r io.Reader) { // of a handler
 			_, err := io.Copy(io.Discard, r)
@@ -403,24 +404,24 @@ func TestHTTP2ReadAfterTimeout(t *testing.T) {
 			return nil
 		}})
 		for _, path := range []string{"/", "/net/http", "/head"} {
-			c, method, want := dial(), "POST", "503 "+timedOutBody
+			c, method, want := dial(), "POST", "503 "+filotest.TimedOutBody
 			if path == "/head" {
 				method, want = "HEAD", "503 "
 			}
-			c.request(1, path, false, ":method", method).data(1, false, []byte("some")).send()
-			c.wantAnswer(1, want)
-			if err := lifeRecv(t, ended, "the handler's read to end"); !errors.Is(err, filo.ErrHandlerTimeout) {
+			c.Request(1, path, false, ":method", method).Data(1, false, []byte("some")).Send()
+			c.WantAnswer(1, want)
+			if err := filotest.Recv(t, ended, "the handler's read to end"); !errors.Is(err, filo.ErrHandlerTimeout) {
 				t.Errorf("%s: the handler's read ended with %v", path, err)
 			}
 			c.Close()
-			lifeAwait(t, "the stream's place", func() bool { return s.Stats().Streams == 0 })
+			filotest.Await(t, "the stream's place", func() bool { return s.Stats().Streams == 0 })
 		}
 	})
 }
 
 // A stream that was over when its connection was taken from its handler is over but once.
 func TestHTTP2TakenWhenOver(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		release, stuck := make(chan struct{}), make(chan struct{}, 2)
 		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
@@ -439,47 +440,47 @@ func TestHTTP2TakenWhenOver(t *testing.T) {
 		c := dial()
 		id := uint32(1)
 		for ; id < 500; id += 2 {
-			c.request(id, "/", true).send()
-			c.wantAnswer(id, "200 ok")
+			c.Request(id, "/", true).Send()
+			c.WantAnswer(id, "200 ok")
 		}
-		c.request(id, "/timeout", true).send()
-		lifeRecv(t, stuck, "the handler")
-		c.wantAnswer(id, "503 Service Unavailable: the handler took too long\n")
-		c.request(id+2, "/", true).send()
-		c.wantAnswer(id+2, "200 ok") // so the connection was taken away
+		c.Request(id, "/timeout", true).Send()
+		filotest.Recv(t, stuck, "the handler")
+		c.WantAnswer(id, "503 Service Unavailable: the handler took too long\n")
+		c.Request(id+2, "/", true).Send()
+		c.WantAnswer(id+2, "200 ok") // so the connection was taken away
 		close(release)
-		c.request(id+4, "/park", true).send()
-		c.add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).send()
-		lifeRecv(t, stuck, "the handler")
-		lifeAwait(t, "the streams to end", func() bool { return s.Stats().Streams == 0 })
+		c.Request(id+4, "/park", true).Send()
+		c.Add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).Send()
+		filotest.Recv(t, stuck, "the handler")
+		filotest.Await(t, "the streams to end", func() bool { return s.Stats().Streams == 0 })
 		c.Close()
-		lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 	})
 }
 
 // "Endpoints MUST NOT increase the value they send in the last stream identifier" (RFC 9113, section 6.8). The client checks.
 func TestHTTP2GoAwayNeverRises(t *testing.T) {
 	t.Parallel()
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		release := make(chan struct{})
 		s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			<-release
 			return c.Text(200, "ok")
 		}})
 		c := dial()
-		c.request(1, "/", true).send()
-		lifeAwait(t, "the request", func() bool { return s.Stats().Streams == 1 })
+		c.Request(1, "/", true).Send()
+		filotest.Await(t, "the request", func() bool { return s.Stats().Streams == 1 })
 		ended := make(chan error, 1)
-		go func() { ended <- s.shutdown() }()
-		for !c.goneAll || c.lastID != 1 {
-			if err := c.take(); err != nil {
+		go func() { ended <- s.ShutdownInTime() }()
+		for !c.GoneAll || c.LastID != 1 {
+			if err := c.Take(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.request(5, "/late", true).data(0, false, []byte("an error of the connection")).send()
-		c.wantEnd(http2.ErrCodeProtocol)
+		c.Request(5, "/late", true).Data(0, false, []byte("an error of the connection")).Send()
+		c.WantEnd(http2.ErrCodeProtocol)
 		close(release)
-		if err := lifeRecv(t, ended, "the shutdown"); err != nil {
+		if err := filotest.Recv(t, ended, "the shutdown"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -487,7 +488,7 @@ func TestHTTP2GoAwayNeverRises(t *testing.T) {
 
 // The end of an answer needs no window.
 func TestHTTP2EndNeedsNoWindow(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		proceed := make(chan struct{})
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/large" {
@@ -502,18 +503,18 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 			return nil
 		}})
 		c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		c.request(1, "/end", true).request(3, "/large", true).send()
-		for len(c.streams[3].body) < 65535 {
-			if err := c.take(); err != nil {
+		c.Request(1, "/end", true).Request(3, "/large", true).Send()
+		for len(c.Streams[3].Body) < 65535 {
+			if err := c.Take(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		close(proceed)
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		c.wantAnswer(1, "200 ")
-		c.open(3, 100_000).send()
-		c.SetReadDeadline(time.Now().Add(lifeBound))
-		if s := c.answer(3); len(s.body) != 100_000 {
+		c.WantAnswer(1, "200 ")
+		c.Open(3, 100_000).Send()
+		c.SetReadDeadline(time.Now().Add(filotest.Bound))
+		if s := c.Answer(3); len(s.Body) != 100_000 {
 			t.Error(s)
 		}
 	})
@@ -521,24 +522,24 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 
 // A client that always has a frame under way isn't one whose frames don't come.
 func TestHTTP2FramesInPieces(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const timeout = 200 * time.Millisecond
 		_, dial := serve(&filo.Server{ReadHeaderTimeout: timeout, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		c := dial()
-		c.request(1, "/", true).send()
-		c.wantAnswer(1, "200 ok")
+		c.Request(1, "/", true).Send()
+		c.WantAnswer(1, "200 ok")
 		id := uint32(1)
 		for begin := time.Now(); time.Since(begin) < 5*timeout/2; {
 			id += 2
-			c.request(id, "/", true)
-			whole := c.out.Len()
-			c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) })
-			cut := append([]byte(nil), c.out.Bytes()[whole+5:]...)
-			c.out.Truncate(whole + 5)
-			c.send()
-			c.wantAnswer(id, "200 ok")
+			c.Request(id, "/", true)
+			whole := c.Out.Len()
+			c.Add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) })
+			cut := append([]byte(nil), c.Out.Bytes()[whole+5:]...)
+			c.Out.Truncate(whole + 5)
+			c.Send()
+			c.WantAnswer(id, "200 ok")
 			time.Sleep(timeout / 20) // the server waits meanwhile, and has a part of a frame
-			c.out.Write(cut)
+			c.Out.Write(cut)
 		}
 	})
 }
@@ -593,9 +594,9 @@ func TestHTTP2LargeHead(t *testing.T) {
 
 // The preface is a head that may not take longer than others.
 func TestHTTP2PrefaceTrickles(t *testing.T) {
-	s := lifeServe(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
+	s := filotest.Serve(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
-	c := s.dial(t)
+	c := s.Dial(t)
 	answered := make(chan struct{})
 	go func() {
 		for i := range len(http2.ClientPreface) - 1 {
@@ -609,7 +610,7 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 			}
 		}
 	}()
-	response, _, err := c.tryAnswer()
+	response, _, err := c.TryAnswer()
 	close(answered)
 	if err != nil || response.StatusCode != 408 {
 		t.Errorf("%v, %v", response, err)
@@ -618,10 +619,10 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 
 // "IdleTimeout is how long a connection may wait between requests": a client that sends PINGs meanwhile doesn't put it off.
 func TestHTTP2IdlePings(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{IdleTimeout: 200 * time.Millisecond, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
-		c := dial().request(1, "/", true).send()
-		c.wantAnswer(1, "200 ok")
+		c := dial().Request(1, "/", true).Send()
+		c.WantAnswer(1, "200 ok")
 		ended := make(chan struct{})
 		defer close(ended)
 		go func() {
@@ -630,10 +631,10 @@ func TestHTTP2IdlePings(t *testing.T) {
 				case <-ended:
 					return
 				case <-time.After(10 * time.Millisecond):
-					c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) }).send()
+					c.Add(func(f *http2.Framer) { f.WritePing(false, [8]byte{}) }).Send()
 				}
 			}
 		}()
-		c.wantEnd(http2.ErrCodeNo)
+		c.WantEnd(http2.ErrCodeNo)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -33,13 +34,13 @@ func eachFrames(t *testing.T, test func(t *testing.T, dial func(*filo.Server, ..
 	run := func(t *testing.T, listener net.Listener, connect func() (net.Conn, error)) {
 		test(t, func(config *filo.Server, settings ...http2.Setting) *frameClient {
 			config.HTTP2.Unencrypted = true
-			lifeServe(t, config, listener)
+			filotest.Serve(t, config, listener)
 			conn, err := connect()
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			conn.SetDeadline(time.Now().Add(lifeBound))
+			conn.SetDeadline(time.Now().Add(filotest.Bound))
 			c := &frameClient{http2.NewFramer(conn, conn), t}
 			c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 			if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -53,7 +54,7 @@ func eachFrames(t *testing.T, test func(t *testing.T, dial func(*filo.Server, ..
 		})
 	}
 	t.Run("socket", func(t *testing.T) {
-		listener := lifeListen(t, "tcp", "127.0.0.1:0")
+		listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 		run(t, listener, func() (net.Conn, error) { return net.Dial("tcp", listener.Addr().String()) })
 	})
 	t.Run("memory", func(t *testing.T) {
@@ -318,7 +319,7 @@ func TestHTTP2PiecesWithoutWindow(t *testing.T) {
 			return nil
 		}}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 		c.request(1, "GET", "/", true)
-		if got := lifeRecv(t, allocated, "the handler to write"); got > 100*size {
+		if got := filotest.Recv(t, allocated, "the handler to write"); got > 100*size {
 			t.Errorf("%d bytes were allocated for an answer of %d", got, size)
 		}
 		c.done(c.WriteWindowUpdate(1, size))
@@ -335,7 +336,7 @@ func TestHTTP2PiecesWithoutWindow(t *testing.T) {
 
 // After the deadline for writing nothing more is sent, and the stream is reset. A later deadline doesn't change that.
 func TestHTTP2WriteDeadline(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		arrived := make(chan struct{})
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			stream := c.Stream()
@@ -355,7 +356,7 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 			}
 			return nil
 		}})
-		response, err := c.do(context.Background(), "GET", "/", nil)
+		response, err := c.Fetch(context.Background(), "GET", "/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +375,7 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 
 // A trailer follows any answer that may have one, and leaves it its length. The head says which fields follow.
 func TestHTTP2Trailers(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		trailer := func(answer filo.Handler) filo.Handler {
 			return func(c *filo.Ctx) error {
 				c.Response.Trailer.Set("X-One", "1")
@@ -408,7 +409,7 @@ func TestHTTP2Trailers(t *testing.T) {
 			{"GET", "/none", "", 0, false},
 			{"HEAD", "/whole", "", 5, false},
 		} {
-			response, err := c.do(context.Background(), test.method, test.path, nil)
+			response, err := c.Fetch(context.Background(), test.method, test.path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -438,7 +439,7 @@ func TestHTTP2Silent(t *testing.T) {
 			states = append(states, state.String())
 		}, Handler: echoBody}
 		dial(server)
-		lifeAwait(t, "an idle connection", func() bool {
+		filotest.Await(t, "an idle connection", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return strings.Join(states, " ") == "new active idle"

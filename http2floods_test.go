@@ -9,35 +9,36 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // SETTINGS cost the client more where thousands of streams are open, since each may have another window then.
 func TestHTTP2SettingsOfManyStreams(t *testing.T) {
 	const streams, floods = 1280, 200 // without the streams, 500 are too many
-	s, dial := serveRawHTTP2(t, &filo.Server{
+	s, dial := filotest.ServeRawHTTP2(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }, HTTP2: filo.HTTP2Options{MaxConcurrentStreams: streams},
 	}, false)
 	c := dial(shut)
 	for i := range uint32(streams) {
-		c.request(1+2*i, "/", true)
+		c.Request(1+2*i, "/", true)
 	}
-	c.send().begin(streams)
+	readBegun(c.Send(), streams)
 	if calm := s.Stats().Refusals.HTTP2Calm; calm > 0 {
 		t.Fatal("the connection has ended before")
 	}
 	for i := range floods {
-		c.add(func(f *http2.Framer) {
+		c.Add(func(f *http2.Framer) {
 			f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: uint32(16<<10 + i)})
 		})
 	}
-	c.send()
-	lifeAwait(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
+	c.Send()
+	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
 }
 
 // What has come of a body is credited once, whether its handler reads it before or after the client has reset the stream.
 func TestHTTP2CreditedOnce(t *testing.T) {
 	const streams, size = 8, 8 << 10
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		begun, reset, read := make(chan struct{}, streams), make(chan struct{}), make(chan int, streams)
 		_, dial := serve(&filo.Server{
 			// The windows don't grow, so increments stand for bytes that have come.
@@ -60,22 +61,22 @@ func TestHTTP2CreditedOnce(t *testing.T) {
 		})
 		c, piece := dial(), []byte(strings.Repeat("x", size))
 		for i := range uint32(streams) {
-			c.request(1+2*i, "/", false, ":method", "POST", "content-length", "100000").data(1+2*i, false, piece).send()
-			lifeRecv(t, begun, "the handler")
+			c.Request(1+2*i, "/", false, ":method", "POST", "content-length", "100000").Data(1+2*i, false, piece).Send()
+			filotest.Recv(t, begun, "the handler")
 		}
 		for i := range uint32(streams) {
-			c.add(func(f *http2.Framer) { f.WriteRSTStream(1+2*i, http2.ErrCodeCancel) })
+			c.Add(func(f *http2.Framer) { f.WriteRSTStream(1+2*i, http2.ErrCodeCancel) })
 		}
-		c.request(1+2*streams, "/last", true).send().wantAnswer(1+2*streams, "200 ok")
+		c.Request(1+2*streams, "/last", true).Send().WantAnswer(1+2*streams, "200 ok")
 		close(reset)
 		for range streams {
-			if n := lifeRecv(t, read, "the body to be read"); n > size {
+			if n := filotest.Recv(t, read, "the body to be read"); n > size {
 				t.Errorf("%d bytes were read of %d", n, size)
 			}
 		}
-		c.request(3+2*streams, "/last", true).send().wantAnswer(3+2*streams, "200 ok")
-		if c.grown > streams*size || c.grown < streams*size-65535/8 {
-			t.Errorf("%d bytes were credited, and %d have come", c.grown, streams*size)
+		c.Request(3+2*streams, "/last", true).Send().WantAnswer(3+2*streams, "200 ok")
+		if c.Grown > streams*size || c.Grown < streams*size-65535/8 {
+			t.Errorf("%d bytes were credited, and %d have come", c.Grown, streams*size)
 		}
 	})
 }
@@ -83,38 +84,38 @@ func TestHTTP2CreditedOnce(t *testing.T) {
 // The size of HPACK's table changes while handlers answer on other goroutines, and each block can be decoded.
 func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 	const requests = 150
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/apart":  filo.Offload(func(c *filo.Ctx) error { return c.JSON(200, 1) }),
 			"/inline": filo.Inline(func(c *filo.Ctx) error { return c.JSON(200, 1) }),
 		})})
 		c := dial()
 		for i := range uint32(requests) {
-			c.books.Lock()
-			c.lowered = append(c.lowered, rawLowered{}) // another acknowledgement is due
-			c.books.Unlock()
-			c.add(func(f *http2.Framer) {
+			c.Books.Lock()
+			c.Lowered = append(c.Lowered, filotest.RawLowered{}) // another acknowledgement is due
+			c.Books.Unlock()
+			c.Add(func(f *http2.Framer) {
 				f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: [...]uint32{0, 4096, 100}[i%3]})
 			})
-			c.request(1+4*i, "/apart", true).request(3+4*i, "/inline", true).send()
+			c.Request(1+4*i, "/apart", true).Request(3+4*i, "/inline", true).Send()
 			if i >= 30 {
-				c.wantAnswer(1+4*(i-30), "200 1\n")
-				c.wantAnswer(3+4*(i-30), "200 1\n")
+				c.WantAnswer(1+4*(i-30), "200 1\n")
+				c.WantAnswer(3+4*(i-30), "200 1\n")
 			}
 		}
 		for i := uint32(requests - 30); i < requests; i++ {
-			c.wantAnswer(1+4*i, "200 1\n")
-			c.wantAnswer(3+4*i, "200 1\n")
+			c.WantAnswer(1+4*i, "200 1\n")
+			c.WantAnswer(3+4*i, "200 1\n")
 		}
 	})
 }
 
 // With ConnState set, a request whose handler runs where it was read starts no goroutine, and the connection is idle after each.
 func TestHTTP2IdleWithoutGoroutine(t *testing.T) {
-	lifeLooped(t) // in the other driver each answer is sent by a goroutine
+	filotest.NeedLoops(t) // in the other driver each answer is sent by a goroutine
 	const requests = 200
 	idle := make(chan struct{}, 2*requests)
-	_, dial := serveRawHTTP2(t, &filo.Server{
+	_, dial := filotest.ServeRawHTTP2(t, &filo.Server{
 		Handler: filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "ok") }),
 		ConnState: func(_ net.Conn, state filo.ConnState) {
 			if state == filo.StateIdle {
@@ -130,8 +131,8 @@ func TestHTTP2IdleWithoutGoroutine(t *testing.T) {
 	}
 	before := created[0].Value.Uint64()
 	for i := range uint32(requests) {
-		c.request(1+2*i, "/", true).send().wantAnswer(1+2*i, "200 ok")
-		lifeRecv(t, idle, "the connection to be idle")
+		c.Request(1+2*i, "/", true).Send().WantAnswer(1+2*i, "200 ok")
+		filotest.Recv(t, idle, "the connection to be idle")
 	}
 	metrics.Read(created)
 	if n := created[0].Value.Uint64() - before; n > requests/2 {

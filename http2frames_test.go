@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // framesHTTP2 is a client that sends frames as a test wants them.
@@ -68,19 +69,19 @@ func (c *framesHTTP2) request(id uint32, path string, endStream bool, fields ...
 
 // Handlers that wait aren't run for a client that has left, although its requests are read one after the other.
 func TestHTTP2ClientLeft(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const requests = 100
 	var calls atomic.Int32
 	closed := make(chan struct{})
 	var once sync.Once
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	c := dialFramesHTTP2(t, listener.Addr().String())
 	for i := range uint32(requests) {
 		c.request(1+2*i, "/", true)
 	}
 	c.send()
 	c.conn.Close() // before the server accepts: the end has come with the requests
-	lifeServe(t, &filo.Server{
+	filotest.Serve(t, &filo.Server{
 		Handler: filo.Offload(func(c *filo.Ctx) error {
 			calls.Add(1)
 			<-c.Context().Done()
@@ -93,7 +94,7 @@ func TestHTTP2ClientLeft(t *testing.T) {
 			}
 		},
 	}, listener)
-	lifeRecv(t, closed, "the end of the connection")
+	filotest.Recv(t, closed, "the end of the connection")
 	if n := calls.Load(); n > requests/4 {
 		t.Errorf("%d of %d handlers were called", n, requests)
 	}
@@ -104,7 +105,7 @@ func (c *framesHTTP2) settle(each func(http2.Frame)) {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
 	c.send()
-	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	c.conn.SetReadDeadline(time.Now().Add(filotest.Bound))
 	for {
 		f, err := c.ReadFrame()
 		if err != nil {
@@ -125,7 +126,7 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 		reads[i] = make(chan int64)
 	}
 	done := make(chan error)
-	s := lifeServe(t, &filo.Server{
+	s := filotest.Serve(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/" {
 				return c.NoContent()
@@ -140,8 +141,8 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 		HTTP2:        filo.HTTP2Options{Unencrypted: true, MaxStreamWindow: limit, MaxConnWindow: limit, MaxGlitches: -1},
 	})
 	// A connection from before Serve has none of the listener's options, such as TCP_NODELAY: each round would take 40 ms.
-	newHTTP2Client(t, "http://"+s.addr, nil, nil).want("GET", "/", nil, 204, "")
-	c := dialFramesHTTP2(t, s.addr)
+	filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, 204, "")
+	c := dialFramesHTTP2(t, s.Addr)
 	conn, windows := begin, map[uint32]int{}
 	update := func(f http2.Frame) {
 		switch f := f.(type) {
@@ -169,7 +170,7 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 			}
 			c.send()
 			reads[i] <- int64(sent)
-			if err := lifeRecv(t, done, "the body to be read"); err != nil {
+			if err := filotest.Recv(t, done, "the body to be read"); err != nil {
 				t.Fatal(err)
 			}
 			c.settle(update)
@@ -214,14 +215,14 @@ func (b *countingBody) Close() error {
 func TestHTTP2ReadAhead(t *testing.T) {
 	const window = 1<<16 - 1
 	body := &countingBody{closed: make(chan struct{})}
-	s := lifeServe(t, &filo.Server{
+	s := filotest.Serve(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error { return c.Reader(200, "application/octet-stream", body, 1<<40) },
 		HTTP2:   filo.HTTP2Options{Unencrypted: true},
 	})
-	c := dialFramesHTTP2(t, s.addr)
+	c := dialFramesHTTP2(t, s.Addr)
 	c.request(1, "/", true)
 	c.send()
-	c.conn.SetReadDeadline(time.Now().Add(lifeBound))
+	c.conn.SetReadDeadline(time.Now().Add(filotest.Bound))
 	for got := 0; got < window; {
 		f, err := c.ReadFrame()
 		if err != nil {
@@ -233,7 +234,7 @@ func TestHTTP2ReadAhead(t *testing.T) {
 	}
 	c.WriteRSTStream(1, http2.ErrCodeCancel)
 	c.send()
-	lifeRecv(t, body.closed, "the end of the body")
+	filotest.Recv(t, body.closed, "the end of the body")
 	if n := body.read.Load(); n > window+4<<10 {
 		t.Errorf("%d bytes were read, of which %d were sent", n, window)
 	}
@@ -242,7 +243,7 @@ func TestHTTP2ReadAhead(t *testing.T) {
 // Requests that are the same are each their own, whatever the handlers before have made of theirs. The connections have other texts behind
 // the same indices, and mostly the same worker.
 func TestHTTP2SameRequests(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			r := &c.Request
 			was := fmt.Sprintf("%s %s %s", r.URI().String(), r.Header.Get("x"), r.Header.Get("y"))
@@ -254,7 +255,7 @@ func TestHTTP2SameRequests(t *testing.T) {
 			return c.Text(200, was)
 		}})
 		const conns, rounds, requests = 4, 5, 8
-		var clients [conns]*rawHTTP2
+		var clients [conns]*filotest.RawHTTP2
 		for i := range clients {
 			clients[i] = dial()
 		}
@@ -262,13 +263,13 @@ func TestHTTP2SameRequests(t *testing.T) {
 			path := func(i int) string { return fmt.Sprint("/", i, "/", round/2) }
 			for i, c := range clients {
 				for n := range uint32(requests) {
-					c.request(1+2*(n+requests*uint32(round)), path(i), true, "x", fmt.Sprint(i))
+					c.Request(1+2*(n+requests*uint32(round)), path(i), true, "x", fmt.Sprint(i))
 				}
-				c.send()
+				c.Send()
 			}
 			for i, c := range clients {
 				for n := range uint32(requests) {
-					c.wantAnswer(1+2*(n+requests*uint32(round)), fmt.Sprintf("200 http://example.com%s %d ", path(i), i))
+					c.WantAnswer(1+2*(n+requests*uint32(round)), fmt.Sprintf("200 http://example.com%s %d ", path(i), i))
 				}
 			}
 		}
@@ -277,14 +278,14 @@ func TestHTTP2SameRequests(t *testing.T) {
 
 // SETTINGS are acknowledged once they have been taken over (RFC 9113, section 6.5.3). Those that end the connection aren't.
 func TestHTTP2WrongSettings(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		for wrong, code := range map[http2.Setting]http2.ErrCode{
 			{ID: http2.SettingMaxFrameSize, Val: 1 << 24}:      http2.ErrCodeProtocol,
 			{ID: http2.SettingInitialWindowSize, Val: 1 << 31}: http2.ErrCodeFlowControl,
 		} {
 			// The client takes an acknowledgement for which it has sent nothing for an error, and of these SETTINGS it keeps no account.
-			dial().add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize}, wrong) }).send().wantEnd(code)
+			dial().Add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize}, wrong) }).Send().WantEnd(code)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -46,28 +47,30 @@ func fuzzHTTP2Handler(c *filo.Ctx) error {
 
 // fuzzHTTP2Seeds are what clients send behind the preface and SETTINGS.
 func fuzzHTTP2Seeds() (seeds [][]byte) {
-	for _, add := range []func(c *rawHTTP2){
-		func(c *rawHTTP2) { c.request(1, "/", true).request(3, "/1", true, ":method", "HEAD") },
-		func(c *rawHTTP2) { c.request(1, "/2", false, ":method", "POST").data(1, true, []byte("body")) },
-		func(c *rawHTTP2) {
-			c.request(1, "/23", false, ":method", "POST", "content-length", "8").data(1, false, []byte("some")).data(1, true, []byte("more"))
+	for _, add := range []func(c *filotest.RawHTTP2){
+		func(c *filotest.RawHTTP2) { c.Request(1, "/", true).Request(3, "/1", true, ":method", "HEAD") },
+		func(c *filotest.RawHTTP2) { c.Request(1, "/2", false, ":method", "POST").Data(1, true, []byte("body")) },
+		func(c *filotest.RawHTTP2) {
+			c.Request(1, "/23", false, ":method", "POST", "content-length", "8").Data(1, false, []byte("some")).Data(1, true, []byte("more"))
 		},
-		func(c *rawHTTP2) {
-			c.setWindow(10).request(1, "/234", true).open(1, 1000).setWindow(70_000).open(1, 100_000)
+		func(c *filotest.RawHTTP2) {
+			c.SetWindow(10).Request(1, "/234", true).Open(1, 1000).SetWindow(70_000).Open(1, 100_000)
 		},
-		func(c *rawHTTP2) { c.request(1, "/2345", true).request(3, "/23456", true).request(5, "/234567", true) },
-		func(c *rawHTTP2) {
-			c.request(1, "/2", false, ":method", "POST").add(func(f *http2.Framer) {
+		func(c *filotest.RawHTTP2) {
+			c.Request(1, "/2345", true).Request(3, "/23456", true).Request(5, "/234567", true)
+		},
+		func(c *filotest.RawHTTP2) {
+			c.Request(1, "/2", false, ":method", "POST").Add(func(f *http2.Framer) {
 				f.WriteRSTStream(1, http2.ErrCodeCancel)
 				f.WriteDataPadded(1, true, []byte("late"), make([]byte, 5))
 				f.WritePing(false, [8]byte{})
 				f.WritePriority(3, http2.PriorityParam{StreamDep: 1, Weight: 2})
 				f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize})
 				f.WriteGoAway(0, http2.ErrCodeNo, nil)
-			}).request(3, "/", true)
+			}).Request(3, "/", true)
 		},
-		func(c *rawHTTP2) {
-			c.add(func(f *http2.Framer) {
+		func(c *filotest.RawHTTP2) {
+			c.Add(func(f *http2.Framer) {
 				f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}, EndStream: true})
 				f.WriteContinuation(1, false, []byte{0x86, 0x84})
 				f.WriteContinuation(1, true, []byte{0x41, 1, 'a'})
@@ -76,10 +79,10 @@ func fuzzHTTP2Seeds() (seeds [][]byte) {
 			})
 		},
 	} {
-		c := newRawHTTP2(nil, nil)
-		c.out.Reset()
+		c := filotest.NewRawHTTP2(nil, nil)
+		c.Out.Reset()
 		add(c)
-		seeds = append(seeds, bytes.Clone(c.out.Bytes()))
+		seeds = append(seeds, bytes.Clone(c.Out.Bytes()))
 	}
 	return seeds
 }
@@ -95,14 +98,14 @@ func FuzzHTTP2(f *testing.F) {
 		}
 	}
 	f.Add([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x01\x00\x00\x00\x00"), uint16(3), false, true)
-	log := new(lifeLog)
-	s := lifeServe(f, &filo.Server{Logger: log.logger(), Handler: fuzzHTTP2Handler, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+	log := new(filotest.Log)
+	s := filotest.Serve(f, &filo.Server{Logger: log.Logger(), Handler: fuzzHTTP2Handler, HTTP2: filo.HTTP2Options{Unencrypted: true}})
 	listener := servertest.NewListener()
-	memory := lifeServe(f, &filo.Server{Logger: log.logger(), Handler: fuzzHTTP2Handler, HTTP2: filo.HTTP2Options{Unencrypted: true}}, listener)
+	memory := filotest.Serve(f, &filo.Server{Logger: log.Logger(), Handler: fuzzHTTP2Handler, HTTP2: filo.HTTP2Options{Unencrypted: true}}, listener)
 	f.Fuzz(func(t *testing.T, input []byte, split uint16, greets, socket bool) {
 		served, dial := memory, listener.Dial
 		if socket {
-			served, dial = s, func() (net.Conn, error) { return net.Dial("tcp", s.addr) }
+			served, dial = s, func() (net.Conn, error) { return net.Dial("tcp", s.Addr) }
 		}
 		conn, err := dial()
 		if err != nil {
@@ -136,10 +139,10 @@ func FuzzHTTP2(f *testing.F) {
 		conn.(interface{ CloseWrite() error }).CloseWrite()
 		reading.Wait()
 		conn.Close()
-		if !lifeTry(func() bool { stats := served.Stats(); return stats.ConnsOpen == 0 && stats.Streams == 0 }) {
+		if !filotest.Try(func() bool { stats := served.Stats(); return stats.ConnsOpen == 0 && stats.Streams == 0 }) {
 			t.Fatalf("left: %+v", served.Stats())
 		}
-		for _, line := range log.lines("panic in ") {
+		for _, line := range log.Lines("panic in ") {
 			t.Fatal(line)
 		}
 	})
@@ -161,7 +164,7 @@ func checkServerHTTP2(conn net.Conn) error {
 	for first := true; ; first = false {
 		frame, err := framer.ReadFrame()
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF, lifeReset(err):
+		case err == io.EOF, err == io.ErrUnexpectedEOF, filotest.IsReset(err):
 			return nil // a client that sends too much for a lingering server may cut it off
 		case err != nil:
 			return fmt.Errorf("reading frames: %w", err)

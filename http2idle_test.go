@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"golang.org/x/net/http2"
 )
 
 // Streams that are open keep their connection, however long nothing happens, with and without PINGs.
 func TestHTTP2IdleKeepsStreams(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		parked := make(chan *filo.ParkedConn, 1)
 		_, dial := serve(&filo.Server{IdleTimeout: 150 * time.Millisecond, HTTP2: filo.HTTP2Options{ExtendedConnect: true}, Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
@@ -33,23 +34,23 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 			}
 			return c.Text(200, "ok")
 		}})
-		c := dial().request(1, "/wait", true).send()
-		c.wantAnswer(1, "200 ok")
-		c.request(3, "/upload", false, ":method", "POST").send()
+		c := dial().Request(1, "/wait", true).Send()
+		c.WantAnswer(1, "200 ok")
+		c.Request(3, "/upload", false, ":method", "POST").Send()
 		for range 5 {
 			time.Sleep(200 * time.Millisecond)
-			c.data(3, false, []byte("hello")).send()
+			c.Data(3, false, []byte("hello")).Send()
 		}
-		c.data(3, true, nil).send()
-		c.wantAnswer(3, "200 25")
-		c.request(5, "/park", true).send()
+		c.Data(3, true, nil).Send()
+		c.WantAnswer(3, "200 25")
+		c.Request(5, "/park", true).Send()
 		p := <-parked
 		time.Sleep(700 * time.Millisecond)
-		c.request(7, "/", true).send()
-		c.wantAnswer(7, "200 ok")
+		c.Request(7, "/", true).Send()
+		c.WantAnswer(7, "200 ok")
 		p.Close()
 		begin := time.Now()
-		c.wantEnd(0)
+		c.WantEnd(0)
 		if d := time.Since(begin); d < 100*time.Millisecond { // IdleTimeout counts from the end of the parked stream
 			t.Errorf("ended after %v", d)
 		}
@@ -58,17 +59,17 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 
 // A request whose head has begun to come before IdleTimeout is over is served.
 func TestHTTP2HeadAcrossIdleTimeout(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{IdleTimeout: time.Second, ReadHeaderTimeout: 10 * time.Second, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
-		c := dial().request(1, "/", true).send()
-		c.wantAnswer(1, "200 ok")
+		c := dial().Request(1, "/", true).Send()
+		c.WantAnswer(1, "200 ok")
 		time.Sleep(700 * time.Millisecond)
-		c.request(3, "/", true, "x", "a long field, of which the second half comes late")
-		b := append([]byte(nil), c.out.Bytes()...)
-		c.out.Reset()
+		c.Request(3, "/", true, "x", "a long field, of which the second half comes late")
+		b := append([]byte(nil), c.Out.Bytes()...)
+		c.Out.Reset()
 		c.Conn.Write(b[:20])
 		time.Sleep(800 * time.Millisecond)
 		c.Conn.Write(b[20:])
-		c.wantAnswer(3, "200 ok")
+		c.WantAnswer(3, "200 ok")
 	})
 }

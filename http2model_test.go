@@ -18,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
@@ -40,7 +41,7 @@ var http2ModelContent = randomBytes(300_000)
 // http2Model is a server, and clients that do everything to it at random.
 type http2Model struct {
 	t       *testing.T
-	s       *lifeServer
+	s       *filotest.Server
 	dial    func() (net.Conn, error)
 	seed    uint64
 	steps   int
@@ -62,7 +63,7 @@ type http2ModelRequest struct {
 	sent   int64
 	whole  bool // END_STREAM was sent
 	reset  bool // by the client
-	stream *rawStream
+	stream *filotest.RawStream
 }
 
 // http2ModelWorks are what handlers do, the usual things more often.
@@ -87,22 +88,22 @@ func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
 			t.Logf("%s=%d", http2ModelSeed, m.seed)
 		}
 	})
-	log := new(lifeLog)
+	log := new(filotest.Log)
 	t.Cleanup(func() { // what a handler panics with is "on purpose"
-		for _, line := range log.lines("panic in ") {
+		for _, line := range log.Lines("panic in ") {
 			if !strings.Contains(line, "on purpose") {
 				t.Error(strings.ReplaceAll(line, `\n`, "\n"))
 			}
 		}
 	})
-	config := &filo.Server{Leaders: 2, Logger: log.logger(), Concurrency: concurrency, Handler: m.handle, HTTP2: filo.HTTP2Options{Unencrypted: true, MaxGlitches: -1}}
+	config := &filo.Server{Leaders: 2, Logger: log.Logger(), Concurrency: concurrency, Handler: m.handle, HTTP2: filo.HTTP2Options{Unencrypted: true, MaxGlitches: -1}}
 	if memory {
 		listener := servertest.NewListener()
-		m.s, m.dial = lifeServe(t, config, listener), listener.Dial
+		m.s, m.dial = filotest.Serve(t, config, listener), listener.Dial
 		return m
 	}
-	m.s = lifeServe(t, config)
-	m.dial = func() (net.Conn, error) { return net.Dial("tcp", m.s.addr) }
+	m.s = filotest.Serve(t, config)
+	m.dial = func() (net.Conn, error) { return net.Dial("tcp", m.s.Addr) }
 	return m
 }
 
@@ -283,8 +284,8 @@ func (m *http2Model) run() *sync.WaitGroup {
 					}
 					return
 				}
-				conn.SetDeadline(time.Now().Add(lifeBound))
-				m.connection(random, newRawHTTP2(m.t, conn))
+				conn.SetDeadline(time.Now().Add(filotest.Bound))
+				m.connection(random, filotest.NewRawHTTP2(m.t, conn))
 				conn.Close()
 			}
 		})
@@ -294,7 +295,7 @@ func (m *http2Model) run() *sync.WaitGroup {
 
 // http2ModelConn is a connection of a client, and what was asked for on it.
 type http2ModelConn struct {
-	*rawHTTP2
+	*filotest.RawHTTP2
 	m        *http2Model
 	random   *rand.Rand
 	requests []*http2ModelRequest
@@ -306,11 +307,11 @@ type http2ModelConn struct {
 }
 
 // connection is what a client does with one connection.
-func (m *http2Model) connection(random *rand.Rand, raw *rawHTTP2) {
-	c := &http2ModelConn{rawHTTP2: raw, m: m, random: random, progress: make(chan struct{}, 1), over: make(chan struct{})}
+func (m *http2Model) connection(random *rand.Rand, raw *filotest.RawHTTP2) {
+	c := &http2ModelConn{RawHTTP2: raw, m: m, random: random, progress: make(chan struct{}, 1), over: make(chan struct{})}
 	go c.read()
 	if random.IntN(2) == 0 {
-		c.setWindow(int64(random.IntN(2000)))
+		c.SetWindow(int64(random.IntN(2000)))
 	}
 	end := []string{"answers", "answers", "answers", "close", "reset", "GOAWAY", "error"}[random.IntN(7)]
 	steps := m.steps
@@ -322,12 +323,12 @@ func (m *http2Model) connection(random *rand.Rand, raw *rawHTTP2) {
 	}
 	switch end {
 	case "GOAWAY":
-		c.add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) })
+		c.Add(func(f *http2.Framer) { f.WriteGoAway(0, http2.ErrCodeNo, nil) })
 		fallthrough
 	case "answers":
 		c.finish()
 	case "error":
-		c.data(0, false, []byte("an error of the connection"))
+		c.Data(0, false, []byte("an error of the connection"))
 		c.cut()
 		<-c.over
 		return
@@ -344,7 +345,7 @@ func (m *http2Model) connection(random *rand.Rand, raw *rawHTTP2) {
 func (c *http2ModelConn) read() {
 	defer close(c.over)
 	for c.err == nil {
-		c.err = c.take()
+		c.err = c.Take()
 		select {
 		case c.progress <- struct{}{}:
 		default:
@@ -353,7 +354,7 @@ func (c *http2ModelConn) read() {
 	var netErr net.Error
 	// A connection for which no worker is free is refused in HTTP/1.1, and so is one that comes as the server ends.
 	c.refused = (c.m.small || c.m.ending.Load()) && strings.Contains(c.err.Error(), "looked like an HTTP/1.1 header")
-	if !c.refused && c.err != io.EOF && !lifeReset(c.err) && !errors.Is(c.err, net.ErrClosed) && !errors.Is(c.err, io.ErrUnexpectedEOF) &&
+	if !c.refused && c.err != io.EOF && !filotest.IsReset(c.err) && !errors.Is(c.err, net.ErrClosed) && !errors.Is(c.err, io.ErrUnexpectedEOF) &&
 		!errors.Is(c.err, io.ErrClosedPipe) && !errors.As(c.err, &netErr) {
 		c.m.t.Errorf("the server breaks a rule: %v", c.err)
 	}
@@ -376,24 +377,24 @@ func (c *http2ModelConn) step() {
 	case n == 12:
 		c.resetIt(r)
 	case n == 13:
-		c.open(r.id, uint32(1+random.IntN(100_000)))
+		c.Open(r.id, uint32(1+random.IntN(100_000)))
 	case n == 14:
-		c.add(func(f *http2.Framer) { f.WritePing(false, [8]byte{1}) })
+		c.Add(func(f *http2.Framer) { f.WritePing(false, [8]byte{1}) })
 	case n == 15:
-		c.setWindow(int64(random.IntN(70_000)))
+		c.SetWindow(int64(random.IntN(70_000)))
 	case n == 16:
-		c.books.Lock()
-		c.lowered = append(c.lowered, rawLowered{})
-		c.books.Unlock()
+		c.Books.Lock()
+		c.Lowered = append(c.Lowered, filotest.RawLowered{})
+		c.Books.Unlock()
 		size := uint32([]int{0, 100, 4096}[random.IntN(3)])
-		c.add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size}) })
+		c.Add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size}) })
 	case n == 17:
 		priority := []string{"u=1", "u=3, i", "u=7", "i"}[random.IntN(4)]
-		c.add(func(f *http2.Framer) {
+		c.Add(func(f *http2.Framer) {
 			f.WriteRawFrame(0x10, 0, 0, append([]byte{0, 0, byte(r.id >> 8), byte(r.id)}, priority...))
 		})
 	case n == 18:
-		c.add(func(f *http2.Framer) { f.WriteRawFrame(0xfa, 0xff, r.id, []byte("unknown")) })
+		c.Add(func(f *http2.Framer) { f.WriteRawFrame(0xfa, 0xff, r.id, []byte("unknown")) })
 	default:
 		c.cut()
 	}
@@ -404,10 +405,10 @@ func (c *http2ModelConn) step() {
 
 // running returns how many streams may be open at the server.
 func (c *http2ModelConn) running() (n int) {
-	c.books.Lock()
-	defer c.books.Unlock()
+	c.Books.Lock()
+	defer c.Books.Unlock()
 	for _, r := range c.requests {
-		if !r.stream.ended && !r.stream.reset {
+		if !r.stream.Ended && !r.stream.Reset {
 			n++ // also one that the client has reset: its handler may run
 		}
 	}
@@ -425,10 +426,10 @@ func (c *http2ModelConn) begin() {
 		}
 	}
 	r.whole = r.upload == nil
-	c.rawHTTP2.request(r.id, r.path, r.whole, fields...)
-	c.books.Lock()
-	r.stream = c.streams[r.id]
-	c.books.Unlock()
+	c.RawHTTP2.Request(r.id, r.path, r.whole, fields...)
+	c.Books.Lock()
+	r.stream = c.Streams[r.id]
+	c.Books.Unlock()
 	c.requests = append(c.requests, r)
 	if !r.whole && c.random.IntN(2) == 0 {
 		c.push(r, len(r.upload), false)
@@ -438,37 +439,37 @@ func (c *http2ModelConn) begin() {
 // push sends some of a request's body, as far as the windows allow, and returns how much. last says that the end comes at once with the
 // last of it.
 func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) (n int) {
-	c.books.Lock()
-	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.grown-r.sent, 65535+c.grown-c.sent, 16<<10))
-	over := r.stream.reset
-	c.books.Unlock()
+	c.Books.Lock()
+	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.Grown-r.sent, 65535+c.Grown-c.sent, 16<<10))
+	over := r.stream.Reset
+	c.Books.Unlock()
 	if r.whole || r.reset || over || n < 0 {
 		return 0
 	}
 	piece := r.upload[:n]
 	r.upload, r.sent, c.sent = r.upload[n:], r.sent+int64(n), c.sent+int64(n)
 	r.whole = len(r.upload) == 0 && (last || c.random.IntN(3) > 0)
-	c.data(r.id, r.whole, piece)
+	c.Data(r.id, r.whole, piece)
 	return n
 }
 
 func (c *http2ModelConn) resetIt(r *http2ModelRequest) {
-	c.books.Lock()
-	over := r.stream.ended || r.stream.reset
-	c.books.Unlock()
+	c.Books.Lock()
+	over := r.stream.Ended || r.stream.Reset
+	c.Books.Unlock()
 	if r.reset || over {
 		return
 	}
 	r.reset = true
-	c.add(func(f *http2.Framer) { f.WriteRSTStream(r.id, http2.ErrCodeCancel) })
+	c.Add(func(f *http2.Framer) { f.WriteRSTStream(r.id, http2.ErrCodeCancel) })
 }
 
 // cut sends what was added, in pieces.
 func (c *http2ModelConn) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b := bytes.Clone(c.out.Bytes())
-	c.out.Reset()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	b := bytes.Clone(c.Out.Bytes())
+	c.Out.Reset()
 	for pieces := c.random.IntN(4); pieces > 0 && len(b) > 0; pieces-- {
 		n := c.random.IntN(len(b) + 1)
 		c.Conn.Write(b[:n])
@@ -481,8 +482,8 @@ func (c *http2ModelConn) cut() {
 
 // finish sends the rest, waits for all answers, and checks them.
 func (c *http2ModelConn) finish() {
-	c.setWindow(1 << 24)
-	c.open(0, 1<<30)
+	c.SetWindow(1 << 24)
+	c.Open(0, 1<<30)
 	for {
 		left, pushed := 0, 0
 		for _, r := range c.requests {
@@ -490,11 +491,11 @@ func (c *http2ModelConn) finish() {
 				c.resetIt(r)
 			}
 			pushed += c.push(r, len(r.upload), true)
-			c.books.Lock()
-			if !r.reset && !r.stream.ended && !r.stream.reset {
+			c.Books.Lock()
+			if !r.reset && !r.stream.Ended && !r.stream.Reset {
 				left++
 			}
-			c.books.Unlock()
+			c.Books.Unlock()
 		}
 		c.cut()
 		if left == 0 {
@@ -516,8 +517,8 @@ func (c *http2ModelConn) finish() {
 		ended = c.err
 	default:
 	}
-	c.books.Lock()
-	defer c.books.Unlock()
+	c.Books.Lock()
+	defer c.Books.Unlock()
 	for _, r := range c.requests {
 		if err := c.wrong(r, ended); err != nil {
 			c.m.t.Errorf("%s, stream %d: %v; the connection: %v", r.path, r.id, err, ended)
@@ -529,18 +530,18 @@ func (c *http2ModelConn) finish() {
 func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	s, status := r.stream, 200
 	switch {
-	case r.reset, ended != nil && c.refused, c.goneAll && r.id > c.lastID, c.m.cuts && c.m.ending.Load():
+	case r.reset, ended != nil && c.refused, c.GoneAll && r.id > c.LastID, c.m.cuts && c.m.ending.Load():
 		return nil
-	case c.m.small && s.ended && s.status == 503:
+	case c.m.small && s.Ended && s.Status == 503:
 		return nil
-	case c.m.ending.Load() && !c.goneAll && s.status == 0 && ended != nil:
+	case c.m.ending.Load() && !c.GoneAll && s.Status == 0 && ended != nil:
 		return nil // it has come behind the server's last look
 	case c.m.ending.Load() && r.work == "park":
 		return nil
 	}
 	switch r.work {
 	case "abort", "cut":
-		if s.reset && s.code == http2.ErrCodeInternal && !s.ended {
+		if s.Reset && s.Code == http2.ErrCodeInternal && !s.Ended {
 			return nil
 		}
 		return fmt.Errorf("got %v", s)
@@ -551,17 +552,17 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	case "empty":
 		status = 204
 	}
-	if m := c.m; m.small && (r.work == "stream" || r.work == "trailer") && s.reset && s.code == http2.ErrCodeInternal {
+	if m := c.m; m.small && (r.work == "stream" || r.work == "trailer") && s.Reset && s.Code == http2.ErrCodeInternal {
 		return nil // no place was free when the handler had to wait for the client
 	}
-	if s.status != status || !s.ended {
+	if s.Status != status || !s.Ended {
 		return fmt.Errorf("got %v, want %d", s, status)
 	}
-	if status == 200 && string(s.body) != r.want {
-		return fmt.Errorf("got %d bytes, want %d: %v", len(s.body), len(r.want), s)
+	if status == 200 && string(s.Body) != r.want {
+		return fmt.Errorf("got %d bytes, want %d: %v", len(s.Body), len(r.want), s)
 	}
-	if r.work == "trailer" && len(r.want) > 0 && s.trailer["x-amount"] != fmt.Sprint(len(r.want), "\n") {
-		return fmt.Errorf("the trailers are %v", s.trailer)
+	if r.work == "trailer" && len(r.want) > 0 && s.Trailer["x-amount"] != fmt.Sprint(len(r.want), "\n") {
+		return fmt.Errorf("the trailers are %v", s.Trailer)
 	}
 	return nil
 }
@@ -570,7 +571,7 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 func (m *http2Model) checkRest() {
 	m.t.Helper()
 	var stats filo.Stats
-	if !lifeTry(func() bool {
+	if !filotest.Try(func() bool {
 		stats = m.s.Stats()
 		return stats.ConnsOpen == 0 && stats.Streams == 0 && stats.WorkersRunning == 0 && stats.TasksRunning == 0
 	}) {
@@ -591,7 +592,7 @@ func TestHTTP2Model(t *testing.T) {
 	eachHTTP2Model(t, []int{2, 1000}, func(t *testing.T, m *http2Model) {
 		m.run().Wait()
 		m.checkRest()
-		if err := m.s.shutdown(); err != nil {
+		if err := m.s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
 	})
@@ -601,9 +602,9 @@ func TestHTTP2Model(t *testing.T) {
 func TestHTTP2ModelShutdown(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		clients := m.run()
-		lifeAwait(t, "requests", func() bool { return m.next.Load() > 150 })
+		filotest.Await(t, "requests", func() bool { return m.next.Load() > 150 })
 		m.ending.Store(true)
-		if err := m.s.shutdown(); err != nil {
+		if err := m.s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
 		clients.Wait()
@@ -616,7 +617,7 @@ func TestHTTP2ModelClose(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		m.cuts = true
 		clients := m.run()
-		lifeAwait(t, "requests", func() bool { return m.next.Load() > 150 })
+		filotest.Await(t, "requests", func() bool { return m.next.Load() > 150 })
 		m.ending.Store(true)
 		m.s.Close()
 		clients.Wait()

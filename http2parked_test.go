@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/race"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -46,7 +47,7 @@ func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 func TestHTTP2ParkedAfterABody(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
 	park := parkAll(parked, ended)
-	_, dial := serveRawHTTP2(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	_, dial := filotest.ServeRawHTTP2(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Method() == "POST" {
 			return echoBody(c)
 		}
@@ -57,20 +58,20 @@ func TestHTTP2ParkedAfterABody(t *testing.T) {
 	}}, false)
 	withBody, without := dial(), dial()
 	for id := uint32(1); id < 20; id += 2 {
-		withBody.request(id, "/", false, ":method", "POST").data(id, true, []byte("a body")).send()
-		withBody.wantAnswer(id, "200 a body")
-		without.request(id, "/events", true).send()
-		lifeRecv(t, parked, "the parked stream")
-		without.add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) }).send()
-		lifeRecv(t, ended, "the stream's end")
+		withBody.Request(id, "/", false, ":method", "POST").Data(id, true, []byte("a body")).Send()
+		withBody.WantAnswer(id, "200 a body")
+		without.Request(id, "/events", true).Send()
+		filotest.Recv(t, parked, "the parked stream")
+		without.Add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) }).Send()
+		filotest.Recv(t, ended, "the stream's end")
 	}
-	without.request(21, "/", true).send()
-	without.wantAnswer(21, "200 ok")
+	without.Request(21, "/", true).Send()
+	without.WantAnswer(21, "200 ok")
 }
 
 // What is written and queued on a parked stream arrives, in order, and siblings go on.
 func TestHTTP2Parked(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
 		park := parkAll(parked, ended)
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -82,32 +83,32 @@ func TestHTTP2Parked(t *testing.T) {
 		}})
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		response, err := c.do(ctx, "GET", "/events", nil)
+		response, err := c.Fetch(ctx, "GET", "/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		p := lifeRecv(t, parked, "the parked stream")
+		p := filotest.Recv(t, parked, "the parked stream")
 		lines := bufio.NewReader(response.Body)
 		for _, line := range []string{"one\n", "two\n", strings.Repeat("x", 200_000) + "\n", "four\n"} {
 			if _, err := p.Write([]byte(line)); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := lines.ReadString('\n'); got != line || err != nil {
-				t.Fatalf("%s: %v", cutText(got), err)
+				t.Fatalf("%s: %v", filotest.CutText(got), err)
 			}
 			if err := p.Queue(filo.NewPreparedMessage([]byte("queued " + line))); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := lines.ReadString('\n'); got != "queued "+line || err != nil {
-				t.Fatalf("%s: %v", cutText(got), err)
+				t.Fatalf("%s: %v", filotest.CutText(got), err)
 			}
-			c.want("GET", "/", nil, 200, "ok")
+			c.Want("GET", "/", nil, 200, "ok")
 		}
-		lifeAwait(t, "the parked stream alone", func() bool { return s.Stats().Streams == 1 })
+		filotest.Await(t, "the parked stream alone", func() bool { return s.Stats().Streams == 1 })
 		cancel()
-		lifeRecv(t, ended, "the end of the parked stream")
-		lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+		filotest.Recv(t, ended, "the end of the parked stream")
+		filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 		if _, err := p.Write([]byte("late")); err == nil {
 			t.Error("a write after the end has no error")
 		}
@@ -117,24 +118,24 @@ func TestHTTP2Parked(t *testing.T) {
 // End ends the body properly, Close breaks it off, and a shutdown lets the function say goodbye.
 func TestHTTP2ParkedEnds(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(*lifeServer, *filo.ParkedConn)
+		end  func(*filotest.Server, *filo.ParkedConn)
 		want string
 		err  bool
 	}{
-		"End":      {func(_ *lifeServer, p *filo.ParkedConn) { p.End() }, "hello", false},
-		"Close":    {func(_ *lifeServer, p *filo.ParkedConn) { p.Close() }, "hello", true},
-		"shutdown": {func(s *lifeServer, _ *filo.ParkedConn) { go s.shutdown() }, "hellobye\n", false},
+		"End":      {func(_ *filotest.Server, p *filo.ParkedConn) { p.End() }, "hello", false},
+		"Close":    {func(_ *filotest.Server, p *filo.ParkedConn) { p.Close() }, "hello", true},
+		"shutdown": {func(s *filotest.Server, _ *filo.ParkedConn) { go s.ShutdownInTime() }, "hellobye\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+			filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 				parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
 				s, c := serve(&filo.Server{Handler: parkAll(parked, ended)})
-				response, err := c.do(context.Background(), "GET", "/", nil)
+				response, err := c.Fetch(context.Background(), "GET", "/", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer response.Body.Close()
-				p := lifeRecv(t, parked, "the parked stream")
+				p := filotest.Recv(t, parked, "the parked stream")
 				p.Write([]byte("hello"))
 				if _, err := io.ReadFull(response.Body, make([]byte, 5)); err != nil {
 					t.Fatal(err)
@@ -144,7 +145,7 @@ func TestHTTP2ParkedEnds(t *testing.T) {
 				if got := "hello" + string(rest); got != test.want || (err != nil) != test.err {
 					t.Errorf("%q, %v", got, err)
 				}
-				lifeRecv(t, ended, "OnClose")
+				filotest.Recv(t, ended, "OnClose")
 			})
 		})
 	}
@@ -152,7 +153,7 @@ func TestHTTP2ParkedEnds(t *testing.T) {
 
 // The deadline of SetWait wakes the function of a parked stream.
 func TestHTTP2ParkedDeadline(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
 				if why != filo.WakeDeadline {
@@ -167,13 +168,13 @@ func TestHTTP2ParkedDeadline(t *testing.T) {
 			p.SetWait(time.Now().Add(20 * time.Millisecond))
 			return nil
 		}})
-		c.want("GET", "/", nil, 200, "tick")
+		c.Want("GET", "/", nil, 200, "tick")
 	})
 }
 
 // A client that has vanished is found by a PING.
 func TestHTTP2Ping(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}), make(chan struct{})
 		_, c := serve(&filo.Server{HTTP2: filo.HTTP2Options{PingInterval: 10 * time.Millisecond}, Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
@@ -185,13 +186,13 @@ func TestHTTP2Ping(t *testing.T) {
 		slow := make(chan struct{})
 		go func() {
 			defer close(slow)
-			c.want("GET", "/slow", nil, 200, "ok") // net/http's client answers the PINGs
+			c.Want("GET", "/slow", nil, 200, "ok") // net/http's client answers the PINGs
 		}()
-		lifeRecv(t, begun, "the handler")
+		filotest.Recv(t, begun, "the handler")
 		time.Sleep(50 * time.Millisecond) // several PINGs; the test passes without them, too
 		close(release)
-		lifeRecv(t, slow, "the answer")
-		c.want("GET", "/", nil, 200, "ok")
+		filotest.Recv(t, slow, "the answer")
+		c.Want("GET", "/", nil, 200, "ok")
 	})
 }
 
@@ -205,14 +206,14 @@ type http2Raw struct {
 	hpack  *hpack.Encoder
 }
 
-func newHTTP2Raw(t testing.TB, s *lifeServer, settings ...http2.Setting) *http2Raw {
+func newHTTP2Raw(t testing.TB, s *filotest.Server, settings ...http2.Setting) *http2Raw {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
+	conn, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	c := &http2Raw{Framer: http2.NewFramer(conn, conn), Conn: conn, t: t, next: 1}
 	c.hpack = hpack.NewEncoder(&c.fields)
 	io.WriteString(conn, http2.ClientPreface)
@@ -283,9 +284,9 @@ func (c *http2Raw) body(id uint32, n int) string {
 }
 
 // serveRaw serves over a socket.
-func serveRaw(t testing.TB, config *filo.Server) *lifeServer {
+func serveRaw(t testing.TB, config *filo.Server) *filotest.Server {
 	config.HTTP2.Unencrypted = true
-	return lifeServe(t, config)
+	return filotest.Serve(t, config)
 }
 
 // "While nothing happens no goroutine has the stream", and a thousand of them take little memory.
@@ -304,7 +305,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 		c.head(c.ask("/", false))
 		conns = append(conns, <-parked)
 	}
-	lifeAwait(t, "the streams to rest", func() bool { return !strings.Contains(s.goroutines(), "Parked") })
+	filotest.Await(t, "the streams to rest", func() bool { return !strings.Contains(s.Goroutines(), "Parked") })
 	// 700 bytes or so are the stream's, and some are the workers' that have run the handlers.
 	if each := (parkedHeap() - before) / streams; each > 1536 && !race.Enabled {
 		t.Errorf("%d bytes for each stream", each)
@@ -324,7 +325,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 	})
 	c.Close()
 	for range streams {
-		lifeRecv(t, ended, "OnClose")
+		filotest.Recv(t, ended, "OnClose")
 	}
 }
 
@@ -405,13 +406,13 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.End()
-	lifeAwait(t, "the ending stream to rest", func() bool { return !strings.Contains(s.goroutines(), "Parked") })
+	filotest.Await(t, "the ending stream to rest", func() bool { return !strings.Contains(s.Goroutines(), "Parked") })
 	c.WriteWindowUpdate(id, uint32(len(tail)))
 	if got := c.body(id, -1); got != tail {
 		t.Errorf("%d bytes behind End, want %d", len(got), len(tail))
 	}
-	lifeRecv(t, ended, "OnClose")
-	lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+	filotest.Recv(t, ended, "OnClose")
+	filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 }
 
 // A Write that waits for the window of a client ends with the stream, and so does one that waits while the function runs.
@@ -446,7 +447,7 @@ func TestHTTP2ParkedWriteEnds(t *testing.T) {
 			c.head(id)
 			p := <-parked
 			c.WriteData(id, false, []byte("x"))
-			lifeRecv(t, running, "the function")
+			filotest.Recv(t, running, "the function")
 			go func() {
 				_, err := p.Write(make([]byte, 100_000))
 				failed <- err
@@ -454,12 +455,12 @@ func TestHTTP2ParkedWriteEnds(t *testing.T) {
 			c.body(id, 60_000) // the first window
 			end(c, id, p)
 			for range 2 {
-				if err := lifeRecv(t, failed, "the Write to end"); err == nil {
+				if err := filotest.Recv(t, failed, "the Write to end"); err == nil {
 					t.Error("a Write that the client didn't take has no error")
 				}
 			}
-			lifeRecv(t, ended, "OnClose")
-			lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+			filotest.Recv(t, ended, "OnClose")
+			filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 		})
 	}
 }
@@ -481,13 +482,13 @@ func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
 		return left
 	})
 	done := make(chan error, 1)
-	go func() { done <- s.shutdown() }()
+	go func() { done <- s.ShutdownInTime() }()
 	if got := c.body(id, -1); got != "bye\n" {
 		t.Errorf("%q", got)
 	}
-	lifeRecv(t, ended, "OnClose")
+	filotest.Recv(t, ended, "OnClose")
 	c.Close()
-	if err := lifeRecv(t, done, "the shutdown"); err != nil {
+	if err := filotest.Recv(t, done, "the shutdown"); err != nil {
 		t.Error(err)
 	}
 }
@@ -513,8 +514,8 @@ func TestHTTP2ParkedFunctionEnds(t *testing.T) {
 			c.head(id)
 			c.WriteData(id, false, []byte("x"))
 			c.await("RST_STREAM", func(f http2.Frame) bool { return f.Header().Type == http2.FrameRSTStream })
-			lifeRecv(t, ended, "OnClose")
-			lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+			filotest.Recv(t, ended, "OnClose")
+			filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 		})
 	}
 }

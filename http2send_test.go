@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // A handler may use its buffer again when Write has returned, however little of it the client's windows have let through.
@@ -32,14 +33,14 @@ func TestHTTP2WritesFromOneBuffer(t *testing.T) {
 		}
 		return nil
 	}
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, client := serve(&filo.Server{Handler: handler})
 		// Windows that are smaller than some of the pieces, and larger than others.
 		client.Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 200 << 10, MaxReceiveBufferPerConnection: 500 << 10}
 		var all sync.WaitGroup
 		for _, size := range []int{5 << 10, 9 << 10, 40 << 10, 250 << 10, 300 << 10, 1 << 20} {
 			all.Go(func() {
-				response, err := client.Get(fmt.Sprintf("%s/%d", client.url, size))
+				response, err := client.Get(fmt.Sprintf("%s/%d", client.URL, size))
 				if err != nil {
 					t.Error(err)
 					return
@@ -64,7 +65,7 @@ func same(a, b []byte) (n int) {
 
 // The error of a write says that a client was given up because it has taken too little, whether its window or its socket was in the way.
 func TestHTTP2WriteErrorOfSlowClient(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, window := range []uint32{100_000, 1 << 30} {
 			failed := make(chan error, 1)
 			_, dial := serve(&filo.Server{WriteTimeout: 50 * time.Millisecond, Handler: func(c *filo.Ctx) error {
@@ -76,7 +77,7 @@ func TestHTTP2WriteErrorOfSlowClient(t *testing.T) {
 					}
 				}
 			}})
-			dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}).open(0, window).request(1, "/", true).send()
+			dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}).Open(0, window).Request(1, "/", true).Send()
 			if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("with a window of %d: %v", window, err)
 			}

@@ -17,12 +17,13 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/h2test"
 	"github.com/filohttp/filo/servertest"
 )
 
 // serveExtended serves with extended CONNECT, and returns how to connect a client.
-type serveExtended func(*filo.Server) (s *lifeServer, dial func(settings ...http2.Setting) *h2test.Client)
+type serveExtended func(*filo.Server) (s *filotest.Server, dial func(settings ...http2.Setting) *h2test.Client)
 
 // eachExtended runs a test with extended CONNECT over a socket, in memory and over TLS.
 func eachExtended(t *testing.T, test func(t *testing.T, serve serveExtended)) {
@@ -32,7 +33,7 @@ func eachExtended(t *testing.T, test func(t *testing.T, serve serveExtended)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		conn.SetDeadline(time.Now().Add(lifeBound))
+		conn.SetDeadline(time.Now().Add(filotest.Bound))
 		c, err := h2test.New(conn, settings...)
 		if err != nil {
 			t.Fatal(err)
@@ -44,30 +45,30 @@ func eachExtended(t *testing.T, test func(t *testing.T, serve serveExtended)) {
 		return config
 	}
 	t.Run("socket", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, func(...http2.Setting) *h2test.Client) {
-			s := lifeServe(t, with(config))
+		test(t, func(config *filo.Server) (*filotest.Server, func(...http2.Setting) *h2test.Client) {
+			s := filotest.Serve(t, with(config))
 			return s, func(settings ...http2.Setting) *h2test.Client {
-				conn, err := net.Dial("tcp", s.addr)
+				conn, err := net.Dial("tcp", s.Addr)
 				return begin(t, conn, err, settings)
 			}
 		})
 	})
 	t.Run("memory", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, func(...http2.Setting) *h2test.Client) {
+		test(t, func(config *filo.Server) (*filotest.Server, func(...http2.Setting) *h2test.Client) {
 			listener := servertest.NewListener()
-			return lifeServe(t, with(config), listener), func(settings ...http2.Setting) *h2test.Client {
+			return filotest.Serve(t, with(config), listener), func(settings ...http2.Setting) *h2test.Client {
 				conn, err := listener.Dial()
 				return begin(t, conn, err, settings)
 			}
 		})
 	})
 	t.Run("TLS", func(t *testing.T) {
-		test(t, func(config *filo.Server) (*lifeServer, func(...http2.Setting) *h2test.Client) {
-			s := lifeListenTLS(t, with(config))
+		test(t, func(config *filo.Server) (*filotest.Server, func(...http2.Setting) *h2test.Client) {
+			s := filotest.ListenTLS(t, with(config))
 			return s, func(settings ...http2.Setting) *h2test.Client {
-				config := lifeClientTLS()
+				config := filotest.ClientTLS()
 				config.NextProtos = []string{"h2"}
-				conn, err := tls.Dial("tcp", s.addr, config)
+				conn, err := tls.Dial("tcp", s.Addr, config)
 				return begin(t, conn, err, settings)
 			}
 		})
@@ -118,12 +119,12 @@ func TestExtendedConnectOffer(t *testing.T) {
 		listener := servertest.NewListener()
 		config := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }}
 		config.HTTP2 = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: offered}
-		lifeServe(t, config, listener)
+		filotest.Serve(t, config, listener)
 		conn, err := listener.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(lifeBound))
+		conn.SetDeadline(time.Now().Add(filotest.Bound))
 		c, err := h2test.New(conn)
 		if err != nil {
 			t.Fatal(err)
@@ -156,12 +157,12 @@ func TestExtendedConnectRequest(t *testing.T) {
 			c.Host(), r.Header.Get("Upgrade"), r.Header.Get("Connection"), r.Header.Get("Sec-WebSocket-Key")))
 	}}
 	config.HTTP2 = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}
-	lifeServe(t, config, listener)
+	filotest.Serve(t, config, listener)
 	conn, err := listener.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	c, err := h2test.New(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +217,7 @@ func TestExtendedConnectUpgrade(t *testing.T) {
 				if got := append(first, rest...); !bytes.Equal(got, large) || err != nil {
 					t.Errorf("window %d, %s: %d bytes, %v", window, path, len(got), err)
 				}
-				if err := lifeRecv(t, ended, "the end of the copy"); err != nil {
+				if err := filotest.Recv(t, ended, "the end of the copy"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -260,14 +261,14 @@ func TestExtendedConnectLost(t *testing.T) {
 					c.Close()
 				}
 				for range 1 + strings.Count(path, "full") {
-					if err := lifeRecv(t, ended, "the error"); err == nil {
+					if err := filotest.Recv(t, ended, "the error"); err == nil {
 						t.Errorf("%s, %s: no error", path, lose)
 					}
 				}
 				if lose == "reset" {
 					wantGet(t, c)
 				}
-				lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+				filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 			}
 		}
 	})
@@ -382,7 +383,7 @@ func TestExtendedConnectSlow(t *testing.T) {
 		c := dial()
 		held := c.Connect("echo", "/held")
 		wantStatus(t, held, 200)
-		conn := lifeRecv(t, conns, "the connection")
+		conn := filotest.Recv(t, conns, "the connection")
 		defer conn.Close()
 		other := c.Connect("echo", "/echo")
 		wantStatus(t, other, 200)
@@ -484,12 +485,12 @@ func TestExtendedConnectClose(t *testing.T) {
 		}
 		c2 := dial()
 		wantStatus(t, c2.Connect("echo", "/silent"), 200)
-		conn := lifeRecv(t, conns, "the connection")
+		conn := filotest.Recv(t, conns, "the connection")
 		if err := c2.Ping(); err != nil {
 			t.Error(err)
 		}
 		conn.Close() // and nothing more comes of the client
-		lifeAwait(t, "the streams to be gone", func() bool { return s.Stats().Streams == 0 })
+		filotest.Await(t, "the streams to be gone", func() bool { return s.Stats().Streams == 0 })
 		if err := c.Ping(); err != nil {
 			t.Error(err)
 		}
@@ -531,7 +532,7 @@ func TestExtendedConnectPark(t *testing.T) {
 			c := dial()
 			stream := c.Connect("echo", "/parked")
 			wantStatus(t, stream, 200)
-			p := lifeRecv(t, parked, "the parked stream")
+			p := filotest.Recv(t, parked, "the parked stream")
 			for range 3 {
 				large := randomBytes(100_000)
 				go stream.Write(large)
@@ -570,11 +571,11 @@ func TestExtendedConnectPark(t *testing.T) {
 				t.Errorf("%s: %q, %v; want %v", end, got, err, want)
 			}
 			stream.Close()
-			lifeRecv(t, ended, "OnClose")
+			filotest.Recv(t, ended, "OnClose")
 			if end != "connection" && end != "shutdown" {
 				wantGet(t, c)
 			}
-			lifeAwait(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
+			filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 		}
 	})
 }
@@ -593,7 +594,7 @@ func TestExtendedConnectShutdown(t *testing.T) {
 		c := dial()
 		stream := c.Connect("echo", "/")
 		wantStatus(t, stream, 200)
-		conn := lifeRecv(t, conns, "the connection")
+		conn := filotest.Recv(t, conns, "the connection")
 		over := make(chan error, 1)
 		go func() { over <- s.Shutdown(context.Background()) }()
 		if !c.AwaitGoAway() {
@@ -611,7 +612,7 @@ func TestExtendedConnectShutdown(t *testing.T) {
 		conn.Close()
 		stream.Close()
 		c.Close()
-		if err := lifeRecv(t, over, "Shutdown"); err != nil {
+		if err := filotest.Recv(t, over, "Shutdown"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -629,7 +630,7 @@ func TestExtendedConnectNetConn(t *testing.T) {
 		return err
 	}}
 	config.HTTP2 = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}
-	lifeServe(t, config, listener)
+	filotest.Serve(t, config, listener)
 	dialed, err := listener.Dial()
 	if err != nil {
 		t.Fatal(err)

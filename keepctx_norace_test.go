@@ -12,23 +12,24 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // A Ctx that is used after its handler has returned, when its connection has ended, panics with a sentence that says so, or does
 // nothing: no method runs into a nil pointer. Builds with the race detector have TestKeptCtxPanics.
 func TestKeptCtxSaysSo(t *testing.T) {
-	for name, serve := range map[string]func(*testing.T, *filo.Server) *answerHost{"memory": answerMemory, "socket": answerSocket} {
+	for name, serve := range map[string]func(testing.TB, *filo.Server) *filotest.Host{"memory": filotest.ServeMemory, "socket": filotest.ServeSocket} {
 		t.Run(name, func(t *testing.T) {
 			kept := make(chan *filo.Ctx, 1)
 			h := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 				kept <- c
 				return c.Text(200, "answer")
 			}})
-			client := h.connect(t)
-			client.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody")
-			client.receive(t, "POST")
-			client.wantEnd(t)
-			c := lifeRecv(t, kept, "the handler")
+			client := h.Connect(t)
+			client.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody")
+			client.Receive(t, "POST")
+			client.WantEnd(t)
+			c := filotest.Recv(t, kept, "the handler")
 			for deadline := time.Now().Add(time.Minute); releasedPanic(func() { c.Server() }) == nil; runtime.Gosched() {
 				if time.Now().After(deadline) {
 					t.Fatal("the Ctx of a connection that has ended is still in use")

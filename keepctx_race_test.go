@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // "Builds with the race detector panic when one is kept too long": every method of Ctx says so.
@@ -43,15 +44,15 @@ func TestKeptCtxPanics(t *testing.T) {
 	} {
 		for _, end := range []string{"keep-alive", "close"} {
 			kept := make(chan *filo.Ctx, 1)
-			h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+			h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 				kept <- c
 				return c.Text(200, "answer")
 			}})
-			c := h.connect(t)
-			c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: "+end+"\r\n\r\n")
-			c.receive(t, "GET")
+			c := h.Connect(t)
+			c.Send(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: "+end+"\r\n\r\n")
+			c.Receive(t, "GET")
 			if end == "close" {
-				c.wantEnd(t) // its Ctx is retired with the connection
+				c.WantEnd(t) // its Ctx is retired with the connection
 			}
 			func() {
 				defer func() {
@@ -69,7 +70,7 @@ func TestKeptCtxPanics(t *testing.T) {
 func TestKeptBodyReaderPanics(t *testing.T) {
 	values := make(chan any, 1)
 	next := make(chan bool)
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		body := c.BodyReader()
 		go func() {
 			defer func() { values <- recover() }()
@@ -78,11 +79,11 @@ func TestKeptBodyReaderPanics(t *testing.T) {
 		}()
 		return c.Text(200, "answer")
 	}})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	c.receive(t, "GET")
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	c.Receive(t, "GET")
 	next <- true
-	if value := lifeRecv(t, values, "the goroutine"); !strings.Contains(fmt.Sprint(value), "used after its handler returned") {
+	if value := filotest.Recv(t, values, "the goroutine"); !strings.Contains(fmt.Sprint(value), "used after its handler returned") {
 		t.Errorf("panic %v, want one that says what is wrong", value)
 	}
 }
@@ -150,18 +151,18 @@ func TestKeptSlicesAreOverwritten(t *testing.T) {
 			t.Run(test.name+"/"+end, func(t *testing.T) {
 				type pair struct{ borrowed, copied []byte }
 				kept := make(chan pair, 1)
-				h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 					borrowed := test.keep(c)
 					kept <- pair{borrowed, bytes.Clone(borrowed)}
 					return c.Text(200, "answer")
 				}})
-				c := h.connect(t)
-				c.send(t, answerKeptHead+test.fields+"Connection: "+end+"\r\n\r\n"+test.body)
-				c.receive(t, "POST")
+				c := h.Connect(t)
+				c.Send(t, answerKeptHead+test.fields+"Connection: "+end+"\r\n\r\n"+test.body)
+				c.Receive(t, "POST")
 				// With keep-alive the request is over before its answer is sent, unless a body is still to be drained.
 				if end == "close" || strings.HasSuffix(test.name, "isn't read") {
 					c.CloseWrite()
-					c.wantEnd(t)
+					c.WantEnd(t)
 				}
 				got := <-kept
 				if len(got.copied) == 0 {
@@ -180,17 +181,17 @@ func TestKeptStringsStay(t *testing.T) {
 	const head = "POST /a%20b/c?q=value&e=val%75e HTTP/1.1\r\nHost: host.example\r\nX-Field: field-value\r\nCookie: c=cookie\r\n" +
 		"Content-Type: text/x\r\nContent-Length: 4\r\n\r\nbody"
 	kept := make(chan []string, 2)
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		r := &c.Request
 		kept <- []string{c.Path(), c.Host(), r.Target(), r.Header.Get("X-Field"), r.Cookie("c"), r.ContentType(),
 			r.Query().Get("q"), r.Query().Get("e"), r.URI().RawQuery(), r.URI().String()}
 		return c.Text(200, "answer")
 	}})
-	c := h.connect(t)
-	c.send(t, head)
-	c.receive(t, "POST")
-	c.send(t, answerGet)
-	c.receive(t, "GET")
+	c := h.Connect(t)
+	c.Send(t, head)
+	c.Receive(t, "POST")
+	c.Send(t, filotest.GetRequest)
+	c.Receive(t, "GET")
 	want := "/a b/c|host.example|/a%20b/c?q=value&e=val%75e|field-value|cookie|text/x|value|value|q=value&e=val%75e|http://host.example/a%20b/c?q=value&e=val%75e"
 	if got := strings.Join(<-kept, "|"); got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -201,15 +202,15 @@ func TestKeptStringsStay(t *testing.T) {
 // comes after it, over real sockets too: users' tests rely on that, as with net/http.
 func TestRaceDetectorSeesOrderOfSockets(t *testing.T) {
 	given, taken := 0, 0
-	h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		taken = given
 		return c.Text(200, "")
 	}})
-	c := h.connect(t)
+	c := h.Connect(t)
 	for i := range 3 {
 		given = i
-		c.send(t, answerGet)
-		c.receive(t, "GET")
+		c.Send(t, filotest.GetRequest)
+		c.Receive(t, "GET")
 		if taken != i {
 			t.Errorf("took %d, want %d", taken, i)
 		}

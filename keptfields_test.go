@@ -15,6 +15,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/h2test"
 )
 
@@ -112,7 +113,7 @@ func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 func TestFieldsAreKept(t *testing.T) {
 	returned := make(chan string, 1000) // the paths of the handlers that have returned
 	config := func(t *testing.T) *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: keptHandler(func(path string, c *filo.Ctx) {
+		return &filo.Server{Logger: filotest.Quiet, Handler: keptHandler(func(path string, c *filo.Ctx) {
 			defer func() { returned <- path }()
 			if sent := path != "/whole" && path != "/error"; c.Committed() != sent {
 				t.Errorf("%s: Committed is %t", path, !sent)
@@ -136,7 +137,7 @@ func TestFieldsAreKept(t *testing.T) {
 			t.Errorf("%s: X-Before is %q, X-Late %q, X-Wrapped %q", path, get("X-Before"), get("X-Late"), get("X-Wrapped"))
 		}
 	}
-	http1 := func(t *testing.T, raw func(t *testing.T, request string) string, carried bool) {
+	http1 := func(t *testing.T, raw func(t testing.TB, request string) string, carried bool) {
 		for _, sender := range keptSenders {
 			if carried && (strings.HasPrefix(sender.path, "/park") || sender.path == "/panic") {
 				continue // the first isn't possible, and the second is the other server's to answer
@@ -155,7 +156,7 @@ func TestFieldsAreKept(t *testing.T) {
 		}
 	}
 	t.Run("HTTP/1.1", func(t *testing.T) {
-		answerEach(t, func() *filo.Server { return config(t) }, func(t *testing.T, h *answerHost) { http1(t, h.raw, false) })
+		filotest.EachHost(t, func() *filo.Server { return config(t) }, func(t *testing.T, h *filotest.Host) { http1(t, h.Raw, false) })
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
 		eachExtended(t, func(t *testing.T, serve serveExtended) {
@@ -183,13 +184,13 @@ func TestFieldsAreKept(t *testing.T) {
 	t.Run("carried", func(t *testing.T) {
 		s := httptest.NewServer(adaptor.ToHTTPServer(config(t)))
 		defer s.Close()
-		http1(t, func(t *testing.T, request string) string {
+		http1(t, func(t testing.TB, request string) string {
 			conn, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(lifeBound))
+			conn.SetDeadline(time.Now().Add(filotest.Bound))
 			io.WriteString(conn, request)
 			answer, err := io.ReadAll(conn)
 			if err != nil {
@@ -220,19 +221,19 @@ func TestResetContentHasNoContent(t *testing.T) {
 		})),
 	})
 	paths := []string{"/text", "/reader", "/stream", "/adapted"}
-	answerEach(t, func() *filo.Server { return &filo.Server{Logger: answerQuiet, Handler: h} }, func(t *testing.T, host *answerHost) {
+	filotest.EachHost(t, func() *filo.Server { return &filo.Server{Logger: filotest.Quiet, Handler: h} }, func(t *testing.T, host *filotest.Host) {
 		for _, path := range paths {
-			got := host.raw(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			got := host.Raw(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			if strings.Count(got, "HTTP/1.1 205 ") != 2 || strings.Count(got, "Content-Length: 0\r\n") != 2 || strings.Contains(got, "content") ||
 				strings.Contains(got, "chunked") {
 				t.Errorf("%s: %q", path, got)
 			}
 		}
 	})
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
-		_, c := serve(&filo.Server{Logger: answerQuiet, Handler: h})
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
+		_, c := serve(&filo.Server{Logger: filotest.Quiet, Handler: h})
 		for _, path := range paths {
-			c.want("GET", path, nil, 205, "")
+			c.Want("GET", path, nil, 205, "")
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // tlsHalf is one direction of a TLS 1.3 connection behind its handshake: crypto/tls offers no key updates.
@@ -108,13 +109,13 @@ type tlsRaw struct {
 	replaced int    // the server's key updates that it has read
 }
 
-func dialTLSRaw(t *testing.T, s *lifeServer) *tlsRaw {
-	conn, err := net.Dial("unix", s.addr)
+func dialTLSRaw(t *testing.T, s *filotest.Server) *tlsRaw {
+	conn, err := net.Dial("unix", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	var log strings.Builder
 	client := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: &log, MinVersion: tls.VersionTLS13})
 	if err := client.Handshake(); err != nil {
@@ -183,7 +184,7 @@ func (raw *tlsRaw) read(t *testing.T, text string) error {
 // A client that sends key updates with its body, and takes none of the replies, holds up no read of that body, and gets the replies when it
 // reads. If it doesn't, they don't fill the memory: the connection ends.
 func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	for _, test := range []struct {
 		timeout time.Duration // of the handler; 0: none
 		updates int           // ten times as many
@@ -199,9 +200,9 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 			read := make(chan result, 1)
 			// A socket of this kind takes some hundred records. One of TCP takes many more, and the system may send nothing more in either
 			// direction once one is full.
-			listener := lifeListen(t, "unix", filepath.Join(t.TempDir(), "socket"))
-			s := lifeNew(&filo.Server{
-				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+			listener := filotest.Listen(t, "unix", filepath.Join(t.TempDir(), "socket"))
+			s := filotest.New(&filo.Server{
+				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
 				ReadTimeout: time.Hour, // few of the bytes are the body's
 				Handler: func(c *filo.Ctx) error {
 					c.SetTimeout(test.timeout, nil)
@@ -210,21 +211,21 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 					return errors.Join(err, c.Text(200, "all read"))
 				},
 			}, 1)
-			s.addr = listener.Addr().String()
-			s.run(func() { s.served <- s.ServeTLS(listener, "", "") })
-			s.closeAtEnd(t, 1)
+			s.Addr = listener.Addr().String()
+			s.Go(func() { s.Served <- s.ServeTLS(listener, "", "") })
+			s.CloseAtEnd(t, 1)
 			raw := dialTLSRaw(t, s)
 			const rest = 16 << 10 // more than is awaited before the handler runs
 			size := test.updates + rest
 			raw.data(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
 			raw.send(t, strings.Repeat("x", test.updates))
 			raw.data(t, strings.Repeat("x", rest))
-			got := lifeRecv(t, read, "the body, or an error")
+			got := filotest.Recv(t, read, "the body, or an error")
 			if !test.served {
 				if got.err == nil {
 					t.Error("all of the body was read")
 				}
-				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+				filotest.Await(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 				return
 			}
 			if got.err != nil || got.size != size {
@@ -246,25 +247,25 @@ func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
 			"idle": "", "head": "POST / HTTP/1.1\r\nHost: filo.test\r\n", "body": "POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\nx",
 		} {
 			t.Run(driver.String()+" "+name, func(t *testing.T) {
-				listener := lifeListen(t, "unix", filepath.Join(t.TempDir(), "socket"))
-				s := lifeNew(&filo.Server{
+				listener := filotest.Listen(t, "unix", filepath.Join(t.TempDir(), "socket"))
+				s := filotest.New(&filo.Server{
 					Driver:    driver,
-					TLSConfig: &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+					TLSConfig: &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
 					Handler: func(c *filo.Ctx) error {
 						_, err := c.Body()
 						return errors.Join(err, c.Text(200, "polite"))
 					},
 				}, 1)
-				s.addr = listener.Addr().String()
-				s.run(func() { s.served <- s.ServeTLS(listener, "", "") })
-				s.closeAtEnd(t, 1)
-				conn, err := net.Dial("unix", s.addr)
+				s.Addr = listener.Addr().String()
+				s.Go(func() { s.Served <- s.ServeTLS(listener, "", "") })
+				s.CloseAtEnd(t, 1)
+				conn, err := net.Dial("unix", s.Addr)
 				if err != nil {
 					t.Fatal(err)
 				}
-				polite := newLifeClient(t, tls.Client(conn, lifeClientTLS()))
-				polite.get("/")
-				polite.want(200, "polite", false)
+				polite := filotest.NewClient(t, tls.Client(conn, filotest.ClientTLS()))
+				polite.Get("/")
+				polite.Want(200, "polite", false)
 
 				raw := dialTLSRaw(t, s)
 				if begin != "" {
@@ -278,15 +279,15 @@ func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
 					if err := raw.readUpdate(t, sent+1); err != nil {
 						break
 					}
-					polite.get("/")
-					polite.want(200, "polite", false)
+					polite.Get("/")
+					polite.Want(200, "polite", false)
 				}
 				if raw.replaced > most {
 					t.Errorf("%d replies", raw.replaced)
 				}
-				lifeAwait(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 1 })
-				polite.get("/")
-				polite.want(200, "polite", false)
+				filotest.Await(t, "the connection to end", func() bool { return s.Stats().ConnsOpen == 1 })
+				polite.Get("/")
+				polite.Want(200, "polite", false)
 			})
 		}
 	}

@@ -16,42 +16,43 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
 // "While keep-alives are off, each answer says Connection: close … The server goes on accepting, and idle connections stay open until their
 // next request". With true, clients reuse their connections again.
 func TestKeepAlivesOff(t *testing.T) {
-	s, gate := lifeGated(t, new(filo.Server))
-	idle, held := s.dial(t), s.dial(t)
-	idle.get("/")
-	idle.want(200, "quick", false)
-	gate.hold(t, held)
+	s, gate := filotest.ServeGated(t, new(filo.Server))
+	idle, held := s.Dial(t), s.Dial(t)
+	idle.Get("/")
+	idle.Want(200, "quick", false)
+	gate.Hold(t, held)
 	s.SetKeepAlivesEnabled(false)
 	s.SetKeepAlivesEnabled(false)
-	fresh := s.dial(t)
-	for _, c := range []*lifeClient{fresh, idle} {
-		c.get("/")
-		c.want(200, "quick", true)
-		c.wantEOF()
+	fresh := s.Dial(t)
+	for _, c := range []*filotest.Client{fresh, idle} {
+		c.Get("/")
+		c.Want(200, "quick", true)
+		c.WantEOF()
 	}
-	pipelining := s.dial(t) // the last of what has come at once is the last request
-	pipelining.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	pipelining.want(200, "quick", false)
-	pipelining.want(200, "quick", true)
-	gate.open()
-	held.want(200, "held", true)
+	pipelining := s.Dial(t) // the last of what has come at once is the last request
+	pipelining.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	pipelining.Want(200, "quick", false)
+	pipelining.Want(200, "quick", true)
+	gate.Open()
+	held.Want(200, "held", true)
 	s.SetKeepAlivesEnabled(true)
-	again := s.dial(t)
+	again := s.Dial(t)
 	for range 2 {
-		again.get("/")
-		again.want(200, "quick", false)
+		again.Get("/")
+		again.Want(200, "quick", false)
 	}
 }
 
 // "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, not even one that a handler is at.
 func TestKeepAlivesOffHTTP2(t *testing.T) {
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}), make(chan struct{})
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
@@ -60,23 +61,23 @@ func TestKeepAlivesOffHTTP2(t *testing.T) {
 			}
 			return c.Text(200, c.Path())
 		}})
-		c.want("GET", "/", nil, 200, "/")
-		c.want("GET", "/", nil, 200, "/")
+		c.Want("GET", "/", nil, 200, "/")
+		c.Want("GET", "/", nil, 200, "/")
 		accepted := s.Stats().ConnsAccepted
 		s.SetKeepAlivesEnabled(false)
-		lifeAwait(t, "the idle connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the idle connection to end", func() bool { return s.Stats().ConnsOpen == 0 })
 		var slow sync.WaitGroup
-		slow.Go(func() { c.want("GET", "/slow", nil, 200, "/slow") })
-		lifeRecv(t, begun, "the handler")
+		slow.Go(func() { c.Want("GET", "/slow", nil, 200, "/slow") })
+		filotest.Recv(t, begun, "the handler")
 		for range 3 {
-			c.want("GET", "/", nil, 200, "/")
+			c.Want("GET", "/", nil, 200, "/")
 		}
 		close(release)
 		slow.Wait()
 		if n := s.Stats().ConnsAccepted - accepted; n < 2 {
 			t.Errorf("four requests came by %d connections", n)
 		}
-		lifeAwait(t, "the connections to end", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connections to end", func() bool { return s.Stats().ConnsOpen == 0 })
 	})
 }
 
@@ -136,34 +137,34 @@ func TestShutdownAcceptsMeanwhile(t *testing.T) {
 // without one ends then.
 func TestIdleGrace(t *testing.T) {
 	t.Parallel()
-	gate := newLifeGate()
-	s := lifeServe(t, &filo.Server{Handler: gate.handle, IdleGrace: time.Second})
-	t.Cleanup(gate.open)
-	used, unused, fresh := s.dial(t), s.dial(t), s.dial(t)
-	for _, c := range []*lifeClient{used, unused} {
-		c.get("/")
-		c.want(200, "quick", false)
+	gate := filotest.NewGate()
+	s := filotest.Serve(t, &filo.Server{Handler: gate.Handle, IdleGrace: time.Second})
+	t.Cleanup(gate.Open)
+	used, unused, fresh := s.Dial(t), s.Dial(t), s.Dial(t)
+	for _, c := range []*filotest.Client{used, unused} {
+		c.Get("/")
+		c.Want(200, "quick", false)
 	}
-	lifeAwait(t, "the connections", func() bool { return s.Stats().ConnsOpen == 3 })
-	held := s.dial(t)
-	begun := gate.hold(t, held).ShuttingDown()
+	filotest.Await(t, "the connections", func() bool { return s.Stats().ConnsOpen == 3 })
+	held := s.Dial(t)
+	begun := gate.Hold(t, held).ShuttingDown()
 	start := time.Now()
-	result := s.shutdownBegun(t, begun)
+	result := s.BeginShutdown(t, begun)
 	time.Sleep(400 * time.Millisecond) // without IdleGrace the connections would have ended by now
-	for _, c := range []*lifeClient{used, fresh} {
-		c.get("/")
+	for _, c := range []*filotest.Client{used, fresh} {
+		c.Get("/")
 		if time.Since(start) > 900*time.Millisecond {
 			t.Skip("the machine is too busy")
 		}
-		c.want(200, "quick", true)
+		c.Want(200, "quick", true)
 	}
-	gate.open()
-	held.want(200, "held", true)
-	unused.wantEOF()
+	gate.Open()
+	held.Want(200, "held", true)
+	unused.WantEOF()
 	if took := time.Since(start); took < time.Second {
 		t.Errorf("the idle connection ended after %v", took)
 	}
-	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+	if err := filotest.Recv(t, result, "Shutdown to return"); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
 	if err := s.Shutdown(context.Background()); err != nil {
@@ -177,13 +178,13 @@ func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]bool{"asks": true, "silent": false} {
 		t.Run(name, func(t *testing.T) {
-			gate := newLifeGate()
-			s := lifeServe(t, &filo.Server{Handler: gate.handle, HTTP2: filo.HTTP2Options{Unencrypted: true}})
-			t.Cleanup(gate.open)
-			begun := gate.hold(t, s.dial(t)).ShuttingDown()
-			c := s.dial(t)
+			gate := filotest.NewGate()
+			s := filotest.Serve(t, &filo.Server{Handler: gate.Handle, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+			t.Cleanup(gate.Open)
+			begun := gate.Hold(t, s.Dial(t)).ShuttingDown()
+			c := s.Dial(t)
 			start := time.Now()
-			c.send(http2.ClientPreface)
+			c.Send(http2.ClientPreface)
 			framer := http2.NewFramer(c, c)
 			if err := framer.WriteSettings(); err != nil {
 				t.Fatal(err)
@@ -197,8 +198,8 @@ func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 			}
 			for f, ok := frame().(*http2.SettingsFrame); !ok || !f.IsAck(); f, ok = frame().(*http2.SettingsFrame) {
 			}
-			result := s.shutdownBegun(t, begun)
-			gate.open()
+			result := s.BeginShutdown(t, begun)
+			gate.Open()
 			if asks {
 				time.Sleep(300 * time.Millisecond) // as long as a client may take
 				var block bytes.Buffer
@@ -225,7 +226,7 @@ func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 			if answered != asks || !refused {
 				t.Errorf("answered: %v; told to leave: %v", answered, refused)
 			}
-			if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+			if err := filotest.Recv(t, result, "Shutdown to return"); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 		})

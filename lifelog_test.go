@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
 // lifeRecords returns the records of a log about the server's life, without what differs from run to run.
-func lifeRecords(log *lifeLog) string {
+func lifeRecords(log *filotest.Log) string {
 	var records []string
-	for _, name := range lifeMessages {
-		for _, line := range log.lines("msg=" + name) {
+	for _, name := range filotest.LifeMessages {
+		for _, line := range log.Lines("msg=" + name) {
 			line = regexp.MustCompile(`^.*level=`).ReplaceAllString(strings.TrimSpace(line), "")
 			records = append(records, regexp.MustCompile(`took=\S+`).ReplaceAllString(line, "took=T"))
 		}
@@ -31,31 +32,31 @@ func lifeRecords(log *lifeLog) string {
 
 // A server logs what it serves, that it drains, and how it has ended: once, however often it is told to end.
 func TestLifeLog(t *testing.T) {
-	log := new(lifeLog)
-	config := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
+	log := new(filotest.Log)
+	config := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
 	config.HTTP2.Unencrypted = true
 	memory := servertest.NewListener()
-	s := lifeServe(t, config, lifeListen(t, "tcp", "127.0.0.1:0"), memory)
-	c := s.dial(t)
-	c.get("/")
-	c.want(200, "quick", false)
-	lifeAwait(t, "both listeners to be served", func() bool { return len(log.lines("msg=serving")) == 2 })
+	s := filotest.Serve(t, config, filotest.Listen(t, "tcp", "127.0.0.1:0"), memory)
+	c := s.Dial(t)
+	c.Get("/")
+	c.Want(200, "quick", false)
+	filotest.Await(t, "both listeners to be served", func() bool { return len(log.Lines("msg=serving")) == 2 })
 	if err := s.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	s.Shutdown(context.Background())
 	s.Close()
 	driver := "driver=loop leaders=1"
-	if lifeBlocking() {
+	if filotest.Blocking() {
 		driver = "driver=blocking"
 	}
 	limits := ` tls=false protocols="http/1.1 h2c" concurrency=262144 queue=5 max_conns=9 read_timeout=1m0s idle_timeout=0s go=` + runtime.Version() + " filo=" + filo.Version() + "\n"
-	first, second := "INFO msg=serving address="+s.addr+" "+driver+limits, "INFO msg=serving address="+memory.Addr().String()+" driver=blocking"+limits
+	first, second := "INFO msg=serving address="+s.Addr+" "+driver+limits, "INFO msg=serving address="+memory.Addr().String()+" driver=blocking"+limits
 	end := func(address string) string {
 		return "INFO msg=draining address=" + address + " connections=1 tasks=0\nINFO msg=stopped address=" + address +
 			" took=T connections_cut=0 tasks_cut=0 requests_while_draining=0 requests=1"
 	}
-	inOrder, reversed := end(`"`+s.addr+" "+memory.Addr().String()+`"`), end(`"`+memory.Addr().String()+" "+s.addr+`"`)
+	inOrder, reversed := end(`"`+s.Addr+" "+memory.Addr().String()+`"`), end(`"`+memory.Addr().String()+" "+s.Addr+`"`)
 	switch got := lifeRecords(log); got {
 	case first + second + inOrder, first + second + reversed, second + first + inOrder, second + first + reversed:
 	default:
@@ -65,18 +66,18 @@ func TestLifeLog(t *testing.T) {
 
 // Close is no drain, and tells what it has cut. Over TLS the protocols are those that clients are offered.
 func TestLifeLogOfClose(t *testing.T) {
-	log, gate := new(lifeLog), newLifeGate()
-	s := lifeListenTLS(t, &filo.Server{Handler: gate.handle, Logger: log.logger(), MaxConns: 50})
-	gate.hold(t, s.dialTLS(t))
+	log, gate := new(filotest.Log), filotest.NewGate()
+	s := filotest.ListenTLS(t, &filo.Server{Handler: gate.Handle, Logger: log.Logger(), MaxConns: 50})
+	gate.Hold(t, s.DialTLS(t))
 	s.Close()
-	gate.open()
+	gate.Open()
 	got := lifeRecords(log)
 	got, cut, _ := strings.Cut(got, " requests_cut=") // the handler's, once the monitor has seen that it takes long
 	if cut != "" && !strings.HasPrefix(cut, `"no route 1 (`) {
 		t.Errorf("cut: %s", cut)
 	}
 	if !strings.Contains(got, ` tls=true protocols="h2 http/1.1" concurrency=262144 queue=0 max_conns=50 go=`) ||
-		!strings.HasSuffix(got, "\nINFO msg=stopped address="+s.addr+" took=T connections_cut=1 tasks_cut=0 requests_while_draining=0 requests=0") || strings.Count(got, "\n") != 1 {
+		!strings.HasSuffix(got, "\nINFO msg=stopped address="+s.Addr+" took=T connections_cut=1 tasks_cut=0 requests_while_draining=0 requests=0") || strings.Count(got, "\n") != 1 {
 		t.Errorf("logged\n%s", got)
 	}
 }
@@ -115,14 +116,14 @@ func (l endingListener) Accept() (net.Conn, error) {
 
 // watchedLog tells that it has a line with the text.
 type watchedLog struct {
-	lifeLog
+	filotest.Log
 	text string
 	once sync.Once
 	seen chan struct{}
 }
 
 func (l *watchedLog) Write(p []byte) (int, error) {
-	n, err := l.lifeLog.Write(p)
+	n, err := l.Log.Write(p)
 	if strings.Contains(string(p), l.text) {
 		l.once.Do(func() { close(l.seen) })
 	}
@@ -151,21 +152,21 @@ func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	<-reads
 	ended := make(chan error, 1)
 	go func() { ended <- s.Shutdown(context.Background()) }()
-	lifeAwait(t, "the drain", func() bool { return len(log.lines("msg=draining")) == 1 })
+	filotest.Await(t, "the drain", func() bool { return len(log.Lines("msg=draining")) == 1 })
 	s.Close()
 	if err := <-ended; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
 	<-served
-	if got := lifeRecords(&log.lifeLog); !strings.Contains(got, "msg=stopped address="+memory.Addr().String()+" took=T connections_cut=1 tasks_cut=0 ") {
+	if got := lifeRecords(&log.Log); !strings.Contains(got, "msg=stopped address="+memory.Addr().String()+" took=T connections_cut=1 tasks_cut=0 ") {
 		t.Errorf("logged\n%s", got)
 	}
 }
 
 // A server that serves single connections logs nothing.
 func TestNoLifeLog(t *testing.T) {
-	log := new(lifeLog)
-	s := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger()}
+	log := new(filotest.Log)
+	s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger()}
 	client, server := servertest.Pipe()
 	go io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 	go io.Copy(io.Discard, client)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -63,11 +64,11 @@ func TestLingeringClose(t *testing.T) {
 			// In a bubble the time that the lingering has isn't used up by a machine that is busy otherwise.
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering})
-				c := newLifeClient(t, s.Dial(t))
-				c.send(test.head)
-				c.send(body)
+				c := filotest.NewClient(t, s.Dial(t))
+				c.Send(test.head)
+				c.Send(body)
 				answer, err := io.ReadAll(c)
-				if got := lifeStatuses(string(answer)); err != nil || got != test.status {
+				if got := filotest.Statuses(string(answer)); err != nil || got != test.status {
 					t.Errorf("got %q, %v; want %s", answer, err, test.status)
 				}
 				// How long a body in chunks is shows only after the answer.
@@ -86,37 +87,37 @@ func TestLingeringClose(t *testing.T) {
 func TestLingeringCloseOfSockets(t *testing.T) {
 	body := strings.Repeat("x", 3<<20)
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", len(body))
-	gate := newLifeGate()
-	s := lifeServe(t, &filo.Server{Concurrency: 2, Driver: filo.DriverBlocking, Handler: func(c *filo.Ctx) error {
+	gate := filotest.NewGate()
+	s := filotest.Serve(t, &filo.Server{Concurrency: 2, Driver: filo.DriverBlocking, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
-			return gate.handle(c)
+			return gate.Handle(c)
 		}
 		return lifeLingering(c)
 	}, MaxBodyBytes: 1 << 20})
-	defer gate.open()
-	gate.hold(t, s.dial(t))
+	defer gate.Open()
+	gate.Hold(t, s.Dial(t))
 	// The connection ends before its worker's place is free.
 	free := func() bool { return s.Stats().WorkersRunning == 1 }
 	for path, status := range map[string]string{"/": "413", "/refuse": "403", "/close": "200", "bad": "400"} {
-		lifeAwait(t, "the place to be free", free)
-		s.wantAnswerAfter(t, "POST "+path+head+body, status)
+		filotest.Await(t, "the place to be free", free)
+		wantAnswerAfter(s, t, "POST "+path+head+body, status)
 	}
-	lifeAwait(t, "the place to be free", free)
-	gate.hold(t, s.dial(t))
-	s.wantAnswerAfter(t, "POST /"+head+body, "503")
+	filotest.Await(t, "the place to be free", free)
+	gate.Hold(t, s.Dial(t))
+	wantAnswerAfter(s, t, "POST /"+head+body, "503")
 }
 
 // A client that pipelines may have sent more when the connection ends with an answer, though nothing of it has come yet: it
 // gets the end, and not a reset, which might cost it the answer.
 func TestLingeringAfterPipelining(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: lifeLingering})
+	s := filotest.Serve(t, &filo.Server{Handler: lifeLingering})
 	for range 20 {
-		c := s.dial(t)
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /close HTTP/1.1\r\nHost: a\r\n\r\n")
-		lifeAwait(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
-		c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c := s.Dial(t)
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /close HTTP/1.1\r\nHost: a\r\n\r\n")
+		filotest.Await(t, "the connection to be over", func() bool { return s.Stats().ConnsOpen == 0 })
+		c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		answer, err := io.ReadAll(c)
-		if got := lifeStatuses(string(answer)); err != nil || got != "204 200" {
+		if got := filotest.Statuses(string(answer)); err != nil || got != "204 200" {
 			t.Fatalf("got %q, %v", answer, err)
 		}
 		c.Close()
@@ -124,12 +125,12 @@ func TestLingeringAfterPipelining(t *testing.T) {
 }
 
 // wantAnswerAfter sends all of a request, and reads the whole answer only then.
-func (s *lifeServer) wantAnswerAfter(t *testing.T, request, status string) {
+func wantAnswerAfter(s *filotest.Server, t *testing.T, request, status string) {
 	t.Helper()
-	c := s.dial(t)
-	c.send(request)
+	c := s.Dial(t)
+	c.Send(request)
 	answer, err := io.ReadAll(c)
-	if got := lifeStatuses(string(answer)); err != nil || got != status {
+	if got := filotest.Statuses(string(answer)); err != nil || got != status {
 		t.Errorf("got %q, %v; want %s", answer, err, status)
 	}
 }
@@ -167,12 +168,12 @@ func TestLingeringEnds(t *testing.T) {
 				// The answer and the end of what the server sends come at once.
 				start := time.Now()
 				answer, err := io.ReadAll(c)
-				if err != nil || lifeStatuses(string(answer)) != "413" || time.Since(start) > 0 {
+				if err != nil || filotest.Statuses(string(answer)) != "413" || time.Since(start) > 0 {
 					t.Errorf("after %v: %q, %v", time.Since(start), answer, err)
 				}
-				other := newLifeClient(t, s.Dial(t))
-				other.get("/")
-				if response, _ := other.answer(); response.StatusCode != 204 {
+				other := filotest.NewClient(t, s.Dial(t))
+				other.Get("/")
+				if response, _ := other.Answer(); response.StatusCode != 204 {
 					t.Errorf("another connection: %s", response.Status)
 				}
 				other.Close()
@@ -190,16 +191,16 @@ func TestLingeringEnds(t *testing.T) {
 // Shutdown waits for those that linger, until they are done or its context is; Close ends them.
 func TestLingeringAtTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(*lifeServer) error
+		end  func(*filotest.Server) error
 		most time.Duration
 	}{
-		"Shutdown": {(*lifeServer).shutdown, time.Second},
-		"Close":    {func(s *lifeServer) error { return s.Close() }, 0},
+		"Shutdown": {(*filotest.Server).ShutdownInTime, time.Second},
+		"Close":    {func(s *filotest.Server) error { return s.Close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := servertest.NewListener()
-				s := lifeServe(t, &filo.Server{Handler: lifeLingering}, listener)
+				s := filotest.Serve(t, &filo.Server{Handler: lifeLingering}, listener)
 				var clients []net.Conn
 				for range 5 {
 					conn, err := listener.Dial()
@@ -210,7 +211,7 @@ func TestLingeringAtTheEnd(t *testing.T) {
 					clients = append(clients, conn)
 				}
 				for _, conn := range clients {
-					if answer, err := io.ReadAll(conn); err != nil || lifeStatuses(string(answer)) != "413" {
+					if answer, err := io.ReadAll(conn); err != nil || filotest.Statuses(string(answer)) != "413" {
 						t.Errorf("got %q, %v", answer, err)
 					}
 				}
@@ -221,7 +222,7 @@ func TestLingeringAtTheEnd(t *testing.T) {
 				if took := time.Since(start); took > test.most {
 					t.Errorf("%s took %v", name, took)
 				}
-				s.wantNoGoroutine(t)
+				s.WantNoGoroutine(t)
 				for _, conn := range clients {
 					if _, err := conn.Write([]byte("x")); err == nil {
 						t.Error("a connection is still open")
@@ -283,28 +284,28 @@ func (c stallingConn) CloseWrite() error {
 func TestLingerStallingConn(t *testing.T) {
 	listener, goOn := servertest.NewListener(), make(chan struct{})
 	var stalled atomic.Int32
-	s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle, MaxConns: 1}, &stallingListener{listener, func() {
+	s := filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle, MaxConns: 1}, &stallingListener{listener, func() {
 		if stalled.Add(1) == 1 {
 			<-goOn
 		}
 	}})
-	dial := func() *lifeClient {
+	dial := func() *filotest.Client {
 		conn, err := listener.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newLifeClient(t, conn)
+		return filotest.NewClient(t, conn)
 	}
 	client := dial()
-	client.get("/")
-	client.want(200, "quick", false)
-	client.send("G") // it isn't idle
-	lifeAwait(t, "its next request to begin", func() bool { return s.Stats().ConnsActive == 1 })
+	client.Get("/")
+	client.Want(200, "quick", false)
+	client.Send("G") // it isn't idle
+	filotest.Await(t, "its next request to begin", func() bool { return s.Stats().ConnsActive == 1 })
 	first := dial()
-	first.get("/")
-	lifeAwait(t, "the first to linger", func() bool { return stalled.Load() == 1 })
-	dial().wantRefusal(503)
+	first.Get("/")
+	filotest.Await(t, "the first to linger", func() bool { return stalled.Load() == 1 })
+	dial().WantRefusal(503)
 	close(goOn)
-	first.wantRefusal(503)
-	lifeAwait(t, "both to be counted", func() bool { return s.Stats().ConnsRefused == 2 })
+	first.WantRefusal(503)
+	filotest.Await(t, "both to be counted", func() bool { return s.Stats().ConnsRefused == 2 })
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors and its neighbours.
@@ -26,7 +27,7 @@ const lifeChild = "FILO_TEST_OUT_OF_DESCRIPTORS"
 
 // lifeOutOfDescriptors is a server in a process of its own, which has few descriptors.
 type lifeOutOfDescriptors struct {
-	*lifeServer
+	*filotest.Server
 	t     *testing.T
 	stdin io.WriteCloser
 	lines chan string // of its log
@@ -66,7 +67,7 @@ func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
 		stdin.Close()
 		child.Wait()
 	})
-	c.lifeServer = &lifeServer{addr: strings.TrimPrefix(c.until("listening on "), "listening on ")}
+	c.Server = &filotest.Server{Addr: strings.TrimPrefix(c.until("listening on "), "listening on ")}
 	return c
 }
 
@@ -74,16 +75,16 @@ func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
 func (c *lifeOutOfDescriptors) until(text string) (line string) {
 	c.t.Helper()
 	for !strings.Contains(line, text) {
-		line = lifeRecv(c.t, c.lines, "the child to say "+text)
+		line = filotest.Recv(c.t, c.lines, "the child to say "+text)
 	}
 	return line
 }
 
 // overfill makes more connections with a request each than the child has descriptors for.
-func (c *lifeOutOfDescriptors) overfill() (clients []*lifeClient) {
+func (c *lifeOutOfDescriptors) overfill() (clients []*filotest.Client) {
 	for range lifeDescriptors {
-		client := c.dial(c.t)
-		client.get("/")
+		client := c.Dial(c.t)
+		client.Get("/")
 		clients = append(clients, client)
 	}
 	return clients
@@ -107,37 +108,37 @@ func TestOutOfDescriptors(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "1")
 	clients := s.overfill()
 	s.until("accepting connections fails")
-	clients[0].want(200, "quick", false) // the first of the backlog
+	clients[0].Want(200, "quick", false) // the first of the backlog
 	for range 10 {
-		clients[0].get("/")
-		clients[0].want(200, "quick", false)
+		clients[0].Get("/")
+		clients[0].Want(200, "quick", false)
 	}
 	for _, path := range []string{"/hijack", "/upgrade"} {
-		if lifeBlocking() {
+		if filotest.Blocking() {
 			continue // there a connection is package net's from the beginning
 		}
-		clients[0].send("GET " + path + takeOverRest)
-		if response, body := clients[0].answer(); response.StatusCode != 500 || response.Close {
+		clients[0].Send("GET " + path + takeOverRest)
+		if response, body := clients[0].Answer(); response.StatusCode != 500 || response.Close {
 			t.Errorf("%s: got %d %q, close %v", path, response.StatusCode, body, response.Close)
 		}
-		clients[0].get("/")
-		clients[0].want(200, "quick", false)
+		clients[0].Get("/")
+		clients[0].Want(200, "quick", false)
 	}
 	for _, c := range clients[:lifeDescriptors*2/3] {
 		c.Close()
 	}
 	for i, c := range clients[lifeDescriptors*2/3:] {
-		c.want(200, "quick", false)
+		c.Want(200, "quick", false)
 		if i > 0 {
 			continue
 		}
 		for { // until enough descriptors are free
-			c.send("GET /upgrade" + takeOverRest)
-			if response, _ := c.answer(); response.StatusCode == 101 {
+			c.Send("GET /upgrade" + takeOverRest)
+			if response, _ := c.Answer(); response.StatusCode == 101 {
 				break
 			}
 		}
-		if rest, err := io.ReadAll(c.reader); string(rest) != "taken" || err != nil {
+		if rest, err := io.ReadAll(c.Reader); string(rest) != "taken" || err != nil {
 			t.Errorf("behind the 101 comes %q, %v", rest, err)
 		}
 	}
@@ -154,10 +155,10 @@ func TestOutOfDescriptors(t *testing.T) {
 func TestOutOfDescriptorsAgain(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "max")
 	for round := range 10 {
-		var clients []*lifeClient
+		var clients []*filotest.Client
 		for range lifeDescriptors {
-			client := s.dial(t)
-			client.send("G") // an idle connection would make room
+			client := s.Dial(t)
+			client.Send("G") // an idle connection would make room
 			clients = append(clients, client)
 		}
 		if round == 0 {
@@ -166,11 +167,11 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 		for i := len(clients) - 1; i >= 0; i-- {
 			clients[i].Close()
 		}
-		lifeAwait(t, "a connection to be served", func() bool {
-			c := s.dial(t)
+		filotest.Await(t, "a connection to be served", func() bool {
+			c := s.Dial(t)
 			defer c.Close()
 			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it may be refused and gone by now
-			response, _, err := c.tryAnswer()
+			response, _, err := c.TryAnswer()
 			return err == nil && response.StatusCode == 200
 		})
 	}
@@ -181,7 +182,7 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 			fails++
 		case strings.Contains(line, "accepting connections again"):
 			again++
-		case strings.Contains(line, driverVariable):
+		case strings.Contains(line, filotest.DriverVariable):
 		case strings.Contains(line, "msg=refused reason=max_conns"): // once a minute, if a connection comes while all are there
 		case strings.Contains(line, "level=INFO msg=serving"), strings.Contains(line, "level=INFO msg=stopped"):
 		case strings.Contains(line, "level="):
@@ -199,14 +200,14 @@ func TestDescriptorsSuffice(t *testing.T) {
 	for _, mode := range []string{"derived", "many"} {
 		t.Run(mode, func(t *testing.T) {
 			s := newLifeOutOfDescriptors(t, mode)
-			var last *lifeClient
+			var last *filotest.Client
 			for range 400 {
-				last = s.dial(t)
-				last.get("/")
-				last.want(200, "quick", false)
+				last = s.Dial(t)
+				last.Get("/")
+				last.Want(200, "quick", false)
 			}
-			last.get("/")
-			last.want(200, "quick", false)
+			last.Get("/")
+			last.Want(200, "quick", false)
 			for _, line := range s.end() {
 				if mode == "derived" && strings.Contains(line, "level=ERROR") {
 					t.Errorf("said: %s", line)
@@ -218,14 +219,14 @@ func TestDescriptorsSuffice(t *testing.T) {
 
 // A logger that doesn't return when descriptors have run out keeps one worker, and the loops from nothing.
 func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	s := newLifeOutOfDescriptors(t, "logger")
 	clients := s.overfill()
 	s.until("the logger waits")
-	clients[0].want(200, "quick", false)
+	clients[0].Want(200, "quick", false)
 	for range 500 {
-		clients[0].get("/")
-		clients[0].want(200, "quick", false)
+		clients[0].Get("/")
+		clients[0].Want(200, "quick", false)
 	}
 	io.WriteString(s.stdin, "how many workers run?\n")
 	running := 0
@@ -236,7 +237,7 @@ func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
 		c.Close()
 	}
 	for _, c := range clients[lifeDescriptors*2/3:] {
-		c.want(200, "quick", false)
+		c.Want(200, "quick", false)
 	}
 	s.end()
 }
@@ -261,7 +262,7 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	if mode == "" {
 		t.Skip("it is a part of TestOutOfDescriptors")
 	}
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Skip(err)
@@ -383,7 +384,7 @@ func TestOptionsOfConnections(t *testing.T) {
 			return config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		},
 		"inherited": func(*filo.Server) (net.Listener, error) { // as from systemd
-			listener := lifeListen(t, "tcp", "127.0.0.1:0")
+			listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 			defer listener.Close()
 			file, err := listener.(*net.TCPListener).File()
 			if err != nil {
@@ -394,24 +395,24 @@ func TestOptionsOfConnections(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &filo.Server{Handler: newLifeGate().handle}
+			config := &filo.Server{Handler: filotest.NewGate().Handle}
 			listener, err := listen(config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := &lifeServer{addr: listener.Addr().String()}
-			var clients []*lifeClient
+			s := &filotest.Server{Addr: listener.Addr().String()}
+			var clients []*filotest.Client
 			for range 3 {
-				clients = append(clients, s.dial(t))
+				clients = append(clients, s.Dial(t))
 			}
-			s = lifeServe(t, config, listener)
+			s = filotest.Serve(t, config, listener)
 			for i := range 6 {
 				if i == len(clients) {
-					clients = append(clients, s.dial(t))
+					clients = append(clients, s.Dial(t))
 				}
 				c := clients[i]
-				c.get("/")
-				c.want(200, "quick", false)
+				c.Get("/")
+				c.Want(200, "quick", false)
 				for option, of := range map[string]struct{ level, name, want int }{
 					"TCP_NODELAY":  {syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
 					"SO_KEEPALIVE": {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
@@ -429,11 +430,11 @@ func TestOptionsOfConnections(t *testing.T) {
 // The system takes little of HTTP/2's output that it can't send yet, so that an urgent answer can overtake a large one.
 func TestUnsentLimit(t *testing.T) {
 	const tcpNotSentLowat = 25
-	eachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *http2Client)) {
+	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		var client net.Conn
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { client = info.Conn }})
-		answer, err := c.do(ctx, "GET", "/", nil)
+		answer, err := c.Fetch(ctx, "GET", "/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -494,14 +495,14 @@ func TestAbstractUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lifeServe(t, &filo.Server{Handler: newLifeGate().handle}, listener)
+	filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle}, listener)
 	conn, err := net.Dial("unix", name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newLifeClient(t, conn)
-	c.get("/")
-	c.want(200, "quick", false)
+	c := filotest.NewClient(t, conn)
+	c.Get("/")
+	c.Want(200, "quick", false)
 	if info, err := os.Lstat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -49,46 +50,6 @@ func (l *lifeFailing) failures() int {
 	return len(l.errs)
 }
 
-// lifeLog is where a logger writes its lines.
-type lifeLog struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lifeLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lifeLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// lifeMessages are what every server logs of its life.
-var lifeMessages = []string{"serving", "draining", "stopped", "failed"}
-
-// lines returns the lines with the text. What is only said because of the driver that is under test must be asked for, and so must
-// lifeMessages.
-func (l *lifeLog) lines(containing string) (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		asked := strings.Contains(containing, driverVariable) || !strings.Contains(line, driverVariable)
-		for _, message := range lifeMessages {
-			asked = asked && (strings.Contains(containing, message) || !strings.Contains(line, "msg="+message+" "))
-		}
-		if strings.Contains(line, containing) && asked {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-func (l *lifeLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // "Accept errors (EMFILE and the like) back off and recover, with one log line, not one per try."
 func TestAcceptBacksOff(t *testing.T) {
 	// accept(2) names them: a limit, no memory, and what befell a connection before it was accepted.
@@ -98,25 +59,25 @@ func TestAcceptBacksOff(t *testing.T) {
 		t.Run(errno.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const tries = 20
-				listener, log := servertest.NewListener(), new(lifeLog)
+				listener, log := servertest.NewListener(), new(filotest.Log)
 				failing := &lifeFailing{Listener: listener}
 				for range tries {
 					failing.errs = append(failing.errs, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)})
 				}
-				s := &filo.Server{Handler: newLifeGate().handle, Logger: log.logger()}
+				s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger()}
 				served := make(chan error, 1)
 				go func() { served <- s.Serve(failing) }()
 				conn, err := listener.Dial()
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := newLifeClient(t, conn)
+				c := filotest.NewClient(t, conn)
 				c.SetDeadline(time.Now().Add(time.Hour))
-				c.get("/")
-				if response, _, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+				c.Get("/")
+				if response, _, err := c.TryAnswer(); err != nil || response.StatusCode != 200 {
 					t.Errorf("a client that came meanwhile: %v", err)
 				}
-				if lines := log.lines("accept"); len(lines) != 2 || !strings.Contains(lines[0], "ERROR") || !strings.Contains(lines[0], errno.Error()) {
+				if lines := log.Lines("accept"); len(lines) != 2 || !strings.Contains(lines[0], "ERROR") || !strings.Contains(lines[0], errno.Error()) {
 					t.Errorf("log lines, one error and one recovery wanted: %q", lines)
 				}
 				if n := s.Stats().AcceptFailures; n != tries {
@@ -158,7 +119,7 @@ func TestAcceptBackOffEnds(t *testing.T) {
 				for range 1000 {
 					failing.errs = append(failing.errs, syscall.EMFILE)
 				}
-				s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+				s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}
 				served := make(chan error, 1)
 				go func() { served <- s.Serve(failing) }()
 				time.Sleep(10*time.Second + time.Millisecond)
@@ -183,31 +144,31 @@ func TestAcceptBackOffEnds(t *testing.T) {
 // "Serve … returns … the error that accepting failed with for good", without disturbing what is being served.
 func TestAcceptFailsForGood(t *testing.T) {
 	reason := errors.New("the listener is broken")
-	gate := newLifeGate()
-	defer gate.open()
-	working, broken := lifeListen(t, "tcp", "127.0.0.1:0"), lifeListen(t, "tcp", "127.0.0.1:0")
-	s := lifeServe(t, &filo.Server{Handler: gate.handle}, working)
-	held := s.dial(t)
-	gate.hold(t, held)
+	gate := filotest.NewGate()
+	defer gate.Open()
+	working, broken := filotest.Listen(t, "tcp", "127.0.0.1:0"), filotest.Listen(t, "tcp", "127.0.0.1:0")
+	s := filotest.Serve(t, &filo.Server{Handler: gate.Handle}, working)
+	held := s.Dial(t)
+	gate.Hold(t, held)
 	if err := s.Serve(&lifeFailing{Listener: broken, errs: []error{reason}}); err != reason {
 		t.Errorf("Serve returned %v, want %v", err, reason)
 	}
 	if _, err := net.Dial("tcp", broken.Addr().String()); err == nil {
 		t.Error("the broken listener wasn't closed")
 	}
-	fresh := s.dial(t)
-	fresh.get("/")
-	fresh.want(200, "quick", false)
-	gate.open()
-	held.want(200, "held", false)
+	fresh := s.Dial(t)
+	fresh.Get("/")
+	fresh.Want(200, "quick", false)
+	gate.Open()
+	held.Want(200, "held", false)
 }
 
 // An address that can't be listened on is an error at once.
 func TestListenErrors(t *testing.T) {
-	taken := lifeListen(t, "tcp", "127.0.0.1:0")
+	taken := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
 	address := taken.Addr().String()
-	handler := newLifeGate().handle
+	handler := filotest.NewGate().Handle
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, test := range map[string]struct {
 		serve func() error
@@ -229,7 +190,7 @@ func TestListenErrors(t *testing.T) {
 // An address that isn't one is told from one that is taken, with what it should be.
 func TestListenSaysWhatAnAddressIs(t *testing.T) {
 	for _, address := range []string{"8080", "localhost", "http://localhost:8080", "::1:80:"} {
-		err := filo.ListenAndServe(address, newLifeGate().handle)
+		err := filo.ListenAndServe(address, filotest.NewGate().Handle)
 		var wrong *net.AddrError
 		if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), `filo: an address is a host, which may be empty, and a port, such as ":8080"`) {
 			t.Errorf("%s: %v", address, err)
@@ -238,16 +199,16 @@ func TestListenSaysWhatAnAddressIs(t *testing.T) {
 }
 
 func lifeClosedListener(t *testing.T) net.Listener {
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	listener.Close()
 	return listener
 }
 
 // ListenAndServe listens on the address that it is given.
 func TestListenAndServe(t *testing.T) {
-	s := &filo.Server{Handler: newLifeGate().handle}
+	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	served := make(chan error, 1)
-	address := lifeListening(t, func(address string) error {
+	address := filotest.Listening(t, func(address string) error {
 		err := s.ListenAndServe(address)
 		served <- err
 		return err
@@ -262,43 +223,9 @@ func TestListenAndServe(t *testing.T) {
 		t.Errorf("got %q, %v", body, err)
 	}
 	s.Close()
-	if err := lifeRecv(t, served, "ListenAndServe to return"); err != filo.ErrServerClosed {
+	if err := filotest.Recv(t, served, "ListenAndServe to return"); err != filo.ErrServerClosed {
 		t.Errorf("ListenAndServe returned %v", err)
 	}
-}
-
-// lifeListening lets serve listen on a free address, and returns that when it listens. Another process may take the
-// address before: then it is tried again.
-func lifeListening(t *testing.T, serve func(address string) error) string {
-	t.Helper()
-	for range 10 {
-		free := lifeListen(t, "tcp", "127.0.0.1:0")
-		address := free.Addr().String()
-		free.Close()
-		failed := make(chan error, 1)
-		go func() { failed <- serve(address) }()
-		var ended error
-		lifeAwait(t, "the server to listen", func() bool {
-			select {
-			case ended = <-failed:
-				return true
-			default:
-			}
-			conn, err := net.Dial("tcp", address)
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
-		})
-		if ended == nil {
-			return address
-		}
-		if !errors.Is(ended, syscall.EADDRINUSE) {
-			t.Fatalf("serving on %s: %v", address, ended)
-		}
-	}
-	t.Fatal("no address is free")
-	return ""
 }
 
 // lifeUnix serves on a Unix socket and returns what ListenAndServeUnix will return.
@@ -307,7 +234,7 @@ func lifeUnix(t *testing.T, s *filo.Server, path string, mode fs.FileMode) <-cha
 	served := make(chan error, 1)
 	go func() { served <- s.ListenAndServeUnix(path, mode) }()
 	t.Cleanup(func() { s.Close() })
-	lifeAwait(t, "the socket to be served", func() bool {
+	filotest.Await(t, "the socket to be served", func() bool {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode().Perm() != mode {
 			return false
@@ -316,9 +243,9 @@ func lifeUnix(t *testing.T, s *filo.Server, path string, mode fs.FileMode) <-cha
 		if err != nil {
 			return false
 		}
-		c := newLifeClient(t, conn)
-		c.get("/")
-		c.want(200, "quick", false)
+		c := filotest.NewClient(t, conn)
+		c.Get("/")
+		c.Want(200, "quick", false)
 		return true
 	})
 	return served
@@ -333,12 +260,12 @@ func TestUnixSocket(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "socket")
-				s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+				s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}
 				served := lifeUnix(t, s, path, mode)
 				if err := end(s); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if err := lifeRecv(t, served, "the server to end"); err != filo.ErrServerClosed {
+				if err := filotest.Recv(t, served, "the server to end"); err != filo.ErrServerClosed {
 					t.Errorf("ListenAndServeUnix returned %v", err)
 				}
 				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -358,7 +285,7 @@ func TestUnixSocketStale(t *testing.T) {
 	}
 	killed.SetUnlinkOnClose(false) // as a process that was killed leaves it
 	killed.Close()
-	lifeUnix(t, &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}, path, 0o640)
+	lifeUnix(t, &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}, path, 0o640)
 }
 
 // A socket that somebody listens on stays theirs, also when its backlog is full; and nothing but a stale socket is
@@ -366,7 +293,7 @@ func TestUnixSocketStale(t *testing.T) {
 func TestUnixSocketInUse(t *testing.T) {
 	for name, occupy := range map[string]func(*testing.T, string){
 		"a live server": func(t *testing.T, path string) {
-			listener := lifeListen(t, "unix", path)
+			listener := filotest.Listen(t, "unix", path)
 			t.Cleanup(func() { listener.Close() })
 		},
 		"a regular file": func(t *testing.T, path string) {
@@ -397,7 +324,7 @@ func lifeUnixInUse(t *testing.T, occupy func(*testing.T, string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &filo.Server{Handler: newLifeGate().handle}
+	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	served := make(chan error, 1)
 	go func() { served <- s.ListenAndServeUnix(path, 0o666) }()
 	select {
@@ -405,7 +332,7 @@ func lifeUnixInUse(t *testing.T, occupy func(*testing.T, string)) {
 		if err == nil || errors.Is(err, filo.ErrServerClosed) {
 			t.Errorf("ListenAndServeUnix returned %v", err)
 		}
-	case <-time.After(lifeBound):
+	case <-time.After(filotest.Bound):
 		t.Error("ListenAndServeUnix serves")
 	}
 	after, err := os.Lstat(path)

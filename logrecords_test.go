@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/logtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
@@ -75,17 +76,17 @@ func TestLogOfErrors(t *testing.T) {
 	}
 	for _, want := range []string{`"panic in handler","value":"502 Bad Gateway: the cause"`, `taken the connection over","error":"502 Bad Gateway: the cause"`,
 		`"the program's own","error":"502 Bad Gateway: the cause"`, `"request refused","error":"400 Bad Request: `} {
-		lifeAwait(t, "a record with "+want, func() bool { return len(records.Lines(want)) == 1 }) // one comes behind the connection's end
+		filotest.Await(t, "a record with "+want, func() bool { return len(records.Lines(want)) == 1 }) // one comes behind the connection's end
 	}
 }
 
 // The records of a server's life give durations with their units, in JSON, too.
 func TestLogOfDurations(t *testing.T) {
 	records, logger := logtest.New(t)
-	s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle, Logger: logger, ReadTimeout: time.Minute, IdleTimeout: 1500 * time.Millisecond},
-		lifeListen(t, "tcp", "127.0.0.1:0"))
-	s.dial(t).get("/")
-	lifeAwait(t, "the listener to be served", func() bool { return len(records.Lines("serving")) == 1 })
+	s := filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle, Logger: logger, ReadTimeout: time.Minute, IdleTimeout: 1500 * time.Millisecond},
+		filotest.Listen(t, "tcp", "127.0.0.1:0"))
+	s.Dial(t).Get("/")
+	filotest.Await(t, "the listener to be served", func() bool { return len(records.Lines("serving")) == 1 })
 	if err := s.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)
 	}

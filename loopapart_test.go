@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // apartHandler answers with what it knows of its request: its form, its deadline, and whether it has a stream.
@@ -36,7 +37,7 @@ func apartHandler(c *filo.Ctx) error {
 // Requests whose handler has returned and that aren't over, since the client keeps back the rest of a body or doesn't take
 // its answer, leave nothing to the next request that the same worker serves.
 func TestUnfinishedRequestsKeepApart(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	form := func(value string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"secret\"\r\n\r\n" + value + "\r\n--b--\r\n"
 	}
@@ -55,15 +56,15 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	} {
 		for class, mode := range map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload} {
 			t.Run(name+", "+class, func(t *testing.T) {
-				s := lifeServe(t, &filo.Server{Leaders: 1, Handler: mode(apartHandler)})
+				s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: mode(apartHandler)})
 				for range 3 {
-					unfinished := s.dial(t)
+					unfinished := s.Dial(t)
 					if test.reads == "" {
 						if err := unfinished.Conn.(*net.TCPConn).SetReadBuffer(2048); err != nil {
 							t.Fatal(err)
 						}
 					}
-					unfinished.send(test.request)
+					unfinished.Send(test.request)
 					if test.reads != "" {
 						var received []byte
 						for buffer := make([]byte, 4096); !strings.Contains(string(received), test.reads); {
@@ -74,14 +75,14 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 							received = append(received, buffer[:n]...)
 						}
 					}
-					lifeAwait(t, "the worker to have left the request", func() bool { return s.Stats().WorkersRunning == 0 })
-					next := s.dial(t)
+					filotest.Await(t, "the worker to have left the request", func() bool { return s.Stats().WorkersRunning == 0 })
+					next := s.Dial(t)
 					for range 2 {
 						body := form("second")
-						next.send(post("/form", "", body, len(body)))
-						next.want(200, "second", false)
-						next.get("/plain")
-						next.want(200, "plain <nil>", false)
+						next.Send(post("/form", "", body, len(body)))
+						next.Want(200, "second", false)
+						next.Get("/plain")
+						next.Want(200, "plain <nil>", false)
 					}
 				}
 			})
@@ -91,29 +92,29 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 
 // Clients that begin a TLS handshake, and don't go on, hold no worker, and keep nobody out.
 func TestUnfinishedHellosHoldNothing(t *testing.T) {
-	lifeLooped(t)
-	s := lifeListenTLS(t, &filo.Server{
+	filotest.NeedLoops(t)
+	s := filotest.ListenTLS(t, &filo.Server{
 		Concurrency:       2,
 		ReadHeaderTimeout: time.Hour,
 		Handler:           filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "fine") }),
 	})
 	for name, hello := range map[string]string{"a byte": "\x16", "a header": "\x16\x03\x01\x02\x00", "more": "\x16\x03\x01\x02\x00\x01\x00\x01"} {
 		for range 20 {
-			s.dial(t).send(hello)
+			s.Dial(t).Send(hello)
 		}
-		lifeAwait(t, name+" to be waited for", func() bool { return s.Stats().WorkersRunning == 0 })
-		c := s.dialTLS(t)
-		c.get("/")
-		c.served("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "fine")
+		filotest.Await(t, name+" to be waited for", func() bool { return s.Stats().WorkersRunning == 0 })
+		c := s.DialTLS(t)
+		c.Get("/")
+		c.Served("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "fine")
 	}
 	// One that ends there, or sends something else, is told so, or gets the end at once.
 	for name, hello := range map[string]string{"an end": "\x16\x03", "another record": "\x17\x03\x01\x00\x01", "no TLS": "GET / HTTP/1.1\r\n"} {
-		c := s.dial(t)
-		c.send(hello)
+		c := s.Dial(t)
+		c.Send(hello)
 		if name == "an end" {
 			c.Conn.(*net.TCPConn).CloseWrite()
 		}
-		if _, err := io.Copy(io.Discard, c.Conn); err != nil && !lifeReset(err) {
+		if _, err := io.Copy(io.Discard, c.Conn); err != nil && !filotest.IsReset(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -121,16 +122,16 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 
 // "Handshakes on a worker, with a time-out": it counts from the client's first byte.
 func TestUnfinishedHelloTimesOut(t *testing.T) {
-	lifeLooped(t)
-	s := lifeListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})
-	c := s.dial(t)
+	filotest.NeedLoops(t)
+	s := filotest.ListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})
+	c := s.Dial(t)
 	begun := time.Now()
 	for _, piece := range []string{"\x16", "\x03", "\x01"} {
 		io.WriteString(c, piece) // on a busy machine the time-out may come before the last one
 		time.Sleep(30 * time.Millisecond)
 	}
-	c.Conn.SetReadDeadline(time.Now().Add(lifeBound))
-	if _, err := io.Copy(io.Discard, c.Conn); err != nil && !lifeReset(err) {
+	c.Conn.SetReadDeadline(time.Now().Add(filotest.Bound))
+	if _, err := io.Copy(io.Discard, c.Conn); err != nil && !filotest.IsReset(err) {
 		t.Error(err)
 	}
 	t.Logf("closed after %v", time.Since(begun))
@@ -139,7 +140,7 @@ func TestUnfinishedHelloTimesOut(t *testing.T) {
 // The deadline of a parked connection's writers is theirs, whatever the connection's loop is doing.
 func TestParkedWriteDeadlines(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
@@ -157,22 +158,22 @@ func TestParkedWriteDeadlines(t *testing.T) {
 	deadline := time.Now().Add(300 * time.Millisecond)
 	ended := make(chan error, writers)
 	for range writers {
-		c := s.dial(t)
-		c.get("/park")
-		p := lifeRecv(t, parked, "the connection to be parked")
-		s.run(func() {
+		c := s.Dial(t)
+		c.Get("/park")
+		p := filotest.Recv(t, parked, "the connection to be parked")
+		s.Go(func() {
 			p.SetWriteDeadline(deadline)
 			_, err := p.Write(large)
 			ended <- err
 		})
 	}
-	busy := s.dial(t)
+	busy := s.Dial(t)
 	for time.Now().Before(deadline) {
-		busy.get("/")
-		busy.want(200, "fine", false)
+		busy.Get("/")
+		busy.Want(200, "fine", false)
 	}
 	for range writers {
-		if err, ok := lifeRecv(t, ended, "a write to end").(net.Error); !ok || !err.Timeout() {
+		if err, ok := filotest.Recv(t, ended, "a write to end").(net.Error); !ok || !err.Timeout() {
 			t.Errorf("a write has ended with %v", err)
 		}
 	}
@@ -193,10 +194,10 @@ func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 		"offload":        filo.Offload(answer),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Leaders: 1, Handler: handler})
-			c := s.dial(t)
+			s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: handler})
+			c := s.Dial(t)
 			const requests = 2000
-			s.run(func() {
+			s.Go(func() {
 				for i := range requests {
 					fmt.Fprintf(c.Conn, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
 				}
@@ -211,7 +212,7 @@ func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 				before = now
 			}
 			for i := range requests {
-				c.want(200, fmt.Sprintf("%s/%d", padding, i), false)
+				c.Want(200, fmt.Sprintf("%s/%d", padding, i), false)
 				if t.Failed() {
 					return
 				}

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 const gatheredSize = 3 << 20
 
 // gatheringServer has a handler that wants bodies as a whole.
-func gatheringServer(t *testing.T, config *filo.Server, body []byte) *lifeServer {
-	lifeLooped(t)
+func gatheringServer(t *testing.T, config *filo.Server, body []byte) *filotest.Server {
+	filotest.NeedLoops(t)
 	config.Handler = func(c *filo.Ctx) error {
 		got, err := c.Body()
 		if err == nil && c.Method() == "POST" && !bytes.Equal(got, body) {
@@ -25,7 +26,7 @@ func gatheringServer(t *testing.T, config *filo.Server, body []byte) *lifeServer
 		}
 		return c.Text(200, fmt.Sprint(len(got)))
 	}
-	return lifeServe(t, config)
+	return filotest.Serve(t, config)
 }
 
 // A handler that waits for much of a body gets the last bytes, too, however few they are, and what follows the body is served: a request
@@ -39,22 +40,22 @@ func TestGatheredBodies(t *testing.T) {
 	for _, cuts := range [][]int{{}, {1}, {gatheredSize - 1}, {200_000, 300_000}, {1, gatheredSize / 2, gatheredSize - 10}, {gatheredSize}} {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
 			t.Parallel()
-			c := s.dial(t)
+			c := s.Dial(t)
 			for range 2 {
-				c.send(head)
+				c.Send(head)
 				rest, at := append(body[:gatheredSize:gatheredSize], get...), 0
 				for _, cut := range cuts {
-					c.send(string(rest[at:cut]))
+					c.Send(string(rest[at:cut]))
 					at = cut
 					time.Sleep(20 * time.Millisecond) // the handler waits for more
 				}
-				c.send(string(rest[at:]))
-				c.want(200, fmt.Sprint(gatheredSize), false)
-				c.want(200, "0", false)
-				c.send(get[:10])
+				c.Send(string(rest[at:]))
+				c.Want(200, fmt.Sprint(gatheredSize), false)
+				c.Want(200, "0", false)
+				c.Send(get[:10])
 				time.Sleep(20 * time.Millisecond) // the connection is idle
-				c.send(get[10:])
-				c.want(200, "0", false)
+				c.Send(get[10:])
+				c.Want(200, "0", false)
 			}
 		})
 	}
@@ -66,30 +67,30 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
 	t.Run("quick enough", func(t *testing.T) {
 		t.Parallel()
-		c := gatheringServer(t, &filo.Server{ReadTimeout: 400 * time.Millisecond, MinTransferRate: 1}, body).dial(t)
-		c.send(head)
-		c.send(string(body[:500_000]))
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 400 * time.Millisecond, MinTransferRate: 1}, body).Dial(t)
+		c.Send(head)
+		c.Send(string(body[:500_000]))
 		at := 500_000
 		for range 50 { // for more than twice ReadTimeout
-			c.send(string(body[at : at+100]))
+			c.Send(string(body[at : at+100]))
 			at += 100
 			time.Sleep(20 * time.Millisecond)
 		}
-		c.send(string(body[at:]))
-		c.want(200, fmt.Sprint(gatheredSize), false)
+		c.Send(string(body[at:]))
+		c.Want(200, fmt.Sprint(gatheredSize), false)
 	})
 	t.Run("too slow", func(t *testing.T) {
 		t.Parallel()
-		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).dial(t)
-		c.send(head)
-		c.send(string(body[:500_000]))
-		c.want(408, "Request Timeout: the request body arrived too slowly\n", true)
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).Dial(t)
+		c.Send(head)
+		c.Send(string(body[:500_000]))
+		c.Want(408, "Request Timeout: the request body arrived too slowly\n", true)
 	})
 	t.Run("a byte now and then", func(t *testing.T) {
 		t.Parallel()
-		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).dial(t)
-		c.send(head)
-		c.send(string(body[:500_000]))
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 100 * time.Millisecond, MinTransferRate: 1 << 30}, body).Dial(t)
+		c.Send(head)
+		c.Send(string(body[:500_000]))
 		refused := make(chan struct{})
 		go func() {
 			for {
@@ -101,17 +102,17 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 				}
 			}
 		}()
-		c.want(408, "Request Timeout: the request body arrived too slowly\n", true)
+		c.Want(408, "Request Timeout: the request body arrived too slowly\n", true)
 		close(refused)
 	})
 	t.Run("gone", func(t *testing.T) {
 		t.Parallel()
 		s := gatheringServer(t, &filo.Server{}, body)
-		c := s.dial(t)
-		c.send(head)
-		c.send(string(body[:500_000]))
-		lifeAwait(t, "the handler", func() bool { return s.Stats().WorkersRunning == 1 })
-		c.reset()
-		lifeAwait(t, "the handler's end", func() bool { return s.Stats().WorkersRunning == 0 && s.Stats().ConnsOpen == 0 })
+		c := s.Dial(t)
+		c.Send(head)
+		c.Send(string(body[:500_000]))
+		filotest.Await(t, "the handler", func() bool { return s.Stats().WorkersRunning == 1 })
+		c.Reset()
+		filotest.Await(t, "the handler's end", func() bool { return s.Stats().WorkersRunning == 0 && s.Stats().ConnsOpen == 0 })
 	})
 }

@@ -8,19 +8,20 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 )
 
 // A handler that computes for longer than quick ones, but not for long, runs where its request was read while its loop has nothing else to
 // do. The next one doesn't if answers of earlier requests, or the loop, have waited long enough. One that waits as long never does.
 func TestHandlersThatCompute(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	spin := func() {
 		for begin := time.Now(); time.Since(begin) < 50*time.Microsecond; {
 		}
 	}
 	computing, waiting := class.Class{Name: "computing"}, class.Class{Name: "waiting"}
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/wait" {
 			waiting.Median.Store(int64(class.Brief) / 2)
 			if err := inside.Enter(c, &waiting); err != nil {
@@ -36,47 +37,47 @@ func TestHandlersThatCompute(t *testing.T) {
 		spin()
 		return c.Text(200, "fine")
 	}})
-	plain := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error { // enters no class
+	plain := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error { // enters no class
 		spin()
 		return c.Text(200, "fine")
 	}})
 	for _, test := range []struct {
-		s           *lifeServer
+		s           *filotest.Server
 		path, class string
 	}{{s, "/", "computing"}, {plain, "/", ""}} {
-		c := test.s.dial(t)
-		lifeAwait(t, "calls of the class \""+test.class+"\" to stay", func() bool {
+		c := test.s.Dial(t)
+		filotest.Await(t, "calls of the class \""+test.class+"\" to stay", func() bool {
 			for range 100 {
 				filo.TrainClass(test.s.Server, test.class) // on a busy machine it may seem to wait
-				c.get(test.path)
-				c.want(200, "fine", false)
+				c.Get(test.path)
+				c.Want(200, "fine", false)
 			}
-			return classOf(test.s.Server, test.class).Inline > 0
+			return filotest.ClassOf(test.s.Server, test.class).Inline > 0
 		})
-		handoffs := classOf(test.s.Server, test.class).Handoffs
-		lifeAwait(t, "one of many pipelined calls to be handed off", func() bool {
+		handoffs := filotest.ClassOf(test.s.Server, test.class).Handoffs
+		filotest.Await(t, "one of many pipelined calls to be handed off", func() bool {
 			filo.TrainClass(test.s.Server, test.class)
-			c.send(strings.Repeat("GET "+test.path+" HTTP/1.1\r\nHost: a\r\n\r\n", 50))
+			c.Send(strings.Repeat("GET "+test.path+" HTTP/1.1\r\nHost: a\r\n\r\n", 50))
 			for range 50 {
-				c.want(200, "fine", false)
+				c.Want(200, "fine", false)
 			}
-			return classOf(test.s.Server, test.class).Handoffs > handoffs
+			return filotest.ClassOf(test.s.Server, test.class).Handoffs > handoffs
 		})
 	}
-	c := s.dial(t)
+	c := s.Dial(t)
 	for range 1000 {
-		c.get("/wait")
-		c.want(200, "fine", false)
+		c.Get("/wait")
+		c.Want(200, "fine", false)
 	}
-	if n := classOf(s.Server, "waiting").Inline; n > 0 {
+	if n := filotest.ClassOf(s.Server, "waiting").Inline; n > 0 {
 		t.Errorf("%d calls that wait stayed", n)
 	}
 }
 
 // A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
 func TestParkedThatComputes(t *testing.T) {
-	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	filotest.NeedLoops(t)
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		_, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
 			b := make([]byte, 64)
 			n, err := p.Read(b)
@@ -89,16 +90,16 @@ func TestParkedThatComputes(t *testing.T) {
 		})
 		return err
 	}})
-	c := s.dial(t)
-	c.get("/park")
-	lifeAwait(t, "calls where the loop runs", func() bool {
+	c := s.Dial(t)
+	c.Get("/park")
+	filotest.Await(t, "calls where the loop runs", func() bool {
 		for range 100 {
 			filo.TrainClass(s.Server, "(parked)") // on a busy machine it may seem to wait
-			c.send("x")
-			if b, err := c.reader.ReadByte(); err != nil || b != 'x' {
+			c.Send("x")
+			if b, err := c.Reader.ReadByte(); err != nil || b != 'x' {
 				t.Fatalf("got %q, %v", b, err)
 			}
 		}
-		return classOf(s.Server, "(parked)").Inline > 0
+		return filotest.ClassOf(s.Server, "(parked)").Inline > 0
 	})
 }

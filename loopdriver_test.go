@@ -16,61 +16,14 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 )
-
-// lifeLooped skips a test of what only the loop driver does.
-func lifeLooped(t *testing.T) {
-	t.Helper()
-	if lifeBlocking() {
-		t.Skip("the blocking driver is under test")
-	}
-}
-
-// served waits for the answer to a request. The last place may be another request's for a moment, or that of a leader whose thread doesn't
-// get a processor and which has lost its loop: then the client asks once more.
-func (c *lifeClient) served(again, want string) {
-	c.t.Helper()
-	lifeAwait(c.t, "a place for a request", func() bool {
-		response, got := c.answer()
-		if response.StatusCode == 503 {
-			c.send(again)
-			return false
-		}
-		if response.StatusCode != 200 || got != want {
-			c.t.Errorf("got %d %.40q, want %.40q", response.StatusCode, got, want)
-		}
-		return true
-	})
-}
-
-// holdPlace is hold for a server with few places: a leader that has lost its loop may have the last one for a moment, and then the
-// client asks once more.
-func (g *lifeGate) holdPlace(t *testing.T, s *lifeServer, c *lifeClient) {
-	t.Helper()
-	held := false
-	for !held {
-		refused := s.Stats().RequestsRefused
-		c.get("/hold")
-		lifeAwait(t, "the handler to run", func() bool {
-			select {
-			case <-g.entered:
-				held = true
-				return true
-			default:
-				return s.Stats().RequestsRefused > refused
-			}
-		})
-		if !held {
-			c.answer()
-		}
-	}
-}
 
 // A request that comes with the last bytes of a body, which the handler reads into its own buffer, is answered though no
 // event says so.
 func TestRequestBehindALargeBody(t *testing.T) {
-	s := lifeServe(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		body, err := c.Body()
 		if err != nil {
 			return err
@@ -79,36 +32,26 @@ func TestRequestBehindALargeBody(t *testing.T) {
 	}})
 	body := strings.Repeat("x", 30_000)
 	for _, cut := range []int{0, 1, 1000, 3900, 7000, 29_999} {
-		c := s.dial(t)
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n" + body[:cut])
-		lifeAwait(t, "the beginning to be read", func() bool { return s.Stats().ConnsActive == 1 })
-		c.send(body[cut:] + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.want(200, "30000", false)
-		c.want(200, "0", false)
+		c := s.Dial(t)
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n" + body[:cut])
+		filotest.Await(t, "the beginning to be read", func() bool { return s.Stats().ConnsActive == 1 })
+		c.Send(body[cut:] + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Want(200, "30000", false)
+		c.Want(200, "0", false)
 		c.Close()
-		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 	}
-}
-
-// classOf returns what is known of a class.
-func classOf(s *filo.Server, name string) filo.ClassStats {
-	for _, class := range s.Stats().Classes {
-		if class.Name == name {
-			return class
-		}
-	}
-	return filo.ClassStats{}
 }
 
 // A class that isn't known is handed off, one that was quick runs where its request was read, one that is slow is handed off
 // again; and what was said outright holds from the beginning.
 func TestClasses(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var learned class.Class
 	learned.Name = "learned"
 	answer := func(c *filo.Ctx) error { return c.Text(200, "fine") }
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/inline":
 			return inline(c)
@@ -123,39 +66,39 @@ func TestClasses(t *testing.T) {
 		}
 		return answer(c)
 	}})
-	c := s.dial(t)
+	c := s.Dial(t)
 	ask := func(path string, n int) (handoffs uint64) {
 		t.Helper()
 		before := s.Stats().Handoffs
 		for range n {
-			c.get(path)
-			c.want(200, "fine", false)
+			c.Get(path)
+			c.Want(200, "fine", false)
 		}
 		return s.Stats().Handoffs - before
 	}
 	ask("/", 1) // before it the server knows nothing of its handler
-	if kind := classOf(s.Server, "learned").Kind; kind == "unknown" {
+	if kind := filotest.ClassOf(s.Server, "learned").Kind; kind == "unknown" {
 		t.Errorf("after a call it is %q", kind)
 	}
 	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
-	lifeAwait(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
+	filotest.Await(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
 	// A worker that a busy machine has stopped in an inline call loses its loop.
-	lifeAwait(t, "inline calls to be run where they were read", func() bool { return ask("/inline", 10) == 0 })
-	lifeAwait(t, "the class to be quick", func() bool { ask("/", 50); return classOf(s.Server, "learned").Kind == "quick" })
+	filotest.Await(t, "inline calls to be run where they were read", func() bool { return ask("/inline", 10) == 0 })
+	filotest.Await(t, "the class to be quick", func() bool { ask("/", 50); return filotest.ClassOf(s.Server, "learned").Kind == "quick" })
 	// On a busy machine even a quick class may seem slow for a while.
-	lifeAwait(t, "quick calls to be run where they were read", func() bool { return ask("/", 1000) <= 500 })
-	lifeAwait(t, "the class to be slow", func() bool { ask("/slow", 20); return classOf(s.Server, "learned").Kind == "slow" })
-	lifeAwait(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
+	filotest.Await(t, "quick calls to be run where they were read", func() bool { return ask("/", 1000) <= 500 })
+	filotest.Await(t, "the class to be slow", func() bool { ask("/slow", 20); return filotest.ClassOf(s.Server, "learned").Kind == "slow" })
+	filotest.Await(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
 
 // What a handler does before it enters a class is in the server's own: it is left to another worker when it waits mostly, and
 // when it has held up the loop now and then.
 func TestClassBeforeEnter(t *testing.T) {
 	t.Parallel()
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	learned := class.Class{Name: "learned"}
 	calls := 0 // of one client
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		calls++
 		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
 			time.Sleep(5 * time.Millisecond)
@@ -165,45 +108,45 @@ func TestClassBeforeEnter(t *testing.T) {
 		}
 		return c.Text(200, "fine")
 	}})
-	c := s.dial(t)
+	c := s.Dial(t)
 	ask := func(path string, n int) filo.ClassStats {
 		for range n {
-			c.get(path)
-			c.want(200, "fine", false)
+			c.Get(path)
+			c.Want(200, "fine", false)
 		}
-		return classOf(s.Server, "")
+		return filotest.ClassOf(s.Server, "")
 	}
-	lifeAwait(t, "the beginning to be quick", func() bool { return ask("/", 50).Kind == "quick" })
-	lifeAwait(t, "a beginning that waits to be slow", func() bool { return ask("/slow", 10).Kind == "slow" })
-	handoffs := classOf(s.Server, "").Handoffs
-	lifeAwait(t, "it to be handed off", func() bool { return ask("/slow", 10).Handoffs > handoffs })
-	lifeAwait(t, "the beginning to be quick again", func() bool { return ask("/", 50).Kind == "quick" })
-	retakes := classOf(s.Server, "").Retakes
-	lifeAwait(t, "a beginning that waits at times to be blamed", func() bool { return ask("/sometimes", 10).Retakes > retakes+2 })
+	filotest.Await(t, "the beginning to be quick", func() bool { return ask("/", 50).Kind == "quick" })
+	filotest.Await(t, "a beginning that waits to be slow", func() bool { return ask("/slow", 10).Kind == "slow" })
+	handoffs := filotest.ClassOf(s.Server, "").Handoffs
+	filotest.Await(t, "it to be handed off", func() bool { return ask("/slow", 10).Handoffs > handoffs })
+	filotest.Await(t, "the beginning to be quick again", func() bool { return ask("/", 50).Kind == "quick" })
+	retakes := filotest.ClassOf(s.Server, "").Retakes
+	filotest.Await(t, "a beginning that waits at times to be blamed", func() bool { return ask("/sometimes", 10).Retakes > retakes+2 })
 }
 
 // A retake is blamed once on the server's own class, whether or not the handler has ever entered another one.
 func TestRetakeIsBlamedOnce(t *testing.T) {
-	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	filotest.NeedLoops(t)
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/slow" {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return c.Text(200, "fine")
 	}})
-	c := s.dial(t)
+	c := s.Dial(t)
 	ask := func(path string, n int) {
 		for range n {
-			c.get(path)
-			c.want(200, "fine", false)
+			c.Get(path)
+			c.Want(200, "fine", false)
 		}
 	}
-	lifeAwait(t, "the handler to hold up its loop", func() bool {
+	filotest.Await(t, "the handler to hold up its loop", func() bool {
 		ask("/", 100)
 		ask("/slow", 1)
 		return s.Stats().Retakes > 0
 	})
-	blamed := classOf(s.Server, "").Retakes
+	blamed := filotest.ClassOf(s.Server, "").Retakes
 	if retakes := s.Stats().Retakes; blamed > retakes {
 		t.Errorf("the class is blamed for %d retakes of %d", blamed, retakes)
 	}
@@ -211,7 +154,7 @@ func TestRetakeIsBlamedOnce(t *testing.T) {
 
 // A handler that never returns, though it was quick until then, costs nobody but its client anything.
 func TestHandlerThatNeverReturns(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	release := make(chan struct{})
 	handler := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/never" {
@@ -219,25 +162,25 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		}
 		return c.Text(200, "fine")
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: handler})
+	s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: handler})
 	t.Cleanup(func() { close(release) })
-	var others []*lifeClient
+	var others []*filotest.Client
 	for range 8 {
-		c := s.dial(t)
-		c.get("/")
-		c.want(200, "fine", false)
+		c := s.Dial(t)
+		c.Get("/")
+		c.Want(200, "fine", false)
 		others = append(others, c)
 	}
 	for i := range 4 {
-		s.dial(t).get("/never")
+		s.Dial(t).Get("/never")
 		for _, c := range others {
-			c.get("/")
-			c.want(200, "fine", false)
+			c.Get("/")
+			c.Want(200, "fine", false)
 		}
-		lifeAwait(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
+		filotest.Await(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
 	}
 	// On a busy machine loops are also taken from leaders that merely got no processor, and that come back.
-	lifeAwait(t, "two workers to lead, and four to run", func() bool {
+	filotest.Await(t, "two workers to lead, and four to run", func() bool {
 		stats := s.Stats()
 		return stats.WorkersLeading == 2 && stats.WorkersRunning == 4
 	})
@@ -247,7 +190,7 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 // beyond Concurrency there is one for each seat at most, and those that have one of the places which are kept for quick handlers.
 // Who comes then gets a 503. An ErrorHandler that doesn't return either has its clients wait in the end.
 func TestHandlersThatNeverReturn(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const concurrency, loops, kept, clients = 3, 2, 32, 200
 	for name, test := range map[string]struct {
 		stuck string // where
@@ -267,7 +210,7 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 				running.Add(-1)
 				done.Add(1)
 			}
-			s := lifeServe(t, &filo.Server{Concurrency: concurrency, Leaders: loops, Handler: filo.Inline(func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Concurrency: concurrency, Leaders: loops, Handler: filo.Inline(func(c *filo.Ctx) error {
 				switch {
 				case c.Path() == "/never" && test.stuck == "handler":
 					hang()
@@ -279,39 +222,39 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 				if test.stuck == "error handler" {
 					hang()
 				}
-				c.Text(statusOf(err), "error")
+				c.Text(filotest.StatusOf(err), "error")
 			}})
 			free := sync.OnceFunc(func() { close(release) })
 			t.Cleanup(free)
-			first := s.dial(t)
-			first.get("/")
-			first.want(200, "fine", false)
+			first := s.Dial(t)
+			first.Get("/")
+			first.Want(200, "fine", false)
 			before := runtime.NumGoroutine()
-			var asked []*lifeClient
+			var asked []*filotest.Client
 			for range clients {
-				c := s.dial(t)
-				c.get("/never")
+				c := s.Dial(t)
+				c.Get("/never")
 				asked = append(asked, c)
 			}
 			if test.stuck == "handler" {
-				lifeAwait(t, "each to run or to be refused", func() bool { return running.Load()+int64(s.Stats().RequestsRefused) == clients })
-				lifeAwait(t, "a quick one to be refused", func() bool {
-					c := s.dial(t)
-					c.get("/")
-					if response, body := c.answer(); response.StatusCode != 200 {
+				filotest.Await(t, "each to run or to be refused", func() bool { return running.Load()+int64(s.Stats().RequestsRefused) == clients })
+				filotest.Await(t, "a quick one to be refused", func() bool {
+					c := s.Dial(t)
+					c.Get("/")
+					if response, body := c.Answer(); response.StatusCode != 200 {
 						if response.StatusCode != 503 || body != "error" {
 							t.Errorf("got %d %q", response.StatusCode, body)
 						}
 						return true
 					}
 					// A leader that had lost its loop without a handler has given its place back since: for another one.
-					c.get("/never")
+					c.Get("/never")
 					asked = append(asked, c)
 					return false
 				})
 			} else {
 				// A leader may rest while another one is stuck.
-				lifeAwait(t, "as many as may be to run", func() bool { return running.Load() > int64(test.most-loops) })
+				filotest.Await(t, "as many as may be to run", func() bool { return running.Load() > int64(test.most-loops) })
 			}
 			if n := most.Load(); n < concurrency || n > int64(test.most) {
 				t.Errorf("%d ran at once, want %d at most", n, test.most)
@@ -321,37 +264,37 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 			}
 			free()
 			for _, c := range asked {
-				response, _ := c.answer()
+				response, _ := c.Answer()
 				if status := response.StatusCode; status != 200 && status != 503 && status != 418 {
 					t.Errorf("got %d", status)
 				}
 			}
-			lifeAwait(t, "the places to be free", func() bool { return s.Stats().WorkersRunning == 0 })
-			c := s.dial(t)
-			c.get("/")
-			c.want(200, "fine", false)
+			filotest.Await(t, "the places to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+			c := s.Dial(t)
+			c.Get("/")
+			c.Want(200, "fine", false)
 		})
 	}
 }
 
 // With Concurrency reached a request gets a whole 503 at once, and a quick handler answers all the same.
 func TestConcurrencyOfRequests(t *testing.T) {
-	lifeLooped(t)
-	gate := newLifeGate()
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
 	health := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "healthy") })
-	work := filo.Offload(gate.handle)
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Leaders: 2, Handler: func(c *filo.Ctx) error {
+	work := filo.Offload(gate.Handle)
+	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Leaders: 2, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/health" {
 			return health(c)
 		}
 		return work(c)
 	}})
-	defer gate.open()
+	defer gate.Open()
 	// served reports whether a request finds a place.
-	served := func(c *lifeClient) bool {
+	served := func(c *filotest.Client) bool {
 		t.Helper()
-		c.get("/")
-		response, body := c.answer()
+		c.Get("/")
+		response, body := c.Answer()
 		if response.StatusCode == 200 {
 			return true
 		}
@@ -361,10 +304,10 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		}
 		return false
 	}
-	var idle []*lifeClient
+	var idle []*filotest.Client
 	for range 10 { // idle connections don't count
-		lifeAwait(t, "a place beside idle connections", func() bool {
-			c := s.dial(t)
+		filotest.Await(t, "a place beside idle connections", func() bool {
+			c := s.Dial(t)
 			if !served(c) {
 				return false
 			}
@@ -372,28 +315,28 @@ func TestConcurrencyOfRequests(t *testing.T) {
 			return true
 		})
 	}
-	lifeAwait(t, "the workers to be free", func() bool { return s.Stats().WorkersRunning == 0 })
-	holder := s.dial(t)
-	gate.holdPlace(t, s, holder)
+	filotest.Await(t, "the workers to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+	holder := s.Dial(t)
+	gate.HoldPlace(t, s, holder)
 	for _, c := range idle {
-		c.get("/health")
-		c.want(200, "healthy", false)
-		c.get("/")
-		response, body := c.answer()
+		c.Get("/health")
+		c.Want(200, "healthy", false)
+		c.Get("/")
+		response, body := c.Answer()
 		if response.StatusCode != 503 || !strings.Contains(body, "too many requests") {
 			t.Errorf("got %d %q", response.StatusCode, body)
 		}
 	}
-	gate.open()
-	holder.want(200, "held", false)
-	lifeAwait(t, "a place", func() bool { return served(s.dial(t)) })
+	gate.Open()
+	holder.Want(200, "held", false)
+	filotest.Await(t, "a place", func() bool { return served(s.Dial(t)) })
 }
 
 // Slow clients hold no worker: with one place only, all of them wait at once, and others are served.
 func TestSlowClientsHoldNoWorker(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	large := strings.Repeat("0123456789abcdef", 200<<10/16)
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/large" {
 			return c.Text(200, large)
 		}
@@ -403,32 +346,32 @@ func TestSlowClientsHoldNoWorker(t *testing.T) {
 		}
 		return c.Text(200, "got "+string(body))
 	}})
-	heads, bodies, readers := s.dial(t), s.dial(t), s.dial(t)
-	heads.send("GET / HTTP/1.1\r\nHo")
-	bodies.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
+	heads, bodies, readers := s.Dial(t), s.Dial(t), s.Dial(t)
+	heads.Send("GET / HTTP/1.1\r\nHo")
+	bodies.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
 	for range 100 {
-		readers.get("/large") // twenty megabytes, more than the system's buffers take
+		readers.Get("/large") // twenty megabytes, more than the system's buffers take
 	}
-	lifeAwait(t, "the clients to be waited for", func() bool {
+	filotest.Await(t, "the clients to be waited for", func() bool {
 		stats := s.Stats()
 		return stats.ConnsActive == 3 && stats.WorkersRunning == 0
 	})
 	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde"
-	other := s.dial(t)
-	other.send(get)
-	other.served(get, "got ")
-	heads.send("st: a\r\n\r\n")
-	heads.served(get, "got ")
-	bodies.send("cde")
-	bodies.served(post, "got abcde")
+	other := s.Dial(t)
+	other.Send(get)
+	other.Served(get, "got ")
+	heads.Send("st: a\r\n\r\n")
+	heads.Served(get, "got ")
+	bodies.Send("cde")
+	bodies.Served(post, "got abcde")
 	for range 100 {
-		readers.served("GET /large HTTP/1.1\r\nHost: a\r\n\r\n", large)
+		readers.Served("GET /large HTTP/1.1\r\nHost: a\r\n\r\n", large)
 	}
 }
 
 // A client that sends chunks may want an answer to each before it sends the next one.
 func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
 			body, buffer := c.BodyReader(), make([]byte, 10)
 			for {
@@ -444,22 +387,22 @@ func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
 				}
 			}
 		}})
-		client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		client.send("2\r\nab\r\n")
-		response, err := http.ReadResponse(client.reader, nil)
+		client.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		client.Send("2\r\nab\r\n")
+		response, err := http.ReadResponse(client.Reader, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, piece := range []string{"ab", "cde", "f"} {
 			if piece != "ab" {
-				client.send(fmt.Sprintf("%x\r\n%s\r\n", len(piece), piece))
+				client.Send(fmt.Sprintf("%x\r\n%s\r\n", len(piece), piece))
 			}
 			got := make([]byte, len(piece))
 			if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != piece {
 				t.Fatalf("got %q, %v, want %q", got, err, piece)
 			}
 		}
-		client.send("0\r\n\r\n")
+		client.Send("0\r\n\r\n")
 		if rest, err := io.ReadAll(response.Body); err != nil || len(rest) > 0 {
 			t.Errorf("at the end %q, %v", rest, err)
 		}
@@ -468,27 +411,27 @@ func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
 
 // The end of a client's side that comes with its request is no reason not to answer, and the connection ends at once.
 func TestEndWithTheRequest(t *testing.T) {
-	s, _ := lifeGated(t, &filo.Server{IdleTimeout: time.Hour})
+	s, _ := filotest.ServeGated(t, &filo.Server{IdleTimeout: time.Hour})
 	for range 50 {
-		c, err := net.Dial("tcp", s.addr)
+		c, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(lifeBound))
+		c.SetDeadline(time.Now().Add(filotest.Bound))
 		io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		c.(*net.TCPConn).CloseWrite()
 		if answer, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(answer), "quick") {
 			t.Fatalf("got %q, %v", answer, err)
 		}
 	}
-	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
 // A second instance is refused the address, though the loops share it.
 func TestAddressOfItsOwn(t *testing.T) {
-	lifeLooped(t)
-	s := &filo.Server{Handler: newLifeGate().handle, Leaders: 3}
+	filotest.NeedLoops(t)
+	s := &filo.Server{Handler: filotest.NewGate().Handle, Leaders: 3}
 	listener, err := s.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -496,7 +439,7 @@ func TestAddressOfItsOwn(t *testing.T) {
 	address := listener.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
-	lifeAwait(t, "the server", func() bool { return s.Stats().WorkersLeading == 3 })
+	filotest.Await(t, "the server", func() bool { return s.Stats().WorkersLeading == 3 })
 	if second, err := new(filo.Server).Listen(address); err == nil {
 		second.Close()
 		t.Error("a second instance listens on the address")
@@ -507,12 +450,12 @@ func TestAddressOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		client := newLifeClient(t, c)
-		client.get("/")
-		client.want(200, "quick", false)
+		client := filotest.NewClient(t, c)
+		client.Get("/")
+		client.Want(200, "quick", false)
 	}
 	s.Close()
-	if err := lifeRecv(t, served, "Serve to return"); err != filo.ErrServerClosed {
+	if err := filotest.Recv(t, served, "Serve to return"); err != filo.ErrServerClosed {
 		t.Errorf("Serve returned %v", err)
 	}
 	if _, err := net.Dial("tcp", address); err == nil {
@@ -522,33 +465,33 @@ func TestAddressOfItsOwn(t *testing.T) {
 
 // A handler that computes in a loop that had nothing to do before loses that loop, though nobody may be waiting in the runtime's poller.
 func TestComputingAfterIdleness(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var computes atomic.Bool
 	begun := make(chan struct{}, 1)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/compute" {
 			for begun <- struct{}{}; computes.Load(); {
 			}
 		}
 		return c.Text(200, "done")
 	})})
-	computing, other := s.dial(t), s.dial(t)
+	computing, other := s.Dial(t), s.Dial(t)
 	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds: after the last ones the monitor looks seldom, and not at all
 		time.Sleep(time.Duration(idle) * time.Millisecond)
 		computes.Store(true)
-		computing.get("/compute")
-		lifeRecv(t, begun, "the handler to begin")
-		other.get("/")
-		other.want(200, "done", false)
+		computing.Get("/compute")
+		filotest.Recv(t, begun, "the handler to begin")
+		other.Get("/")
+		other.Want(200, "done", false)
 		computes.Store(false)
-		computing.want(200, "done", false)
+		computing.Want(200, "done", false)
 	}
 }
 
 // All are served while leaders get no processor of their own, and when there are processors again, and a shutdown finds nothing in its
 // way.
 func TestLeadersWithoutProcessors(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	if runtime.NumCPU() > 8 {
 		t.Skip("there are too many processors to keep busy")
 	}
@@ -557,11 +500,11 @@ func TestLeadersWithoutProcessors(t *testing.T) {
 		}
 		return c.Text(200, "spun")
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: spin})
+	s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: spin})
 	var clients sync.WaitGroup
 	ended := make(chan struct{})
 	for range 32 {
-		c := s.dial(t)
+		c := s.Dial(t)
 		clients.Go(func() {
 			for {
 				select {
@@ -570,9 +513,9 @@ func TestLeadersWithoutProcessors(t *testing.T) {
 					return
 				default:
 				}
-				c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 50))
+				c.Send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 50))
 				for range 50 {
-					if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+					if response, body, err := c.TryAnswer(); err != nil || response.StatusCode != 200 {
 						t.Errorf("got %q, %v", body, err)
 						return
 					}
@@ -598,18 +541,18 @@ func TestLeadersWithoutProcessors(t *testing.T) {
 	}
 	for range 2 {
 		for range 10 {
-			c := s.dial(t)
-			c.get("/")
-			c.want(200, "spun", false)
+			c := s.Dial(t)
+			c.Get("/")
+			c.Want(200, "spun", false)
 			c.Close()
 		}
 		stopOthers()
 	}
 	close(ended)
 	clients.Wait()
-	if err := s.shutdown(); err != nil {
+	if err := s.ShutdownInTime(); err != nil {
 		t.Error(err)
 	}
-	s.wantServed(t, filo.ErrServerClosed)
-	s.wantNoGoroutine(t)
+	s.WantServed(t, filo.ErrServerClosed)
+	s.WantNoGoroutine(t)
 }

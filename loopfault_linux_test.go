@@ -20,43 +20,44 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // faultModes are the ways to class a handler outright.
 var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload}
 
 // faultGate is a gate whose requests for /hold may block, while others are answered at once.
-func faultGate(t *testing.T, config *filo.Server) (*lifeServer, *lifeGate) {
-	lifeLooped(t)
-	gate := newLifeGate()
-	hold, quick := filo.Offload(gate.handle), filo.Inline(gate.handle)
+func faultGate(t *testing.T, config *filo.Server) (*filotest.Server, *filotest.Gate) {
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
+	hold, quick := filo.Offload(gate.Handle), filo.Inline(gate.Handle)
 	config.Handler = func(c *filo.Ctx) error {
 		if c.Path() == "/hold" || c.Path() == "/offload" {
 			return hold(c)
 		}
 		return quick(c)
 	}
-	s := lifeServe(t, config)
-	t.Cleanup(gate.open)
+	s := filotest.Serve(t, config)
+	t.Cleanup(gate.Open)
 	return s, gate
 }
 
 // faultRest waits until the server is as it was at first, and checks that fresh connections are answered by all loops.
-func faultRest(t *testing.T, s *lifeServer, body string) {
+func faultRest(t *testing.T, s *filotest.Server, body string) {
 	t.Helper()
-	lifeAwait(t, "the server to be as at first", func() bool {
+	filotest.Await(t, "the server to be as at first", func() bool {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == s.Leaders
 	})
-	var clients []*lifeClient
+	var clients []*filotest.Client
 	for range 8 * s.Leaders {
-		clients = append(clients, s.dial(t))
+		clients = append(clients, s.Dial(t))
 	}
 	for _, c := range clients {
-		c.get("/")
+		c.Get("/")
 	}
 	for _, c := range clients {
-		c.want(200, body, false)
+		c.Want(200, body, false)
 		c.Close()
 	}
 }
@@ -65,12 +66,12 @@ const faultGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 // What comes of a body that its handler hasn't read is never taken for a request, though the head came in pieces.
 func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // more than is waited for
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
 			var smuggled atomic.Int32
-			s := lifeServe(t, &filo.Server{Handler: mode(func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Handler: mode(func(c *filo.Ctx) error {
 				if c.Path() == "/smuggled" {
 					smuggled.Add(1)
 				}
@@ -81,24 +82,24 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 				{"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)},
 			} {
 				for _, cut := range []int{1, 1000, len(body) - 1} {
-					c := s.dial(t)
-					c.send("POST /first HTTP/1.1\r\nHo")
-					lifeAwait(t, "the beginning of the head to be read", func() bool { return s.Stats().ConnsActive == 1 })
-					c.send("st: a\r\n" + framing.field + "\r\n\r\n")
+					c := s.Dial(t)
+					c.Send("POST /first HTTP/1.1\r\nHo")
+					filotest.Await(t, "the beginning of the head to be read", func() bool { return s.Stats().ConnsActive == 1 })
+					c.Send("st: a\r\n" + framing.field + "\r\n\r\n")
 					if framing.field[0] == 'T' { // or else what has come of it would be waited for
-						c.send(framing.body[:17_000])
-						c.want(200, "/first", false)
-						c.send(framing.body[17_000:])
+						c.Send(framing.body[:17_000])
+						c.Want(200, "/first", false)
+						c.Send(framing.body[17_000:])
 					} else {
-						c.want(200, "/first", false)
-						c.send(framing.body[:cut])
-						lifeAwait(t, "the connection to wait", func() bool { return s.Stats().WorkersRunning == 0 })
-						c.send(framing.body[cut:])
+						c.Want(200, "/first", false)
+						c.Send(framing.body[:cut])
+						filotest.Await(t, "the connection to wait", func() bool { return s.Stats().WorkersRunning == 0 })
+						c.Send(framing.body[cut:])
 					}
-					c.get("/second")
-					c.want(200, "/second", false)
+					c.Get("/second")
+					c.Want(200, "/second", false)
 					c.Close()
-					lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+					filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 				}
 			}
 			if n := smuggled.Load(); n > 0 {
@@ -110,52 +111,52 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 
 // A request of a handler that isn't known to be quick is refused before it, by the ErrorHandler, and its connection stays.
 func TestPlaceTakenByTheHandler(t *testing.T) {
-	lifeLooped(t)
-	gate := newLifeGate()
-	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.Handle, ErrorHandler: func(c *filo.Ctx, err error) {
 		var e *filo.HTTPError
 		if errors.As(err, &e) {
 			c.Text(e.Status, "refused")
 		}
 	}})
-	t.Cleanup(gate.open)
-	holder := s.dial(t)
-	gate.holdPlace(t, s, holder)
+	t.Cleanup(gate.Open)
+	holder := s.Dial(t)
+	gate.HoldPlace(t, s, holder)
 	refused := s.Stats().RequestsRefused
-	c := s.dial(t)
-	c.send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3) + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c := s.Dial(t)
+	c.Send(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 3) + "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for range 3 {
-		response, body := c.answer()
+		response, body := c.Answer()
 		if response.StatusCode != 503 || body != "refused" || response.Header.Get("Retry-After") != "1" || response.Close {
 			t.Errorf("got %d %q, %v, close %v", response.StatusCode, body, response.Header, response.Close)
 		}
 	}
-	if head, err := http.ReadResponse(c.reader, &http.Request{Method: "HEAD"}); err != nil || head.StatusCode != 503 || head.ContentLength != 7 {
+	if head, err := http.ReadResponse(c.Reader, &http.Request{Method: "HEAD"}); err != nil || head.StatusCode != 503 || head.ContentLength != 7 {
 		t.Errorf("HEAD: got %+v, %v", head, err)
 	}
 	if n := s.Stats().RequestsRefused - refused; n != 4 {
 		t.Errorf("%d requests were refused", n)
 	}
-	gate.open()
-	holder.want(200, "held", false)
-	lifeAwait(t, "the place to be free", func() bool {
-		c.get("/")
-		response, _ := c.answer()
+	gate.Open()
+	holder.Want(200, "held", false)
+	filotest.Await(t, "the place to be free", func() bool {
+		c.Get("/")
+		response, _ := c.Answer()
 		return response.StatusCode == 200
 	})
 	c.Close()
 	holder.Close()
-	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
+	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
 // A quick handler that turns out to need a worker of its own, when there is none, is refused as others are.
 func TestNoPlaceToWaitIn(t *testing.T) {
-	lifeLooped(t)
-	gate, file := newLifeGate(), filepath.Join(t.TempDir(), "file")
+	filotest.NeedLoops(t)
+	gate, file := filotest.NewGate(), filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, make([]byte, 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hold := filo.Offload(gate.handle)
+	hold := filo.Offload(gate.Handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/file" {
 			// A body that may be wrapped isn't sent by the leader.
@@ -165,24 +166,24 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 		_, err := c.Body()
 		return err
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
 		return quick(c)
 	}})
-	t.Cleanup(gate.open)
-	holder := s.dial(t)
-	gate.holdPlace(t, s, holder)
+	t.Cleanup(gate.Open)
+	holder := s.Dial(t)
+	gate.HoldPlace(t, s, holder)
 	for _, request := range []string{
 		"GET /file HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nthe beginning",
 	} {
 		for {
 			before := s.Stats()
-			c := s.dial(t)
-			c.send(request)
-			response, body := c.answer()
+			c := s.Dial(t)
+			c.Send(request)
+			response, body := c.Answer()
 			c.Close()
 			after := s.Stats()
 			if response.StatusCode != 503 && after.Retakes > before.Retakes {
@@ -201,16 +202,16 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 
 // An ErrorHandler that waits for the rest of a refused request's body gives the loop away, if there is a place by then.
 func TestRefusedBodyIsRead(t *testing.T) {
-	lifeLooped(t)
-	gate, refused := newLifeGate(), make(chan struct{})
-	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.handle, ErrorHandler: func(c *filo.Ctx, err error) {
+	filotest.NeedLoops(t)
+	gate, refused := filotest.NewGate(), make(chan struct{})
+	var s *filotest.Server
+	s = filotest.Serve(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: gate.Handle, ErrorHandler: func(c *filo.Ctx, err error) {
 		if c.Path() == "/hold" {
 			filo.DefaultErrorHandler(c, err)
 			return
 		}
 		close(refused)
-		lifeAwait(t, "the place to be free", func() bool {
+		filotest.Await(t, "the place to be free", func() bool {
 			// The answer is counted before its worker's place is free. This worker counts as well, once it has lost its loop by waiting here.
 			stats := s.Stats()
 			return stats.Requests[2] == 1 && stats.WorkersRunning <= min(int(stats.Retakes), 1)
@@ -218,31 +219,31 @@ func TestRefusedBodyIsRead(t *testing.T) {
 		body, err := c.Body()
 		c.Text(503, fmt.Sprint(len(body), err))
 	}})
-	t.Cleanup(gate.open)
-	holder := s.dial(t)
-	gate.holdPlace(t, s, holder)
-	c := s.dial(t)
-	c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
-	lifeRecv(t, refused, "the request to be refused")
-	gate.open()
-	holder.want(200, "held", false)
-	time.AfterFunc(20*time.Millisecond, func() { c.send("lo\r\n0\r\n\r\n") })
-	c.want(503, "5 <nil>", false)
+	t.Cleanup(gate.Open)
+	holder := s.Dial(t)
+	gate.HoldPlace(t, s, holder)
+	c := s.Dial(t)
+	c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel")
+	filotest.Recv(t, refused, "the request to be refused")
+	gate.Open()
+	holder.Want(200, "held", false)
+	time.AfterFunc(20*time.Millisecond, func() { c.Send("lo\r\n0\r\n\r\n") })
+	c.Want(503, "5 <nil>", false)
 }
 
 // With an offloaded handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
 // afterwards all is as before.
 func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Leaders: 2, Concurrency: 1})
-	holder := s.dial(t)
-	gate.holdPlace(t, s, holder)
+	holder := s.Dial(t)
+	gate.HoldPlace(t, s, holder)
 	const overload = "Service Unavailable: too many requests at once\n"
 	// refused asks for what there is no place for. It reports false if the leader was away for so long that it has lost its loop:
 	// then it has a place beyond the limit, and may answer.
-	refused := func(c *lifeClient, request string, closes bool) bool {
+	refused := func(c *filotest.Client, request string, closes bool) bool {
 		retakes := s.Stats().Retakes
-		c.send(request)
-		response, body := c.answer()
+		c.Send(request)
+		response, body := c.Answer()
 		if response.StatusCode == 200 && s.Stats().Retakes > retakes {
 			return false
 		}
@@ -252,18 +253,18 @@ func TestEveryPlaceTaken(t *testing.T) {
 		return true
 	}
 	for rounds := 0; rounds < 16; { // so that both loops get some
-		c := s.dial(t)
-		c.get("/")
-		c.want(200, "quick", false)
+		c := s.Dial(t)
+		c.Get("/")
+		c.Want(200, "quick", false)
 		if !refused(c, "GET /offload HTTP/1.1\r\nHost: a\r\n\r\n", false) {
 			c.Close()
 			continue
 		}
 		// What belongs to the refused request is skipped, and its connection goes on.
 		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
-		c.send("lo\r\n0\r\n\r\n")
-		c.get("/")
-		c.want(200, "quick", false)
+		c.Send("lo\r\n0\r\n\r\n")
+		c.Get("/")
+		c.Want(200, "quick", false)
 		// Nobody need send what won't be read.
 		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
@@ -271,19 +272,19 @@ func TestEveryPlaceTaken(t *testing.T) {
 			rounds++
 		}
 		// One that is never complete doesn't need the place.
-		half := s.dial(t)
-		half.send("GET /offload HTTP/1.1\r\n")
-		half.reset()
+		half := s.Dial(t)
+		half.Send("GET /offload HTTP/1.1\r\n")
+		half.Reset()
 	}
-	gate.open()
-	holder.want(200, "held", false)
+	gate.Open()
+	holder.Want(200, "held", false)
 	holder.Close()
 	faultRest(t, s, "quick")
-	lifeAwait(t, "the place to be free", func() bool {
-		c := s.dial(t)
+	filotest.Await(t, "the place to be free", func() bool {
+		c := s.Dial(t)
 		defer c.Close()
-		c.get("/offload")
-		response, _ := c.answer()
+		c.Get("/offload")
+		response, _ := c.Answer()
 		return response.StatusCode == 200
 	})
 }
@@ -291,9 +292,9 @@ func TestEveryPlaceTaken(t *testing.T) {
 // An inline handler that finds out that it must wait for its body, when there is no worker to do so, is answered 503: it isn't
 // the client's fault.
 func TestBodyWithoutAWorker(t *testing.T) {
-	lifeLooped(t)
-	gate := newLifeGate()
-	hold := filo.Offload(gate.handle)
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
+	hold := filo.Offload(gate.Handle)
 	read := filo.Inline(func(c *filo.Ctx) error {
 		body, err := c.Body()
 		if err != nil {
@@ -301,23 +302,23 @@ func TestBodyWithoutAWorker(t *testing.T) {
 		}
 		return c.Text(200, fmt.Sprint(len(body)))
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
 		return read(c)
 	}})
-	t.Cleanup(gate.open)
-	gate.holdPlace(t, s, s.dial(t))
+	t.Cleanup(gate.Open)
+	gate.HoldPlace(t, s, s.Dial(t))
 	for range 8 {
-		c := s.dial(t)
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
+		c := s.Dial(t)
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			c.reader.Peek(1)
+			c.Reader.Peek(1)
 		}()
-		lifeAwait(t, "the answer", func() bool {
+		filotest.Await(t, "the answer", func() bool {
 			select {
 			case <-answered:
 				return true
@@ -327,7 +328,7 @@ func TestBodyWithoutAWorker(t *testing.T) {
 		})
 		io.WriteString(c, strings.Repeat("x", 20_000)) // as far as it gets
 		<-answered
-		response, body := c.answer()
+		response, body := c.Answer()
 		// A leader whose thread doesn't get a processor for long loses its loop, and may wait for the body.
 		if response.StatusCode != 503 && !(response.StatusCode == 200 && s.Stats().Retakes > 0) {
 			t.Errorf("got %d %q, want 503", response.StatusCode, body)
@@ -337,30 +338,30 @@ func TestBodyWithoutAWorker(t *testing.T) {
 
 // A large answer of an inline handler, and those before it, come whole though no worker is there to wait for its client.
 func TestLargeAnswerWithoutAWorker(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	large := strings.Repeat("0123456789abcdef", 300<<10/16)
-	gate := newLifeGate()
-	hold := filo.Offload(gate.handle)
+	gate := filotest.NewGate()
+	hold := filo.Offload(gate.Handle)
 	answer := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/large" {
 			return c.Text(200, large)
 		}
 		return c.Text(200, "small")
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 2, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
 		return answer(c)
 	}})
-	t.Cleanup(gate.open)
-	gate.holdPlace(t, s, s.dial(t))
+	t.Cleanup(gate.Open)
+	gate.HoldPlace(t, s, s.Dial(t))
 	for range 8 {
-		lifeAwait(t, "both answers", func() bool {
-			c := s.dial(t)
-			c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-			first, small := c.answer()
-			second, body := c.answer()
+		filotest.Await(t, "both answers", func() bool {
+			c := s.Dial(t)
+			c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+			first, small := c.Answer()
+			second, body := c.Answer()
 			c.Close()
 			// A leader that has lost its loop is beyond Concurrency for a moment, and then even quick ones may be refused.
 			if s.Stats().Retakes > 0 && (first.StatusCode == 503 || second.StatusCode == 503) {
@@ -378,10 +379,10 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 const heldSize = 12 << 20
 
 // heldServer serves, over TLS or not, with its only worker's place taken: answers of its quick handler can't be waited with.
-func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClient) {
-	lifeLooped(t)
-	gate, body := newLifeGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
-	hold := filo.Offload(gate.handle)
+func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *filotest.Client) {
+	filotest.NeedLoops(t)
+	gate, body := filotest.NewGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
+	hold := filo.Offload(gate.Handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/shared":
@@ -399,22 +400,22 @@ func heldServer(t *testing.T, secure bool) (s *lifeServer, dial func() *lifeClie
 		return quick(c)
 	}}
 	if secure {
-		s = lifeListenTLS(t, config)
-		dial = func() *lifeClient { return s.dialTLS(t) }
+		s = filotest.ListenTLS(t, config)
+		dial = func() *filotest.Client { return s.DialTLS(t) }
 	} else {
-		s = lifeServe(t, config)
-		dial = func() *lifeClient { return s.dial(t) }
+		s = filotest.Serve(t, config)
+		dial = func() *filotest.Client { return s.Dial(t) }
 	}
-	t.Cleanup(gate.open)
-	gate.holdPlace(t, s, dial())
+	t.Cleanup(gate.Open)
+	gate.HoldPlace(t, s, dial())
 	return s, dial
 }
 
 // heldAnswer reads the answer of a client that hasn't taken it so far.
-func heldAnswer(t *testing.T, c *lifeClient) (status int) {
+func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	t.Helper()
-	c.SetDeadline(time.Now().Add(lifeBound)) // others were read before
-	response, err := http.ReadResponse(c.reader, nil)
+	c.SetDeadline(time.Now().Add(filotest.Bound)) // others were read before
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatalf("reading an answer: %v", err)
 	}
@@ -436,19 +437,19 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			s, dial := heldServer(t, secure)
-			var clients []*lifeClient
+			var clients []*filotest.Client
 			for range 6 {
 				clients = append(clients, dial())
 			}
-			before := lifeHeap()
+			before := filotest.HeapInUse()
 			for _, c := range clients {
-				c.send("GET /shared HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				c.Send("GET /shared HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			}
-			lifeAwait(t, "the answers", func() bool {
+			filotest.Await(t, "the answers", func() bool {
 				answered := s.Stats().Requests
 				return answered[2]+answered[5] >= uint64(len(clients))
 			})
-			if grown := int64(lifeHeap()) - int64(before); grown > 2*heldSize {
+			if grown := int64(filotest.HeapInUse()) - int64(before); grown > 2*heldSize {
 				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
 			}
 			// A leader that has lost its loop is beyond Concurrency for a moment, and then the next request is refused.
@@ -457,7 +458,7 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 				if status := heldAnswer(t, c); status != 200 && !refused(status) {
 					t.Errorf("got %d", status)
 				}
-				if response, body := c.answer(); (response.StatusCode != 200 || body != "quick") && !refused(response.StatusCode) {
+				if response, body := c.Answer(); (response.StatusCode != 200 || body != "quick") && !refused(response.StatusCode) {
 					t.Errorf("behind it: %d %q", response.StatusCode, body)
 				}
 				c.Close()
@@ -471,17 +472,17 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 func TestDeafClientsAreLimited(t *testing.T) {
 	s, dial := heldServer(t, false)
 	for range 2 {
-		var clients []*lifeClient
+		var clients []*filotest.Client
 		for range 10 {
 			c := dial()
-			c.get("/own")
-			c.reader.Peek(1)
+			c.Get("/own")
+			c.Reader.Peek(1)
 			clients = append(clients, c)
 		}
 		statuses := make(map[int]int)
 		for i, c := range clients {
 			if i == 0 {
-				c.reset() // and never takes it
+				c.Reset() // and never takes it
 				continue
 			}
 			statuses[heldAnswer(t, c)]++
@@ -491,7 +492,7 @@ func TestDeafClientsAreLimited(t *testing.T) {
 		if statuses[200] < 4 || statuses[503] < 2 || statuses[200]+statuses[503] != 9 {
 			t.Errorf("got %v, want about 4 of 200 and 5 of 503", statuses)
 		}
-		lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 1 })
+		filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 1 })
 	}
 	if got := s.Stats(); got.Refusals.UnsentAnswers < 4 || got.Refusals.UnsentAnswers > got.RequestsRefused {
 		t.Errorf("%d refused, %+v", got.RequestsRefused, got.Refusals)
@@ -500,7 +501,7 @@ func TestDeafClientsAreLimited(t *testing.T) {
 
 // Connections that get the descriptors of others, while events for those are still queued, never get their answers or ends.
 func TestDescriptorReuse(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	answer := func(c *filo.Ctx) error {
 		if strings.HasPrefix(c.Path(), "/close") {
 			c.Response.Header.Set("Connection", "close")
@@ -508,7 +509,7 @@ func TestDescriptorReuse(t *testing.T) {
 		return c.Text(200, c.Path())
 	}
 	inline, offload := filo.Inline(answer), filo.Offload(answer)
-	s := lifeServe(t, &filo.Server{Leaders: 2, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: func(c *filo.Ctx) error {
 		if strings.HasSuffix(c.Path(), "0") {
 			return offload(c)
 		}
@@ -518,12 +519,12 @@ func TestDescriptorReuse(t *testing.T) {
 	for i := range 12 {
 		clients.Go(func() {
 			for j := range 60 {
-				conn, err := net.Dial("tcp", s.addr)
+				conn, err := net.Dial("tcp", s.Addr)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				conn.SetDeadline(time.Now().Add(lifeBound))
+				conn.SetDeadline(time.Now().Add(filotest.Bound))
 				path := fmt.Sprintf("/%d/%d", i, j)
 				request := "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n"
 				reader := bufio.NewReader(conn)
@@ -562,7 +563,7 @@ func TestDescriptorReuse(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	lifeAwait(t, "the server to be as at first", func() bool {
+	filotest.Await(t, "the server to be as at first", func() bool {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
 	})
@@ -570,7 +571,7 @@ func TestDescriptorReuse(t *testing.T) {
 
 // A request and the client's end that come at once are answered, and then the connection ends, whatever its handler is like.
 func TestEndWithTheRequestOfEachHandler(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	work := func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/body":
@@ -594,33 +595,33 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	}
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(work)})
+			s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: mode(work)})
 			for _, test := range []struct {
 				path string
 				size int
 			}{{"/quick", 0}, {"/sleep", 0}, {"/context", 0}, {"/body", 0}, {"/body", 10}, {"/body", 30_000}, {"/reader", 10}, {"/reader", 30_000}} {
 				for range 8 {
-					c := s.dial(t)
-					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", test.path, test.size, strings.Repeat("x", test.size)))
+					c := s.Dial(t)
+					c.Send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", test.path, test.size, strings.Repeat("x", test.size)))
 					c.Conn.(*net.TCPConn).CloseWrite()
-					response, body := c.answer()
+					response, body := c.Answer()
 					if response.StatusCode != 200 || body != fmt.Sprint(test.size) {
 						t.Errorf("%s of %d: got %d %q", test.path, test.size, response.StatusCode, body)
 					}
-					c.wantEOF()
+					c.WantEOF()
 				}
 				// An end in the midst of the body.
 				if test.size > 1 {
-					c := s.dial(t)
-					c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", test.path, test.size))
+					c := s.Dial(t)
+					c.Send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", test.path, test.size))
 					c.Conn.(*net.TCPConn).CloseWrite()
-					if response, body := c.answer(); response.StatusCode != 400 {
+					if response, body := c.Answer(); response.StatusCode != 400 {
 						t.Errorf("half a body for %s: got %d %q", test.path, response.StatusCode, body)
 					}
-					c.wantEOF()
+					c.WantEOF()
 				}
 			}
-			lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
+			filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
 		})
 	}
 }
@@ -629,43 +630,43 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 func TestEventsForABusyConnection(t *testing.T) {
 	for name, mode := range faultModes { // an inline one loses its loop meanwhile
 		t.Run(name, func(t *testing.T) {
-			lifeLooped(t)
-			gate := newLifeGate()
-			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(gate.handle)})
-			defer gate.open()
-			var pipelined, halves, resets []*lifeClient
+			filotest.NeedLoops(t)
+			gate := filotest.NewGate()
+			s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: mode(gate.Handle)})
+			defer gate.Open()
+			var pipelined, halves, resets []*filotest.Client
 			for range 4 {
-				for _, kind := range []*[]*lifeClient{&pipelined, &halves, &resets} {
-					c := s.dial(t)
-					gate.hold(t, c)
+				for _, kind := range []*[]*filotest.Client{&pipelined, &halves, &resets} {
+					c := s.Dial(t)
+					gate.Hold(t, c)
 					*kind = append(*kind, c)
 				}
 			}
 			for _, c := range pipelined {
-				c.get("/")
-				c.send("GET / HTTP/1.1\r\nHo") // and a part of another one
+				c.Get("/")
+				c.Send("GET / HTTP/1.1\r\nHo") // and a part of another one
 			}
 			for _, c := range halves {
-				c.get("/")
+				c.Get("/")
 				c.Conn.(*net.TCPConn).CloseWrite()
 			}
 			for _, c := range resets {
-				c.get("/")
-				c.reset()
+				c.Get("/")
+				c.Reset()
 			}
-			gate.open()
+			gate.Open()
 			for _, c := range halves {
-				c.want(200, "held", false)
-				c.want(200, "quick", false)
-				c.wantEOF()
+				c.Want(200, "held", false)
+				c.Want(200, "quick", false)
+				c.WantEOF()
 			}
 			for _, c := range pipelined {
-				c.want(200, "held", false)
-				c.want(200, "quick", false)
-				c.send("st: a\r\n\r\n")
-				c.want(200, "quick", false)
+				c.Want(200, "held", false)
+				c.Want(200, "quick", false)
+				c.Send("st: a\r\n\r\n")
+				c.Want(200, "quick", false)
 			}
-			lifeAwait(t, "the others to go", func() bool {
+			filotest.Await(t, "the others to go", func() bool {
 				stats := s.Stats()
 				return stats.ConnsOpen == len(pipelined) && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
 			})
@@ -679,18 +680,18 @@ func TestEventsForABusyConnection(t *testing.T) {
 
 // A reset in each state of a request that is classed outright leaves the loops led and no worker behind.
 func TestResetsOfEachClass(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const post = "POST /body HTTP/1.1\r\nHost: a\r\n"
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: mode(func(c *filo.Ctx) error {
 				switch c.Path() {
 				case "/body":
 					if _, err := c.Body(); err != nil {
 						return err
 					}
 				case "/huge":
-					return c.BytesNoCopy(200, "text/plain", lifeHuge())
+					return c.BytesNoCopy(200, "text/plain", filotest.Huge())
 				case "/sleep":
 					time.Sleep(2 * time.Millisecond)
 				}
@@ -711,13 +712,13 @@ func TestResetsOfEachClass(t *testing.T) {
 				{"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /huge HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200"},
 			} {
 				for range 4 {
-					c := s.dial(t)
-					c.send(test.send)
+					c := s.Dial(t)
+					c.Send(test.send)
 					begin := make([]byte, len(test.read))
 					if _, err := io.ReadFull(c, begin); err != nil || string(begin) != test.read {
 						t.Fatalf("%.30q: got %q, %v", test.send, begin, err)
 					}
-					c.reset()
+					c.Reset()
 				}
 			}
 			faultRest(t, s, "quick")
@@ -729,22 +730,22 @@ func TestResetsOfEachClass(t *testing.T) {
 func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
-			lifeLooped(t)
-			gate := newLifeGate()
-			s := lifeServe(t, &filo.Server{Leaders: 2, Handler: mode(gate.handle)})
-			defer gate.open()
+			filotest.NeedLoops(t)
+			gate := filotest.NewGate()
+			s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: mode(gate.Handle)})
+			defer gate.Open()
 			for range 3 {
-				gate.hold(t, s.dial(t))
-				c := s.dial(t)
-				c.get("/")
-				c.want(200, "quick", false)
+				gate.Hold(t, s.Dial(t))
+				c := s.Dial(t)
+				c.Get("/")
+				c.Want(200, "quick", false)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			s.wantServed(t, filo.ErrServerClosed)
-			gate.open()
-			s.wantNoGoroutine(t)
+			s.WantServed(t, filo.ErrServerClosed)
+			gate.Open()
+			s.WantNoGoroutine(t)
 		})
 	}
 }
@@ -763,14 +764,14 @@ func TestPanicsOfALeader(t *testing.T) {
 				continue // it is called where a panic is dealt with
 			}
 			t.Run(where+" "+how, func(t *testing.T) {
-				lifeLooped(t)
+				filotest.NeedLoops(t)
 				var armed atomic.Bool // one failure at a time
 				failHere := func(here string) {
 					if where == here && armed.CompareAndSwap(true, false) {
 						fail(how)
 					}
 				}
-				s := lifeServe(t, &filo.Server{
+				s := filotest.Serve(t, &filo.Server{
 					Leaders: 2,
 					Handler: filo.Inline(func(c *filo.Ctx) error {
 						if c.Path() == "/" {
@@ -786,25 +787,25 @@ func TestPanicsOfALeader(t *testing.T) {
 					ConnState: func(net.Conn, filo.ConnState) { failHere("ConnState") },
 					Logger:    slog.New(faultLog{failHere}),
 				})
-				other := s.dial(t)
-				other.get("/")
-				other.want(200, "fine", false)
+				other := s.Dial(t)
+				other.Get("/")
+				other.Want(200, "fine", false)
 				// Its ConnState is told that it is idle behind the answer, and must not be what fails.
-				lifeAwait(t, "the other connection to rest", func() bool { return s.Stats().ConnsIdle == 1 })
+				filotest.Await(t, "the other connection to rest", func() bool { return s.Stats().ConnsIdle == 1 })
 				for range 20 {
-					c := s.dial(t)
+					c := s.Dial(t)
 					armed.Store(true)
-					c.get("/fail")
-					c.tryAnswer() // it may have none
+					c.Get("/fail")
+					c.TryAnswer() // it may have none
 					c.Close()
-					lifeAwait(t, "the connection to go", func() bool {
+					filotest.Await(t, "the connection to go", func() bool {
 						stats := s.Stats()
 						return stats.ConnsOpen == 1 && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
 					})
 				}
 				armed.Store(false)
-				other.get("/")
-				other.want(200, "fine", false)
+				other.Get("/")
+				other.Want(200, "fine", false)
 				other.Close()
 				faultRest(t, s, "fine")
 			})
@@ -814,11 +815,11 @@ func TestPanicsOfALeader(t *testing.T) {
 
 // A worker that has one of the kept places gives it back though the user's code panics where nothing else deals with that.
 func TestKeptPlaceAfterAPanic(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var armed atomic.Bool
-	gate := newLifeGate()
-	defer gate.open()
-	hold := filo.Offload(gate.handle)
+	gate := filotest.NewGate()
+	defer gate.Open()
+	hold := filo.Offload(gate.Handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/fail" {
 			armed.Store(true)
@@ -831,39 +832,39 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 			panic("on purpose")
 		}
 	}}
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Logger: slog.New(log), Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Logger: slog.New(log), Handler: func(c *filo.Ctx) error {
 		time.Sleep(time.Millisecond) // so that the server's own class isn't quick, and needs a place
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
 		return quick(c)
 	}})
-	first := s.dial(t)
-	lifeAwait(t, "it to be known that the handler is slow", func() bool {
-		first.get("/")
-		first.served(faultGet, "quick")
-		return classOf(s.Server, "").Kind == "slow"
+	first := s.Dial(t)
+	filotest.Await(t, "it to be known that the handler is slow", func() bool {
+		first.Get("/")
+		first.Served(faultGet, "quick")
+		return filotest.ClassOf(s.Server, "").Kind == "slow"
 	})
-	gate.holdPlace(t, s, first)
+	gate.HoldPlace(t, s, first)
 	for range 40 {
-		c := s.dial(t)
-		c.get("/fail")
-		c.tryAnswer() // there is none
+		c := s.Dial(t)
+		c.Get("/fail")
+		c.TryAnswer() // there is none
 		c.Close()
 	}
-	lifeAwait(t, "a kept place to be free", func() bool {
-		c := s.dial(t)
+	filotest.Await(t, "a kept place to be free", func() bool {
+		c := s.Dial(t)
 		defer c.Close()
-		c.get("/")
-		response, _, err := c.tryAnswer()
+		c.Get("/")
+		response, _, err := c.TryAnswer()
 		return err == nil && response.StatusCode == 200
 	})
-	gate.open()
-	first.want(200, "held", false)
-	first.get("/")
-	first.served(faultGet, "quick")
+	gate.Open()
+	first.Want(200, "held", false)
+	first.Get("/")
+	first.Served(faultGet, "quick")
 	first.Close()
-	lifeAwait(t, "nobody to be counted", func() bool {
+	filotest.Await(t, "nobody to be counted", func() bool {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
@@ -871,11 +872,11 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 
 // A leader that has lost its loop by the time that it gets to know that the handler is quick has one of the kept places, too.
 func TestKeptPlaceOfALateLeader(t *testing.T) {
-	lifeLooped(t)
-	gate := newLifeGate()
-	hold, quick := filo.Offload(gate.handle), filo.Inline(gate.handle)
-	var s *lifeServer
-	s = lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	filotest.NeedLoops(t)
+	gate := filotest.NewGate()
+	hold, quick := filo.Offload(gate.Handle), filo.Inline(gate.Handle)
+	var s *filotest.Server
+	s = filotest.Serve(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -885,12 +886,12 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 		}
 		return quick(c)
 	}})
-	t.Cleanup(gate.open)
-	gate.holdPlace(t, s, s.dial(t))
-	c := s.dial(t)
+	t.Cleanup(gate.Open)
+	gate.HoldPlace(t, s, s.Dial(t))
+	c := s.Dial(t)
 	for range 4 { // after three the server's own class isn't quick any more, and gives the loop away before
-		c.get("/")
-		c.want(200, "quick", false)
+		c.Get("/")
+		c.Want(200, "quick", false)
 	}
 	if s.Stats().Retakes == 0 {
 		t.Error("no leader has lost its loop")
@@ -910,7 +911,7 @@ func (l faultLog) WithGroup(string) slog.Handler      { return l }
 
 // Shutdown and Close find their end whatever the loops are doing: handing off, being retaken, or led by somebody new.
 func TestEndsDuringHandoffs(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	for round := range 40 {
 		work := faultModes[[]string{"inline", "offload"}[round/2%2]](func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
@@ -918,17 +919,17 @@ func TestEndsDuringHandoffs(t *testing.T) {
 			}
 			return c.Text(200, "fine")
 		})
-		s := lifeServe(t, &filo.Server{Leaders: 2, Handler: work})
+		s := filotest.Serve(t, &filo.Server{Leaders: 2, Handler: work})
 		var clients sync.WaitGroup
 		var answers atomic.Int32
 		for i := range 6 {
-			conn, err := net.Dial("tcp", s.addr)
+			conn, err := net.Dial("tcp", s.Addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			clients.Go(func() {
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(lifeBound))
+				conn.SetDeadline(time.Now().Add(filotest.Bound))
 				reader := bufio.NewReader(conn)
 				for n := 0; ; n++ {
 					path := []string{"/", "/slow"}[(n+i)%2]
@@ -950,17 +951,17 @@ func TestEndsDuringHandoffs(t *testing.T) {
 				}
 			})
 		}
-		lifeAwait(t, "answers", func() bool { return answers.Load() > int32(10+round) })
+		filotest.Await(t, "answers", func() bool { return answers.Load() > int32(10+round) })
 		if round%2 == 0 {
-			if err := s.shutdown(); err != nil {
+			if err := s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 		} else {
 			s.Close()
 		}
 		clients.Wait()
-		s.wantServed(t, filo.ErrServerClosed)
-		s.wantNoGoroutine(t)
+		s.WantServed(t, filo.ErrServerClosed)
+		s.WantNoGoroutine(t)
 		if stats := s.Stats(); stats.WorkersLeading+stats.WorkersRunning+stats.WorkersReady+stats.ConnsOpen > 0 {
 			t.Fatalf("at the end of round %d: %+v", round, stats)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // slowFileSize is more than is on its way to a client that doesn't read.
@@ -35,8 +36,8 @@ func (f slowFile) Close() error {
 }
 
 // slowFiles serves a file, with one place for handlers that aren't quick. The other requests need that place.
-func slowFiles(t *testing.T, config *filo.Server) (s *lifeServer, file *os.File, content []byte, closed *atomic.Int32) {
-	lifeLooped(t)
+func slowFiles(t *testing.T, config *filo.Server) (s *filotest.Server, file *os.File, content []byte, closed *atomic.Int32) {
+	filotest.NeedLoops(t)
 	file, content = sectionFile(t, slowFileSize)
 	closed = new(atomic.Int32)
 	work := filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "worked") })
@@ -49,35 +50,35 @@ func slowFiles(t *testing.T, config *filo.Server) (s *lifeServer, file *os.File,
 		c.Response.SetBodyStream(body, slowFileSize)
 		return nil
 	}
-	return lifeServe(t, config), file, content, closed
+	return filotest.Serve(t, config), file, content, closed
 }
 
 // keep requests the file, and returns the answer, whose body isn't read, when the loop has it.
-func (c *lifeClient) keep(s *lifeServer, path string) (response *http.Response) {
-	c.t.Helper()
+func keep(c *filotest.Client, s *filotest.Server, path string) (response *http.Response) {
+	c.T.Helper()
 	const work = "GET /work HTTP/1.1\r\nHost: a\r\n\r\n"
-	lifeAwait(c.t, "an answer", func() bool {
-		c.get(path)
+	filotest.Await(c.T, "an answer", func() bool {
+		c.Get(path)
 		var err error
-		if response, err = http.ReadResponse(c.reader, nil); err != nil {
-			c.t.Fatal(err)
+		if response, err = http.ReadResponse(c.Reader, nil); err != nil {
+			c.T.Fatal(err)
 		}
 		if response.StatusCode != 200 {
 			io.Copy(io.Discard, response.Body)
 		}
 		return response.StatusCode == 200
 	})
-	other := s.dial(c.t)
-	other.send(work)
-	other.served(work, "worked")
+	other := s.Dial(c.T)
+	other.Send(work)
+	other.Served(work, "worked")
 	return response
 }
 
 // wantFile reads the file.
-func (c *lifeClient) wantFile(response *http.Response, content []byte) {
-	c.t.Helper()
+func wantFile(c *filotest.Client, response *http.Response, content []byte) {
+	c.T.Helper()
 	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, content) {
-		c.t.Errorf("got %d bytes, which aren't those of the file, or not all: %v", len(got), err)
+		c.T.Errorf("got %d bytes, which aren't those of the file, or not all: %v", len(got), err)
 	}
 }
 
@@ -85,21 +86,21 @@ func (c *lifeClient) wantFile(response *http.Response, content []byte) {
 func TestSlowDownloadsHoldNoWorker(t *testing.T) {
 	t.Parallel()
 	s, _, content, closed := slowFiles(t, &filo.Server{WriteTimeout: -1})
-	var clients []*lifeClient
+	var clients []*filotest.Client
 	var answers []*http.Response
 	for i := range 2 {
-		c := s.dial(t)
-		clients, answers = append(clients, c), append(answers, c.keep(s, fmt.Sprint("/", i)))
+		c := s.Dial(t)
+		clients, answers = append(clients, c), append(answers, keep(c, s, fmt.Sprint("/", i)))
 	}
 	if n := closed.Load(); n != 0 {
 		t.Errorf("%d files were closed before they were sent", n)
 	}
 	for i, c := range clients {
-		c.wantFile(answers[i], content)
-		c.send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
+		wantFile(c, answers[i], content)
+		c.Send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
 	}
-	lifeAwait(t, "the files to be closed", func() bool { return closed.Load() == 2 })
+	filotest.Await(t, "the files to be closed", func() bool { return closed.Load() == 2 })
 }
 
 // However the sending of a file ends for which no worker waits, it is closed once.
@@ -107,36 +108,41 @@ func TestSlowDownloadEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *filo.Server
 		path   string
-		end    func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, file *os.File, content []byte)
+		end    func(t *testing.T, s *filotest.Server, c *filotest.Client, response *http.Response, file *os.File, content []byte)
 	}{
-		"the client leaves": {end: func(_ *testing.T, _ *lifeServer, c *lifeClient, _ *http.Response, _ *os.File, _ []byte) { c.reset() }},
-		"the file shrinks": {end: func(t *testing.T, _ *lifeServer, c *lifeClient, response *http.Response, file *os.File, _ []byte) {
+		"the client leaves": {end: func(_ *testing.T, _ *filotest.Server, c *filotest.Client, _ *http.Response, _ *os.File, _ []byte) {
+			c.Reset()
+		}},
+		"the file shrinks": {end: func(t *testing.T, _ *filotest.Server, c *filotest.Client, response *http.Response, file *os.File, _ []byte) {
 			if err := os.Truncate(file.Name(), slowFileSize-10); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := io.Copy(io.Discard, response.Body); err == nil {
 				t.Errorf("the client took %d bytes for the whole file", n)
 			}
-			c.wantEnd()
+			c.WantEnd()
 		}},
-		"WriteTimeout": {config: &filo.Server{WriteTimeout: 2 * time.Second, MinTransferRate: 1 << 30}, end: func(t *testing.T, s *lifeServer, _ *lifeClient, _ *http.Response, _ *os.File, _ []byte) {
-			lifeAwait(t, "the end of the client's time", func() bool { return s.Stats().Timeouts.Write == 1 })
+		"WriteTimeout": {config: &filo.Server{WriteTimeout: 2 * time.Second, MinTransferRate: 1 << 30}, end: func(
+			t *testing.T, s *filotest.Server, _ *filotest.Client, _ *http.Response, _ *os.File, _ []byte) {
+			filotest.Await(t, "the end of the client's time", func() bool { return s.Stats().Timeouts.Write == 1 })
 		}},
-		"Shutdown": {end: func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, _ *os.File, content []byte) {
+		"Shutdown": {end: func(t *testing.T, s *filotest.Server, c *filotest.Client, response *http.Response, _ *os.File, content []byte) {
 			done := make(chan error, 1)
-			go func() { done <- s.shutdown() }()
-			lifeAwait(t, "the shutdown", func() bool { return s.Stats().Draining })
-			c.wantFile(response, content)
-			if err := lifeRecv(t, done, "the shutdown"); err != nil {
+			go func() { done <- s.ShutdownInTime() }()
+			filotest.Await(t, "the shutdown", func() bool { return s.Stats().Draining })
+			wantFile(c, response, content)
+			if err := filotest.Recv(t, done, "the shutdown"); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
-			c.wantEnd()
+			c.WantEnd()
 		}},
-		"Close": {end: func(_ *testing.T, s *lifeServer, c *lifeClient, _ *http.Response, _ *os.File, _ []byte) { s.Close() }},
-		"a panic": {path: "panic", end: func(t *testing.T, s *lifeServer, c *lifeClient, response *http.Response, _ *os.File, content []byte) {
-			c.wantFile(response, content)
-			c.send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
-			c.served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
+		"Close": {end: func(_ *testing.T, s *filotest.Server, c *filotest.Client, _ *http.Response, _ *os.File, _ []byte) {
+			s.Close()
+		}},
+		"a panic": {path: "panic", end: func(t *testing.T, s *filotest.Server, c *filotest.Client, response *http.Response, _ *os.File, content []byte) {
+			wantFile(c, response, content)
+			c.Send("GET /work HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.Served("GET /work HTTP/1.1\r\nHost: a\r\n\r\n", "worked")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,11 +152,11 @@ func TestSlowDownloadEnds(t *testing.T) {
 			}
 			test.config.Logger = slog.New(slog.DiscardHandler)
 			s, file, content, closed := slowFiles(t, test.config)
-			c := s.dial(t)
-			test.end(t, s, c, c.keep(s, "/"+test.path), file, content)
-			lifeAwait(t, "the file to be closed", func() bool { return closed.Load() > 0 })
+			c := s.Dial(t)
+			test.end(t, s, c, keep(c, s, "/"+test.path), file, content)
+			filotest.Await(t, "the file to be closed", func() bool { return closed.Load() > 0 })
 			c.Close()
-			if err := s.shutdown(); err != nil {
+			if err := s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			if n := closed.Load(); n != 1 {
@@ -162,23 +168,23 @@ func TestSlowDownloadEnds(t *testing.T) {
 
 // A file that the client takes at once is sent where its request was read.
 func TestFilesWithoutHandOff(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	file, content := sectionFile(t, 100<<10)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		c.Response.SetBodyStream(io.NewSectionReader(file, 0, int64(len(content))), int64(len(content)))
 		return nil
 	}})
-	c := s.dial(t)
+	c := s.Dial(t)
 	// On a busy machine the handler may look slow for a while, or the monitor may take the loop away.
-	lifeAwait(t, "twenty files in a row without a hand-off", func() bool {
+	filotest.Await(t, "twenty files in a row without a hand-off", func() bool {
 		before := s.Stats()
 		for range 20 {
-			c.get("/")
-			response, err := http.ReadResponse(c.reader, nil)
+			c.Get("/")
+			response, err := http.ReadResponse(c.Reader, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.wantFile(response, content)
+			wantFile(c, response, content)
 		}
 		return s.Stats().Handoffs == before.Handoffs
 	})
@@ -187,7 +193,7 @@ func TestFilesWithoutHandOff(t *testing.T) {
 // Files that are larger than what a client takes at once, or than what a leader sends, are sent whole, or not at all, while no place is free
 // for a worker that waits.
 func TestFilesWithoutPlace(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	file, content := sectionFile(t, slowFileSize)
 	occupied, release := make(chan struct{}), make(chan struct{})
 	wait := filo.Offload(func(c *filo.Ctx) error {
@@ -195,7 +201,7 @@ func TestFilesWithoutPlace(t *testing.T) {
 		<-release
 		return c.Text(200, "worked")
 	})
-	s := lifeServe(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Concurrency: 1, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/wait":
 			return wait(c)
@@ -205,28 +211,28 @@ func TestFilesWithoutPlace(t *testing.T) {
 		return nil
 	}})
 	t.Cleanup(func() { close(release) })
-	waiter := s.dial(t)
-	waiter.get("/wait")
-	lifeRecv(t, occupied, "the place to be taken")
-	lifeAwait(t, "a file without a place", func() bool {
+	waiter := s.Dial(t)
+	waiter.Get("/wait")
+	filotest.Recv(t, occupied, "the place to be taken")
+	filotest.Await(t, "a file without a place", func() bool {
 		whole := false
-		var clients []*lifeClient
+		var clients []*filotest.Client
 		for range 4 {
-			c := s.dial(t)
-			c.get("/") // so that the handler counts as quick
-			c.get("/file")
+			c := s.Dial(t)
+			c.Get("/") // so that the handler counts as quick
+			c.Get("/file")
 			clients = append(clients, c)
 		}
 		for _, c := range clients {
 			for range 2 {
-				response, err := http.ReadResponse(c.reader, nil)
+				response, err := http.ReadResponse(c.Reader, nil)
 				switch {
 				case err != nil:
 					t.Fatal(err)
 				case response.StatusCode == 503:
 					io.Copy(io.Discard, response.Body)
 				case response.ContentLength == slowFileSize:
-					c.wantFile(response, content)
+					wantFile(c, response, content)
 					whole = true
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // deafConn is a client that sends its hello, and never hears the answer.
@@ -27,34 +28,34 @@ func (c *deafConn) Read([]byte) (int, error) {
 
 // Handshakes that stall take turns: none waits for longer than its own time, and neither Close nor Shutdown waits for any.
 func TestStalledHandshakes(t *testing.T) {
-	lifeLooped(t)
-	for name, end := range map[string]func(s *lifeServer) error{
-		"they end by themselves": func(s *lifeServer) error { return nil },
-		"Close": func(s *lifeServer) error {
+	filotest.NeedLoops(t)
+	for name, end := range map[string]func(s *filotest.Server) error{
+		"they end by themselves": func(s *filotest.Server) error { return nil },
+		"Close": func(s *filotest.Server) error {
 			s.Close()
 			return s.Shutdown(context.Background())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Second / 2, Handler: newLifeGate().handle}
+			config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Second / 2, Handler: filotest.NewGate().Handle}
 			config.SetMaxHandshakes(2)
-			s := lifeListenTLS(t, config)
+			s := filotest.ListenTLS(t, config)
 			ended := make(chan struct{})
 			defer close(ended)
 			const clients = 20
 			for range clients {
-				c := s.dial(t)
-				s.run(func() {
+				c := s.Dial(t)
+				s.Go(func() {
 					tls.Client(&deafConn{c.Conn, ended}, &tls.Config{InsecureSkipVerify: true}).Handshake()
 				})
 			}
-			lifeAwait(t, "the clients to come", func() bool { return s.Stats().ConnsAccepted > clients/2 })
+			filotest.Await(t, "the clients to come", func() bool { return s.Stats().ConnsAccepted > clients/2 })
 			if err := end(s); err != nil {
 				t.Error(err)
 			}
-			lifeAwait(t, "all of them to be gone", func() bool { return s.Stats().ConnsOpen == 0 })
+			filotest.Await(t, "all of them to be gone", func() bool { return s.Stats().ConnsOpen == 0 })
 			if name != "Close" {
-				s.wantServesTLS(t)
+				s.WantServesTLS(t)
 			}
 		})
 	}
@@ -78,18 +79,18 @@ func (c *pausedConn) Read(p []byte) (n int, err error) {
 }
 
 // dialPaused begins a handshake from an address, and returns it when the server waits for the client's part.
-func (s *lifeServer) dialPaused(t *testing.T, from string) (c *pausedConn, secure *tls.Conn, done <-chan error) {
+func dialPaused(s *filotest.Server, t *testing.T, from string) (c *pausedConn, secure *tls.Conn, done <-chan error) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := dialer.Dial("tcp", s.addr)
+	conn, err := dialer.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = &pausedConn{Conn: newLifeClient(t, conn), answered: make(chan struct{}), goOn: make(chan struct{})}
-	secure = tls.Client(c, lifeClientTLS())
+	c = &pausedConn{Conn: filotest.NewClient(t, conn), answered: make(chan struct{}), goOn: make(chan struct{})}
+	secure = tls.Client(c, filotest.ClientTLS())
 	result := make(chan error, 1)
 	go func() { result <- secure.Handshake() }()
-	lifeRecv(t, c.answered, "the answer to a hello")
+	filotest.Recv(t, c.answered, "the answer to a hello")
 	return c, secure, result
 }
 
@@ -97,60 +98,60 @@ func (s *lifeServer) dialPaused(t *testing.T, from string) (c *pausedConn, secur
 // more workers than there is room for. The longest of their own address goes first, and isn't closed before its time, since its client
 // would come again: only when it goes on.
 func TestSilentHandshakes(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const most, clients = 4, 16
-	config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Hour, Handler: newLifeGate().handle}
+	config := &filo.Server{Leaders: 1, ReadHeaderTimeout: time.Hour, Handler: filotest.NewGate().Handle}
 	config.SetMaxHandshakes(most)
-	s := lifeListenTLS(t, config)
-	slow, secure, completed := s.dialPaused(t, "127.0.0.2")
+	s := filotest.ListenTLS(t, config)
+	slow, secure, completed := dialPaused(s, t, "127.0.0.2")
 	var silent []*pausedConn
 	var ended []<-chan error
 	for range clients {
-		c, _, done := s.dialPaused(t, "127.0.0.1")
+		c, _, done := dialPaused(s, t, "127.0.0.1")
 		silent, ended = append(silent, c), append(ended, done)
 	}
 	for range most {
-		c := s.dialTLS(t)
-		c.get("/")
-		c.want(200, "quick", false)
+		c := s.DialTLS(t)
+		c.Get("/")
+		c.Want(200, "quick", false)
 		c.Close()
 	}
-	lifeAwait(t, "those who made room to hold no worker", func() bool { return s.Stats().WorkersRunning <= most })
+	filotest.Await(t, "those who made room to hold no worker", func() bool { return s.Stats().WorkersRunning <= most })
 	if stats := s.Stats(); stats.Timeouts.Handshake < clients-most || stats.ConnsOpen < clients {
 		t.Errorf("%d handshakes were ousted, and %d connections are open", stats.Timeouts.Handshake, stats.ConnsOpen)
 	}
 	close(slow.goOn)
-	if err := lifeRecv(t, completed, "the end of the other address's handshake"); err != nil {
+	if err := filotest.Recv(t, completed, "the end of the other address's handshake"); err != nil {
 		t.Errorf("the other address: %v", err)
 	}
-	c := newLifeClient(t, secure)
-	c.get("/")
-	c.want(200, "quick", false)
+	c := filotest.NewClient(t, secure)
+	c.Get("/")
+	c.Want(200, "quick", false)
 	c.Close()
 	for i, each := range silent {
 		close(each.goOn)
-		lifeRecv(t, ended[i], "the end of a handshake")
+		filotest.Recv(t, ended[i], "the end of a handshake")
 		each.Close()
 	}
-	s.wantServesTLS(t)
+	s.WantServesTLS(t)
 }
 
 // A hello that comes in pieces holds no worker before it is whole, whatever its size and its records.
 func TestPartsOfAHello(t *testing.T) {
-	lifeLooped(t)
-	s := lifeListenTLS(t, &filo.Server{Handler: newLifeGate().handle})
+	filotest.NeedLoops(t)
+	s := filotest.ListenTLS(t, &filo.Server{Handler: filotest.NewGate().Handle})
 	for _, test := range []struct{ protocols, record, piece int }{
 		{0, 1, 1 << 20}, {0, 100, 50}, {0, 1 << 14, 7}, {30, 1 << 14, 3000}, {110, 3000, 1000}, {110, 1 << 14, 1 << 14}, {250, 1 << 14, 5000},
 	} {
-		config := lifeClientTLS()
+		config := filotest.ClientTLS()
 		config.NextProtos = []string{"http/1.1"}
 		for i := range test.protocols {
 			config.NextProtos = append(config.NextProtos, fmt.Sprintf("%200d", i))
 		}
-		hello := &helloConn{Conn: s.dial(t), record: test.record, piece: test.piece}
-		c := newLifeClient(t, tls.Client(hello, config))
-		c.get("/")
-		c.want(200, "quick", false)
+		hello := &helloConn{Conn: s.Dial(t), record: test.record, piece: test.piece}
+		c := filotest.NewClient(t, tls.Client(hello, config))
+		c.Get("/")
+		c.Want(200, "quick", false)
 		c.Close()
 		for n := range hello.sent {
 			if n%max(1, len(hello.sent)/300) == 0 && filo.IsWholeHello(hello.sent[:n]) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/inside"
 )
 
@@ -36,7 +37,7 @@ const (
 // repeats.
 type model struct {
 	t     *testing.T
-	s     *lifeServer
+	s     *filotest.Server
 	seed  uint64
 	small bool // Concurrency is: a request may be refused
 	cuts  bool // the server is going to be closed: answers may be cut
@@ -69,7 +70,7 @@ type modelConn struct {
 
 // newModel starts a server.
 func newModel(t *testing.T, concurrency int) *model {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	m := &model{t: t, seed: uint64(time.Now().UnixNano()), small: concurrency < 100, classes: make(map[string]*class.Class)}
 	if text := os.Getenv(modelSeed); text != "" {
 		m.seed, _ = strconv.ParseUint(text, 10, 64)
@@ -87,7 +88,7 @@ func newModel(t *testing.T, concurrency int) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.s = lifeServe(t, s, listener)
+	m.s = filotest.Serve(t, s, listener)
 	return m
 }
 
@@ -165,7 +166,7 @@ func (m *model) work(c *filo.Ctx, work string, amount, number int) error {
 			return err
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(lifeBound))
+		conn.SetDeadline(time.Now().Add(filotest.Bound))
 		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n%s%s", text, received)
 		io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
 		return nil
@@ -218,14 +219,14 @@ func (m *model) run() *sync.WaitGroup {
 		clients.Go(func() {
 			random := rand.New(rand.NewPCG(m.seed, uint64(i)))
 			for n := 0; n < modelConns && !m.t.Failed() || m.ending.Load(); n++ {
-				conn, err := net.Dial("tcp", m.s.addr)
+				conn, err := net.Dial("tcp", m.s.Addr)
 				if err != nil {
 					if !m.ending.Load() {
 						m.t.Errorf("connecting: %v", err)
 					}
 					return
 				}
-				conn.SetDeadline(time.Now().Add(lifeBound))
+				conn.SetDeadline(time.Now().Add(filotest.Bound))
 				m.connection(random, &modelConn{Conn: conn, reader: bufio.NewReader(conn)})
 				conn.Close()
 			}
@@ -339,7 +340,7 @@ func (m *model) answers(random *rand.Rand, conn *modelConn, batch, wanted []*mod
 		for _, each := range behind {
 			m.most[each.number] = 0
 		}
-		if rest, err := io.ReadAll(conn.reader); len(rest) > 0 || err != nil && !(len(behind) > 0 && lifeReset(err)) {
+		if rest, err := io.ReadAll(conn.reader); len(rest) > 0 || err != nil && !(len(behind) > 0 && filotest.IsReset(err)) {
 			m.t.Errorf("behind the answer to request %d, which closed: %.40q, %v", r.number, rest, err)
 		}
 		return false
@@ -357,7 +358,7 @@ func (m *model) mayEnd(begun bool, err error, behind bool) bool {
 		return false
 	}
 	// What is sent to a connection that has just been closed may destroy the answer before.
-	return m.cuts || !begun && (err == io.EOF || lifeReset(err)) || behind && lifeReset(err)
+	return m.cuts || !begun && (err == io.EOF || filotest.IsReset(err)) || behind && filotest.IsReset(err)
 }
 
 // answer reads the answer to a request. begun says that there was something of it.
@@ -399,14 +400,14 @@ func (m *model) echo(conn *modelConn) {
 	for _, text := range []string{"one\n", "two\n"} {
 		io.WriteString(conn, text)
 		if line, err := conn.reader.ReadString('\n'); line != text || err != nil {
-			if ending && (err == io.EOF || lifeReset(err)) {
+			if ending && (err == io.EOF || filotest.IsReset(err)) {
 				return
 			}
 			m.t.Errorf("the echo of %q is %q, %v", text, line, err)
 		}
 	}
 	conn.Conn.(*net.TCPConn).CloseWrite()
-	if rest, err := io.ReadAll(conn.reader); len(rest) > 0 || err != nil && !(ending && lifeReset(err)) {
+	if rest, err := io.ReadAll(conn.reader); len(rest) > 0 || err != nil && !(ending && filotest.IsReset(err)) {
 		m.t.Errorf("behind the echo: %q, %v", rest, err)
 	}
 }
@@ -424,39 +425,39 @@ func (m *model) checkCalls() {
 // checkRest checks that nothing is left of the clients, and that both loops are still led.
 func (m *model) checkRest() {
 	t, s := m.t, m.s
-	lifeAwait(t, "the server to be as at first", func() bool {
+	filotest.Await(t, "the server to be as at first", func() bool {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0 && stats.WorkersLeading == 2
 	})
 	for range 4 {
-		var clients []*lifeClient
+		var clients []*filotest.Client
 		for range 8 { // so that both loops get some
-			c := s.dial(t)
-			c.get("/inline/quick/0/0")
+			c := s.Dial(t)
+			c.Get("/inline/quick/0/0")
 			clients = append(clients, c)
 		}
 		for _, c := range clients {
 			if m.small {
-				c.served("GET /inline/quick/0/0 HTTP/1.1\r\nHost: a\r\n\r\n", "00000000")
+				c.Served("GET /inline/quick/0/0 HTTP/1.1\r\nHost: a\r\n\r\n", "00000000")
 			} else {
-				c.want(200, "00000000", false)
+				c.Want(200, "00000000", false)
 			}
-			c.get("/offload/quick/0/0")
+			c.Get("/offload/quick/0/0")
 			if m.small {
-				c.answer() // or refused, since others come at once
+				c.Answer() // or refused, since others come at once
 			} else {
-				c.want(200, "00000000", false)
+				c.Want(200, "00000000", false)
 			}
 			c.Close()
 		}
 	}
-	lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
+	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().WorkersRunning == 0 })
 }
 
 // checkEnd checks that the server has ended without leaving anything behind.
 func (m *model) checkEnd() {
-	m.s.wantServed(m.t, filo.ErrServerClosed)
-	m.s.wantNoGoroutine(m.t)
+	m.s.WantServed(m.t, filo.ErrServerClosed)
+	m.s.WantNoGoroutine(m.t)
 	if stats := m.s.Stats(); stats.ConnsOpen > 0 || stats.WorkersRunning+stats.WorkersReady+stats.WorkersLeading > 0 {
 		m.t.Errorf("at the end: %+v", stats)
 	}
@@ -472,7 +473,7 @@ func TestLoopModel(t *testing.T) {
 			m.checkRest()
 			m.checkCalls()
 			m.ending.Store(true)
-			if err := m.s.shutdown(); err != nil {
+			if err := m.s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			m.checkEnd()
@@ -486,9 +487,9 @@ func TestLoopModelShutdown(t *testing.T) {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			m := newModel(t, concurrency)
 			clients := m.run()
-			lifeAwait(t, "requests", func() bool { return m.next.Load() > 200 })
+			filotest.Await(t, "requests", func() bool { return m.next.Load() > 200 })
 			m.ending.Store(true)
-			if err := m.s.shutdown(); err != nil {
+			if err := m.s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
 			clients.Wait()
@@ -503,7 +504,7 @@ func TestLoopModelClose(t *testing.T) {
 	m := newModel(t, 1000)
 	m.cuts = true
 	clients := m.run()
-	lifeAwait(t, "requests", func() bool { return m.next.Load() > 200 })
+	filotest.Await(t, "requests", func() bool { return m.next.Load() > 200 })
 	m.ending.Store(true)
 	if err := m.s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

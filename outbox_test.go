@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // parkedServer parks each connection, with ParkStream for "/stream", and hands it out. What the client sends is read and forgotten;
 // its end ends the connection, as io.EOF if it asked for that with "end".
 func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	return func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			serve := func(p *filo.ParkedConn, why filo.Wake) error {
 				if why != filo.WakeData {
 					return nil
@@ -52,11 +53,11 @@ func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	}
 }
 
-func parkOne(t *testing.T, h *answerHost, parked <-chan *filo.ParkedConn, request string) (*answerClient, *filo.ParkedConn) {
+func parkOne(t *testing.T, h *filotest.Host, parked <-chan *filo.ParkedConn, request string) (*filotest.StrictClient, *filo.ParkedConn) {
 	t.Helper()
-	c := h.connect(t)
-	c.send(t, request)
-	return c, lifeRecv(t, parked, "the connection to be parked")
+	c := h.Connect(t)
+	c.Send(t, request)
+	return c, filotest.Recv(t, parked, "the connection to be parked")
 }
 
 const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -65,7 +66,7 @@ const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 func TestQueueKeepsOrder(t *testing.T) {
 	const messages = 2000
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		c, p := parkOne(t, h, parked, parkRequest)
 		p.SetQueueLimit(64 << 20)
 		padding := strings.Repeat(".", 3000)
@@ -89,7 +90,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 		}
 		var next [4]int
 		for range 4 * messages {
-			line, err := c.in.ReadString('\n')
+			line, err := c.In.ReadString('\n')
 			var writer, i int
 			if _, scanErr := fmt.Sscanf(line, "%d %d", &writer, &i); err != nil || scanErr != nil || i != next[writer] {
 				t.Fatalf("got %.20q, %v, want number %d", line, err, next[writer])
@@ -97,14 +98,14 @@ func TestQueueKeepsOrder(t *testing.T) {
 			next[writer]++
 		}
 		group.Wait()
-		lifeAwait(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+		filotest.Await(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 	})
 }
 
 // A client that doesn't read gets ErrQueueFull for the messages that are too many, and misses no other one.
 func TestQueueLimit(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		c, p := parkOne(t, h, parked, parkRequest)
 		const limit = 100 << 10
 		p.SetQueueLimit(limit)
@@ -129,18 +130,18 @@ func TestQueueLimit(t *testing.T) {
 			}
 		}
 		for i := range taken {
-			line, err := c.in.ReadString('\n')
+			line, err := c.In.ReadString('\n')
 			if err != nil || !strings.HasPrefix(line, fmt.Sprintf("%08d", i)) {
 				t.Fatalf("message %d: got %.20q, %v", i, line, err)
 			}
 		}
 		// There is room again, and one message may be larger than the limit.
-		lifeAwait(t, "nothing to wait", func() bool { return p.Queued() == 0 })
+		filotest.Await(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 		large := strings.Repeat("x", 3*limit) + "\n"
 		if err := p.Queue(filo.NewPreparedMessage([]byte(large))); err != nil {
 			t.Fatal(err)
 		}
-		c.wantText(t, large)
+		c.WantText(t, large)
 	})
 }
 
@@ -149,27 +150,27 @@ func TestParkedEndIsTold(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	for _, test := range []struct {
 		name string
-		end  func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn)
+		end  func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn)
 	}{
-		{"the client leaves", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.Close() }},
-		{"the client sends its end", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.CloseWrite() }},
-		{"the function ends it", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { c.send(t, "end") }},
-		{"End", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { p.End() }},
-		{"Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { p.Close() }},
-		{"the server's Close", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) { h.config.Close() }},
-		{"a shutdown", func(t *testing.T, h *answerHost, c *answerClient, p *filo.ParkedConn) {
-			if err := h.config.Shutdown(t.Context()); err != nil {
+		{"the client leaves", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { c.Close() }},
+		{"the client sends its end", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { c.CloseWrite() }},
+		{"the function ends it", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { c.Send(t, "end") }},
+		{"End", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { p.End() }},
+		{"Close", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { p.Close() }},
+		{"the server's Close", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) { h.Config.Close() }},
+		{"a shutdown", func(t *testing.T, h *filotest.Host, c *filotest.StrictClient, p *filo.ParkedConn) {
+			if err := h.Config.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+			filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 				c, p := parkOne(t, h, parked, parkRequest)
 				var calls atomic.Int32
 				p.OnClose(func() { calls.Add(1) })
 				test.end(t, h, c, p)
-				lifeAwait(t, "the end to be told", func() bool { return calls.Load() == 1 })
+				filotest.Await(t, "the end to be told", func() bool { return calls.Load() == 1 })
 				if err := p.Queue(filo.NewPreparedMessage([]byte("x"))); err == nil {
 					t.Error("a message was queued after the end")
 				}
@@ -178,8 +179,8 @@ func TestParkedEndIsTold(t *testing.T) {
 				}
 				late := make(chan struct{})
 				p.OnClose(func() { close(late) })
-				lifeRecv(t, late, "a function that was set after the end")
-				lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+				filotest.Recv(t, late, "a function that was set after the end")
+				filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 			})
 		})
 	}
@@ -189,11 +190,11 @@ func TestParkedEndIsTold(t *testing.T) {
 func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 	for _, rate := range []int{0, -1} {
 		parked := make(chan *filo.ParkedConn, 1)
-		answerEach(t, func() *filo.Server {
+		filotest.EachHost(t, func() *filo.Server {
 			s := parkedServer(parked)()
 			s.WriteTimeout, s.MinTransferRate = 50*time.Millisecond, rate
 			return s
-		}, func(t *testing.T, h *answerHost) {
+		}, func(t *testing.T, h *filotest.Host) {
 			_, p := parkOne(t, h, parked, parkRequest)
 			closed := make(chan struct{})
 			p.OnClose(func() { close(closed) })
@@ -201,7 +202,7 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 			if err := p.Queue(m); err != nil {
 				t.Fatal(err)
 			}
-			lifeRecv(t, closed, "the connection to be closed")
+			filotest.Recv(t, closed, "the connection to be closed")
 			if err := p.Queue(m); err == nil {
 				t.Error("a message was queued after the end")
 			}
@@ -213,7 +214,7 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 // all that was queued, and is broken off by another error.
 func TestParkStream(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		const get = "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n"
 		c, p := parkOne(t, h, parked, get)
 		write := func(text string) {
@@ -230,15 +231,15 @@ func TestParkStream(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		c.send(t, "end")
-		m := c.receive(t, "GET")
-		if want := "written queued " + strings.Repeat("z", 1<<20); m.status != 200 || m.body != want {
-			t.Errorf("got %d with %d bytes, %.40q", m.status, len(m.body), m.body)
+		c.Send(t, "end")
+		m := c.Receive(t, "GET")
+		if want := "written queued " + strings.Repeat("z", 1<<20); m.Status != 200 || m.Body != want {
+			t.Errorf("got %d with %d bytes, %.40q", m.Status, len(m.Body), m.Body)
 		}
-		if m.get("X-Field") != "kept" || m.get("Transfer-Encoding") != "chunked" || m.get("Connection") != "close" || m.get("Date") == "" {
-			t.Errorf("the fields are %q", m.fields)
+		if m.Get("X-Field") != "kept" || m.Get("Transfer-Encoding") != "chunked" || m.Get("Connection") != "close" || m.Get("Date") == "" {
+			t.Errorf("the fields are %q", m.Fields)
 		}
-		c.wantEnd(t)
+		c.WantEnd(t)
 
 		// An older client gets no chunks.
 		c, p = parkOne(t, h, parked, "GET /stream HTTP/1.0\r\n\r\n")
@@ -246,17 +247,17 @@ func TestParkStream(t *testing.T) {
 		if err := p.Queue(filo.NewPreparedMessage([]byte("queued"))); err != nil {
 			t.Error(err)
 		}
-		c.send(t, "end")
-		if m := c.receive(t, "GET"); m.body != "written queued" || m.get("Transfer-Encoding") != "" {
-			t.Errorf("got %q with %q", m.body, m.fields)
+		c.Send(t, "end")
+		if m := c.Receive(t, "GET"); m.Body != "written queued" || m.Get("Transfer-Encoding") != "" {
+			t.Errorf("got %q with %q", m.Body, m.Fields)
 		}
-		c.wantEnd(t)
+		c.WantEnd(t)
 
 		// A body that is broken off doesn't look like a whole one.
 		c, p = parkOne(t, h, parked, get)
 		write("half")
 		c.CloseWrite()
-		all, _ := io.ReadAll(c.in)
+		all, _ := io.ReadAll(c.In)
 		if !strings.HasSuffix(string(all), "\r\n\r\n4\r\nhalf\r\n") {
 			t.Errorf("got %q", all)
 		}
@@ -264,11 +265,11 @@ func TestParkStream(t *testing.T) {
 		// A shutdown ends it as it should.
 		c, p = parkOne(t, h, parked, get)
 		write("until the end")
-		if err := h.config.Shutdown(t.Context()); err != nil {
+		if err := h.Config.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if m := c.receive(t, "GET"); m.body != "until the end" {
-			t.Errorf("got %q", m.body)
+		if m := c.Receive(t, "GET"); m.Body != "until the end" {
+			t.Errorf("got %q", m.Body)
 		}
 	})
 }
@@ -276,32 +277,32 @@ func TestParkStream(t *testing.T) {
 // A client that takes its time gets all that was queued before the end, and needs no worker meanwhile.
 func TestParkStreamEndsSlowly(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 		body := strings.Repeat("y", 24<<20)
 		if err := p.Queue(filo.NewPreparedMessage([]byte(body))); err != nil {
 			t.Fatal(err)
 		}
-		c.send(t, "end")
-		lifeAwait(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+		c.Send(t, "end")
+		filotest.Await(t, "the worker to be free", func() bool { return h.Config.Stats().WorkersRunning == 0 })
 		if err := p.Queue(filo.NewPreparedMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
-			lifeAwait(t, "nothing to be taken any more", func() bool {
+			filotest.Await(t, "nothing to be taken any more", func() bool {
 				return errors.Is(p.Queue(filo.NewPreparedMessage(nil)), net.ErrClosed)
 			})
 		}
-		c.SetDeadline(time.Now().Add(lifeBound))
-		if m := c.receive(t, "GET"); !strings.HasPrefix(m.body, body) {
-			t.Errorf("got %d bytes", len(m.body))
+		c.SetDeadline(time.Now().Add(filotest.Bound))
+		if m := c.Receive(t, "GET"); !strings.HasPrefix(m.Body, body) {
+			t.Errorf("got %d bytes", len(m.Body))
 		}
-		c.wantEnd(t)
-		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		c.WantEnd(t)
+		filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
 }
 
 // End ends it in the same way, at any time.
 func TestParkedConnEnd(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		c, p := parkOne(t, h, parked, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 		body := strings.Repeat("y", 24<<20)
 		if err := p.Queue(filo.NewPreparedMessage([]byte(body))); err != nil {
@@ -312,17 +313,17 @@ func TestParkedConnEnd(t *testing.T) {
 		if err := p.Queue(filo.NewPreparedMessage([]byte("late"))); !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
-		if m := c.receive(t, "GET"); m.body != body {
-			t.Errorf("got %d bytes", len(m.body))
+		if m := c.Receive(t, "GET"); m.Body != body {
+			t.Errorf("got %d bytes", len(m.Body))
 		}
-		c.wantEnd(t)
-		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		c.WantEnd(t)
+		filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
 }
 
 func TestParkStreamRefuses(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/none" {
 				c.Response.SetStatus(204)
 			}
@@ -331,12 +332,12 @@ func TestParkStreamRefuses(t *testing.T) {
 			}
 			return c.Text(200, "an answer all the same")
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n")
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\n\r\n")
 		for _, method := range []string{"HEAD", "GET"} {
-			if m := c.receive(t, method); m.status != 200 {
-				t.Errorf("%s: %d", method, m.status)
+			if m := c.Receive(t, method); m.Status != 200 {
+				t.Errorf("%s: %d", method, m.Status)
 			}
 		}
 	})
@@ -345,7 +346,7 @@ func TestParkStreamRefuses(t *testing.T) {
 // A deadline for writes ends those that wait at that time, and those that come after it, and none before it.
 func TestParkedWriteDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, parkedServer(parked), func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
 		_, p := parkOne(t, h, parked, parkRequest)
 		if err := p.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
@@ -361,7 +362,7 @@ func TestParkedWriteDeadline(t *testing.T) {
 		if err := p.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if err := lifeRecv(t, ended, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := filotest.Recv(t, ended, "the write to end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if _, err := p.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -373,10 +374,10 @@ func TestParkedWriteDeadline(t *testing.T) {
 // TLS is sent in order as well, and a queue behind it has its limit.
 func TestQueueTLS(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	s := lifeListenTLS(t, parkedServer(parked)())
-	c := s.dialTLS(t)
-	c.get("/stream")
-	p := lifeRecv(t, parked, "the connection to be parked")
+	s := filotest.ListenTLS(t, parkedServer(parked)())
+	c := s.DialTLS(t)
+	c.Get("/stream")
+	p := filotest.Recv(t, parked, "the connection to be parked")
 	taken := 0
 	for {
 		err := p.Queue(filo.NewPreparedMessage(fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))))
@@ -394,7 +395,7 @@ func TestQueueTLS(t *testing.T) {
 		written <- err
 	}()
 	// The body goes on: io.EOF ends it once the client has read so far.
-	response, err := http.ReadResponse(c.reader, nil)
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,29 +408,29 @@ func TestQueueTLS(t *testing.T) {
 	if line, err := lines.ReadString('\n'); err != nil || line != "last\n" {
 		t.Errorf("got %q, %v", line, err)
 	}
-	if err := lifeRecv(t, written, "the write"); err != nil {
+	if err := filotest.Recv(t, written, "the write"); err != nil {
 		t.Error(err)
 	}
-	c.send("end")
+	c.Send("end")
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("the body ends with %q, %v", rest, err)
 	}
 }
 
 func TestRegisterOnShutdown(t *testing.T) {
-	answerEach(t, func() *filo.Server { return &filo.Server{Handler: answerParked, Logger: answerQuiet} }, func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: answerParked, Logger: filotest.Quiet} }, func(t *testing.T, h *filotest.Host) {
 		called := make(chan string, 3)
-		h.config.RegisterOnShutdown(func() { called <- "before" })
+		h.Config.RegisterOnShutdown(func() { called <- "before" })
 		for range 2 {
-			if err := h.config.Shutdown(t.Context()); err != nil {
+			if err := h.Config.Shutdown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := lifeRecv(t, called, "the function"); got != "before" {
+		if got := filotest.Recv(t, called, "the function"); got != "before" {
 			t.Error(got)
 		}
-		h.config.RegisterOnShutdown(func() { called <- "after" })
-		if got := lifeRecv(t, called, "the function that came late"); got != "after" {
+		h.Config.RegisterOnShutdown(func() { called <- "after" })
+		if got := filotest.Recv(t, called, "the function that came late"); got != "after" {
 			t.Error(got)
 		}
 		if len(called) > 0 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // A shyListener's connections answer RemoteAddr once, when they are told to.
@@ -45,8 +46,8 @@ func (c *shyConn) RemoteAddr() net.Addr {
 
 // A connection of the program's own type may answer RemoteAddr late, and only once: nobody else waits for it.
 func TestAddressesOfStrangers(t *testing.T) {
-	shy := &shyListener{Listener: lifeListen(t, "tcp", "127.0.0.1:0"), accepted: make(chan *shyConn, 10)}
-	s := lifeServe(t, &filo.Server{
+	shy := &shyListener{Listener: filotest.Listen(t, "tcp", "127.0.0.1:0"), accepted: make(chan *shyConn, 10)}
+	s := filotest.Serve(t, &filo.Server{
 		Handler:  func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },
 		MaxConns: 2, Logger: slog.New(slog.DiscardHandler),
 	}, shy)
@@ -66,7 +67,7 @@ func TestAddressesOfStrangers(t *testing.T) {
 	get := func() {
 		requests.Go(func() {
 			transport := &http.Transport{DisableKeepAlives: true}
-			response, err := (&http.Client{Transport: transport}).Get("http://" + s.addr)
+			response, err := (&http.Client{Transport: transport}).Get("http://" + s.Addr)
 			if err != nil {
 				t.Error(err)
 				return
@@ -83,20 +84,20 @@ func TestAddressesOfStrangers(t *testing.T) {
 	second := accepted()
 
 	// While both wait, what looks at all connections doesn't, and a refused connection isn't asked.
-	lifeAwait(t, "two connections of nobody", func() bool {
+	filotest.Await(t, "two connections of nobody", func() bool {
 		clients := s.Clients()
 		return len(clients) == 1 && !clients[0].Address.IsValid() && clients[0].Conns == 2
 	})
 	s.Running()
-	refused := s.dial(t)
-	refused.get("/")
+	refused := s.Dial(t)
+	refused.Get("/")
 	accepted()
-	refused.want(503, "Service Unavailable: too many connections\n", true)
+	refused.Want(503, "Service Unavailable: too many connections\n", true)
 
 	second.tell <- struct{}{}
-	lifeAwait(t, "the second connection's end", func() bool { return s.Stats().ConnsOpen == 1 })
+	filotest.Await(t, "the second connection's end", func() bool { return s.Stats().ConnsOpen == 1 })
 	first.tell <- struct{}{}
-	lifeAwait(t, "the end of both, and their client", func() bool {
+	filotest.Await(t, "the end of both, and their client", func() bool {
 		return slices.ContainsFunc(s.Clients(), func(c filo.Client) bool {
 			return c.Address.IsLoopback() && c.Conns == 0 && c.ConnsEnded == 2 && c.Requests == 2
 		})
@@ -125,19 +126,19 @@ func (l movingListener) Accept() (net.Conn, error) {
 
 // MaxConnsPerIP counts a connection by the address that it has told first, and a refusal is that client's.
 func TestStrangerThatMoves(t *testing.T) {
-	s := lifeServe(t, &filo.Server{
+	s := filotest.Serve(t, &filo.Server{
 		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },
 		MaxConnsPerIP: 1, Logger: slog.New(slog.DiscardHandler),
-	}, movingListener{lifeListen(t, "tcp", "127.0.0.1:0")})
+	}, movingListener{filotest.Listen(t, "tcp", "127.0.0.1:0")})
 	for range 2 {
-		one := s.dial(t)
-		one.get("/")
-		one.want(200, "192.0.2.1:1", false)
-		other := s.dial(t)
-		other.get("/")
-		other.want(429, "Too Many Requests: too many connections from this address\n", true)
+		one := s.Dial(t)
+		one.Get("/")
+		one.Want(200, "192.0.2.1:1", false)
+		other := s.Dial(t)
+		other.Get("/")
+		other.Want(429, "Too Many Requests: too many connections from this address\n", true)
 		one.Close()
-		lifeAwait(t, "the end of the connections", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the end of the connections", func() bool { return s.Stats().ConnsOpen == 0 })
 	}
 	if clients := s.Clients(); len(clients) != 1 || clients[0].Address.String() != "192.0.2.1" || clients[0].Refusals != 2 {
 		t.Errorf("clients: %+v", clients)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // answerParked parks the connection with an echo of lines. "bye" ends it, "panic" panics.
@@ -56,16 +57,7 @@ func parkedEcho(p *filo.ParkedConn, why filo.Wake) error {
 const answerPark = "GET /park HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
 
 func answerParkedServer() *filo.Server {
-	return &filo.Server{Handler: answerParked, Logger: answerQuiet}
-}
-
-// wantText reads exactly what is wanted.
-func (c *answerClient) wantText(t *testing.T, want string) {
-	t.Helper()
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(c.in, got); err != nil || string(got) != want {
-		t.Fatalf("got %q, %v; want %q", got, err, want)
-	}
+	return &filo.Server{Handler: answerParked, Logger: filotest.Quiet}
 }
 
 // A parked connection is served when something comes, time after time, counts for nothing but itself, and ends in each way
@@ -73,59 +65,59 @@ func (c *answerClient) wantText(t *testing.T, want string) {
 func TestPark(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second // which a request keeps to on a slow machine, too
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		s := answerParkedServer()
 		s.IdleTimeout, s.ReadTimeout = limit, limit
 		return s
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
 		// What comes with the request isn't lost.
-		c.send(t, answerPark+"first\n")
-		if m := c.receive(t, "GET"); m.status != 101 || m.get("Upgrade") != "echo" {
-			t.Fatalf("got %d", m.status)
+		c.Send(t, answerPark+"first\n")
+		if m := c.Receive(t, "GET"); m.Status != 101 || m.Get("Upgrade") != "echo" {
+			t.Fatalf("got %d", m.Status)
 		}
-		c.wantText(t, "first\n")
+		c.WantText(t, "first\n")
 		for i := range 3 {
 			time.Sleep(limit / 2) // in all longer than the time-outs, which don't apply
-			lifeAwait(t, "the connection to wait", func() bool {
-				stats := h.config.Stats()
+			filotest.Await(t, "the connection to wait", func() bool {
+				stats := h.Config.Stats()
 				return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
 			})
 			text := fmt.Sprint("line ", i, "\n")
-			c.send(t, text)
-			c.wantText(t, text)
+			c.Send(t, text)
+			c.WantText(t, text)
 		}
-		c.send(t, strings.Repeat("x", 1000)) // more than one call reads
-		c.wantText(t, strings.Repeat("x", 1000))
-		c.send(t, "wait\n")
-		c.wantText(t, "wait\ndeadline\n")
-		c.send(t, "bye\n")
-		c.wantEnd(t)
-		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		c.Send(t, strings.Repeat("x", 1000)) // more than one call reads
+		c.WantText(t, strings.Repeat("x", 1000))
+		c.Send(t, "wait\n")
+		c.WantText(t, "wait\ndeadline\n")
+		c.Send(t, "bye\n")
+		c.WantEnd(t)
+		filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
 }
 
 func TestParkEnds(t *testing.T) {
 	for _, text := range []string{"panic\n", "Goexit\n", ""} {
 		t.Run(text, func(t *testing.T) {
-			answerEach(t, answerParkedServer, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerPark)
-				c.receive(t, "GET")
+			filotest.EachHost(t, answerParkedServer, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, answerPark)
+				c.Receive(t, "GET")
 				if text == "" {
 					c.CloseWrite() // the function reads the end
 				} else {
-					c.send(t, text)
+					c.Send(t, text)
 				}
-				c.wantEnd(t)
-				lifeAwait(t, "the connection to go", func() bool {
-					stats := h.config.Stats()
+				c.WantEnd(t)
+				filotest.Await(t, "the connection to go", func() bool {
+					stats := h.Config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 				})
 				// Others are served as before.
-				other := h.connect(t)
-				other.send(t, answerGet)
-				other.receive(t, "GET")
+				other := h.Connect(t)
+				other.Send(t, filotest.GetRequest)
+				other.Receive(t, "GET")
 			})
 		})
 	}
@@ -133,20 +125,20 @@ func TestParkEnds(t *testing.T) {
 
 // A shutdown wakes parked connections, which may say goodbye.
 func TestParkShutdown(t *testing.T) {
-	answerEach(t, answerParkedServer, func(t *testing.T, h *answerHost) {
-		var clients []*answerClient
+	filotest.EachHost(t, answerParkedServer, func(t *testing.T, h *filotest.Host) {
+		var clients []*filotest.StrictClient
 		for range 10 {
-			c := h.connect(t)
-			c.send(t, answerPark)
-			c.receive(t, "GET")
+			c := h.Connect(t)
+			c.Send(t, answerPark)
+			c.Receive(t, "GET")
 			clients = append(clients, c)
 		}
-		if err := h.config.Shutdown(t.Context()); err != nil {
+		if err := h.Config.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		for _, c := range clients {
-			c.wantText(t, "shutdown\n")
-			c.wantEnd(t)
+			c.WantText(t, "shutdown\n")
+			c.WantEnd(t)
 		}
 	})
 }
@@ -156,17 +148,17 @@ func TestParkShutdown(t *testing.T) {
 func TestParkWrites(t *testing.T) {
 	const writers, lines = 8, 50
 	parked := make(chan *filo.ParkedConn, 1)
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			p, err := c.Park("echo", parkedEcho)
 			parked <- p
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerPark)
-		c.receive(t, "GET")
-		p := lifeRecv(t, parked, "the handler")
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, answerPark)
+		c.Receive(t, "GET")
+		p := filotest.Recv(t, parked, "the handler")
 		line := strings.Repeat("z", 9999) + "\n"
 		var group sync.WaitGroup
 		for range writers {
@@ -180,7 +172,7 @@ func TestParkWrites(t *testing.T) {
 			})
 		}
 		for range writers * lines {
-			if got, err := c.in.ReadString('\n'); err != nil || got != line {
+			if got, err := c.In.ReadString('\n'); err != nil || got != line {
 				t.Fatalf("got %d bytes, %v", len(got), err)
 			}
 		}
@@ -197,10 +189,10 @@ func TestParkWrites(t *testing.T) {
 		}()
 		time.Sleep(5 * time.Millisecond) // so that it mostly waits by now
 		p.Close()
-		if err := lifeRecv(t, failed, "the write to fail"); err == nil {
+		if err := filotest.Recv(t, failed, "the write to fail"); err == nil {
 			t.Error("a write after Close succeeded")
 		}
-		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 		if _, err := p.Write([]byte("x")); err == nil {
 			t.Error("a write after the end succeeded")
 		}
@@ -209,14 +201,14 @@ func TestParkWrites(t *testing.T) {
 
 // Parked connections count against MaxConns, and not against Concurrency.
 func TestParkLimits(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Handler: answerParked, Logger: answerQuiet, Concurrency: 1, MaxConns: 3}
-	}, func(t *testing.T, h *answerHost) {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Handler: answerParked, Logger: filotest.Quiet, Concurrency: 1, MaxConns: 3}
+	}, func(t *testing.T, h *filotest.Host) {
 		// A leader that has lost its loop has the one place until it is back.
 		ask := func(request string) (status int) {
-			for c := h.connect(t); status == 0 || status == 503 && h.config.Stats().Retakes > 0; {
-				c.send(t, request)
-				status = c.receive(t, "GET").status
+			for c := h.Connect(t); status == 0 || status == 503 && h.Config.Stats().Retakes > 0; {
+				c.Send(t, request)
+				status = c.Receive(t, "GET").Status
 			}
 			return status
 		}
@@ -224,21 +216,21 @@ func TestParkLimits(t *testing.T) {
 			if status := ask(answerPark); status != 101 {
 				t.Errorf("got %d", status)
 			}
-			lifeAwait(t, "the worker to be free", func() bool { return h.config.Stats().WorkersRunning == 0 })
+			filotest.Await(t, "the worker to be free", func() bool { return h.Config.Stats().WorkersRunning == 0 })
 		}
-		refused := h.connect(t)
-		refused.send(t, answerPark)
-		if m := refused.receive(t, "GET"); m.status != 503 {
-			t.Errorf("over MaxConns: %d", m.status)
+		refused := h.Connect(t)
+		refused.Send(t, answerPark)
+		if m := refused.Receive(t, "GET"); m.Status != 503 {
+			t.Errorf("over MaxConns: %d", m.Status)
 		}
 	})
 }
 
 // The connection's addresses and errors are those of its socket.
 func TestParkRefuses(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
-			if _, err := c.Park("other", parkedEcho); statusOf(err) != 426 {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
+			if _, err := c.Park("other", parkedEcho); filotest.StatusOf(err) != 426 {
 				t.Errorf("a protocol that the client didn't ask for: %v", err)
 			}
 			p, err := c.Park("", parkedEcho)
@@ -254,30 +246,22 @@ func TestParkRefuses(t *testing.T) {
 			_, err = io.WriteString(p, "parked\n")
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerPark)
-		c.wantText(t, "parked\n")
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, answerPark)
+		c.WantText(t, "parked\n")
 		c.Close()
-		lifeAwait(t, "the connection to go", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to go", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
-}
-
-func statusOf(err error) int {
-	var h *filo.HTTPError
-	if errors.As(err, &h) {
-		return h.Status
-	}
-	return 0
 }
 
 // A function that is known to be quick is called where the loop runs, and the loop goes on without it when it isn't so for
 // once: when it waits in Read or in Write, panics, or ends its goroutine.
 func TestParkedQuick(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	texts := []string{"read", "write", "panic", "goexit"}
 	called := make(chan string, 1)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
@@ -319,28 +303,28 @@ func TestParkedQuick(t *testing.T) {
 	}
 	train := func() {
 		t.Helper()
-		c := s.dial(t)
-		c.get("/park")
+		c := s.Dial(t)
+		c.Get("/park")
 		// A call that only reads is quick on a slow machine, too, and under the race detector: so most don't ask for an answer.
 		calls := func(n int) {
 			for i := range n {
 				if i%10 > 0 {
-					c.send("x")
+					c.Send("x")
 					continue
 				}
-				c.send("?")
-				if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+				c.Send("?")
+				if b, err := c.Reader.ReadByte(); err != nil || b != '.' {
 					t.Fatalf("got %q, %v", b, err)
 				}
 			}
 		}
 		// On a busy machine even a quick function may seem slow for a while.
-		lifeAwait(t, "the function to count as quick", func() bool {
+		filotest.Await(t, "the function to count as quick", func() bool {
 			calls(200)
 			return class().Kind == "quick"
 		})
 		before := class()
-		lifeAwait(t, "calls where the loop runs", func() bool {
+		filotest.Await(t, "calls where the loop runs", func() bool {
 			calls(500)
 			return class().Inline > before.Inline
 		})
@@ -349,33 +333,33 @@ func TestParkedQuick(t *testing.T) {
 	for _, text := range texts {
 		t.Run(text, func(t *testing.T) {
 			train()
-			c := s.dial(t)
-			c.get("/park")
+			c := s.Dial(t)
+			c.Get("/park")
 			awaitParked(t, s.Server)
-			c.send(text)
-			lifeRecv(t, called, "the call") // which is to find this text alone
+			c.Send(text)
+			filotest.Recv(t, called, "the call") // which is to find this text alone
 			for range 20 {
-				other := s.dial(t)
-				other.get("/")
-				other.want(200, "fine", false)
+				other := s.Dial(t)
+				other.Get("/")
+				other.Want(200, "fine", false)
 				other.Close()
 			}
 			switch text {
 			case "read":
-				c.send("x")
-				if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+				c.Send("x")
+				if b, err := c.Reader.ReadByte(); err != nil || b != '.' {
 					t.Errorf("got %q, %v", b, err)
 				}
 			case "write":
-				if _, err := io.CopyN(io.Discard, c.reader, 32<<20); err != nil {
+				if _, err := io.CopyN(io.Discard, c.Reader, 32<<20); err != nil {
 					t.Error(err)
 				}
 			default:
-				c.wantEnd()
+				c.WantEnd()
 				return
 			}
-			c.send("?")
-			if b, err := c.reader.ReadByte(); err != nil || b != '.' {
+			c.Send("?")
+			if b, err := c.Reader.ReadByte(); err != nil || b != '.' {
 				t.Errorf("got %q, %v", b, err)
 			}
 		})
@@ -386,7 +370,7 @@ func TestParkedQuick(t *testing.T) {
 // which leads no loop, calls the connection's function. It may still make the next call if it is held up just as it lets go.
 func awaitParked(t *testing.T, s *filo.Server) {
 	t.Helper()
-	lifeAwait(t, "the connection to be parked", func() bool {
+	filotest.Await(t, "the connection to be parked", func() bool {
 		stats := s.Stats()
 		return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
 	})
@@ -395,14 +379,14 @@ func awaitParked(t *testing.T, s *filo.Server) {
 // A Write that waits in a function which is called where the loop runs gives the loop away itself: the monitor needn't take it, and nobody
 // is blamed. The loop's other connections are answered while the Write waits.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const size = 8 << 20
 	// Neither making the buffer nor filling the socket may take as long as a leader keeps its loop.
 	large := make([]byte, size)
 	var calls atomic.Int64
 	before, written := make(chan uint64, 1), make(chan error, 1)
 	server := &filo.Server{Leaders: 1, SocketOptions: filo.SocketOptions{WriteBuffer: 4 << 10}}
-	handoffs := func() uint64 { return classOf(server, "(parked)").Handoffs }
+	handoffs := func() uint64 { return filotest.ClassOf(server, "(parked)").Handoffs }
 	server.Handler = func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
@@ -420,36 +404,36 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 		})
 		return err
 	}
-	s := lifeServe(t, server)
+	s := filotest.Serve(t, server)
 	// On a busy machine even a quick function may seem slow, and a leader may lose its loop because it has no processor.
-	lifeAwait(t, "a Write that gives its loop away", func() bool {
-		c := s.dial(t)
+	filotest.Await(t, "a Write that gives its loop away", func() bool {
+		c := s.Dial(t)
 		defer c.Close()
-		c.get("/park")
+		c.Get("/park")
 		awaitParked(t, server)
 		const training = 20
 		called := calls.Load()
-		c.send(strings.Repeat("x", training))
-		lifeAwait(t, "the calls", func() bool { return calls.Load() == called+training })
+		c.Send(strings.Repeat("x", training))
+		filotest.Await(t, "the calls", func() bool { return calls.Load() == called+training })
 		awaitParked(t, server)
-		if classOf(server, "(parked)").Kind != "quick" {
+		if filotest.ClassOf(server, "(parked)").Kind != "quick" {
 			return false
 		}
-		c.send("w")
-		had := lifeRecv(t, before, "the call that writes")
-		other := s.dial(t)
+		c.Send("w")
+		had := filotest.Recv(t, before, "the call that writes")
+		other := s.Dial(t)
 		defer other.Close()
-		other.get("/")
-		other.want(200, "fine", false)
+		other.Get("/")
+		other.Want(200, "fine", false)
 		select {
 		case err := <-written:
 			t.Fatalf("the Write didn't wait for its client: %v", err)
 		default:
 		}
-		if _, err := io.CopyN(io.Discard, c.reader, size); err != nil {
+		if _, err := io.CopyN(io.Discard, c.Reader, size); err != nil {
 			t.Fatal(err)
 		}
-		if err := lifeRecv(t, written, "the Write to end"); err != nil {
+		if err := filotest.Recv(t, written, "the Write to end"); err != nil {
 			t.Fatal(err)
 		}
 		return handoffs() > had
@@ -458,8 +442,8 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 
 // A client that never stops sending keeps its loop from nobody.
 func TestParkedFlood(t *testing.T) {
-	lifeLooped(t)
-	s := lifeServe(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
+	filotest.NeedLoops(t)
+	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		if c.Path() != "/park" {
 			return c.Text(200, "fine")
 		}
@@ -470,10 +454,10 @@ func TestParkedFlood(t *testing.T) {
 		})
 		return err
 	}})
-	flood := s.dial(t)
-	flood.get("/park")
+	flood := s.Dial(t)
+	flood.Get("/park")
 	stop := make(chan struct{})
-	s.run(func() {
+	s.Go(func() {
 		b := make([]byte, 64<<10)
 		for {
 			select {
@@ -486,9 +470,9 @@ func TestParkedFlood(t *testing.T) {
 		}
 	})
 	for range 200 {
-		c := s.dial(t)
-		c.get("/")
-		c.want(200, "fine", false)
+		c := s.Dial(t)
+		c.Get("/")
+		c.Want(200, "fine", false)
 		c.Close()
 	}
 	close(stop)
@@ -503,7 +487,7 @@ func TestParkedReadDeadline(t *testing.T) {
 		err  error
 	}
 	parked, calls, set := make(chan *filo.ParkedConn, 1), make(chan call, 10), make(chan time.Time, 10)
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error {
 			p, err := c.Park("", func(p *filo.ParkedConn, why filo.Wake) error {
 				var text [100]byte
@@ -525,28 +509,28 @@ func TestParkedReadDeadline(t *testing.T) {
 			parked <- p
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
+	}, func(t *testing.T, h *filotest.Host) {
 		c, p := parkOne(t, h, parked, parkRequest)
 		want := func(want call) {
 			t.Helper()
-			got := lifeRecv(t, calls, "a call")
+			got := filotest.Recv(t, calls, "a call")
 			if got.why != want.why || got.text != want.text || !errors.Is(got.err, want.err) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		}
 		past := time.Now().Add(-time.Second)
 		p.SetReadDeadline(past)
-		c.send(t, "again")
+		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
 		set <- time.Now() // the server's own wakes the connection
 		want(call{why: filo.WakeDeadline})
 		set <- time.Time{}
-		c.send(t, "again")
+		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
 		set <- time.Time{}
 		// One that is set meanwhile is for a Read that waits.
 		p.SetReadDeadline(time.Time{})
-		c.send(t, "again")
+		c.Send(t, "again")
 		select {
 		case got := <-calls:
 			t.Errorf("got %+v without a deadline", got)
@@ -556,32 +540,32 @@ func TestParkedReadDeadline(t *testing.T) {
 		want(call{err: os.ErrDeadlineExceeded})
 		set <- time.Time{}
 		p.SetReadDeadline(time.Time{})
-		c.send(t, "again")
-		c.send(t, "text")
-		got := lifeRecv(t, calls, "a call")
+		c.Send(t, "again")
+		c.Send(t, "text")
+		got := filotest.Recv(t, calls, "a call")
 		if got.text != "text" && got.text != "againtext" || got.err != nil {
 			t.Errorf("got %+v", got)
 		}
 		set <- time.Time{}
 		p.End()
-		c.wantEnd(t)
+		c.WantEnd(t)
 	})
 }
 
 // Middleware sees that a connection has switched to another protocol.
 func TestStatusAfterUpgrade(t *testing.T) {
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			err := answerParked(c)
 			if want := map[string]int{"/park": 101, "/": 200}[c.Path()]; c.Status() != want {
 				t.Errorf("%s: %d, want %d", c.Path(), c.Status(), want)
 			}
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet+answerPark)
-		c.receive(t, "GET")
-		c.receive(t, "GET")
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest+answerPark)
+		c.Receive(t, "GET")
+		c.Receive(t, "GET")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -28,9 +29,9 @@ var (
 
 // endsPark connects over each transport and asks for path, which parks the connection.
 func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-chan *filo.ParkedConn,
-	test func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn)) {
+	test func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn)) {
 	t.Helper()
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		s, c := serve(config())
 		netConn := c.Conn
 		if secure, ok := netConn.(*tls.Conn); ok {
@@ -42,8 +43,8 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 				t.Fatal(err)
 			}
 		}
-		c.get(path)
-		test(t, s, c, lifeRecv(t, parked, "the connection to be parked"))
+		c.Get(path)
+		test(t, s, c, filotest.Recv(t, parked, "the connection to be parked"))
 	})
 }
 
@@ -75,11 +76,11 @@ type endsWritten struct {
 }
 
 // response reads the head of an answer.
-func (c *lifeClient) response() *http.Response {
-	c.t.Helper()
-	response, err := http.ReadResponse(c.reader, nil)
+func readHead(c *filotest.Client) *http.Response {
+	c.T.Helper()
+	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return response
 }
@@ -110,7 +111,7 @@ func TestEndDuringACall(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 				parked, called := make(chan *filo.ParkedConn, 1), make(chan struct{})
 				ended := make(chan struct{})
 				failed := make(chan error, 1)
@@ -127,18 +128,18 @@ func TestEndDuringACall(t *testing.T) {
 					parked <- p
 					return err
 				}})
-				c.get("/")
-				p := lifeRecv(t, parked, "the connection to be parked")
+				c.Get("/")
+				p := filotest.Recv(t, parked, "the connection to be parked")
 				endsQueue(t, p)
-				c.send("x")
-				lifeRecv(t, called, "the function to be called")
+				c.Send("x")
+				filotest.Recv(t, called, "the function to be called")
 				p.End()
 				close(ended)
-				if err := lifeRecv(t, failed, "the function to return"); err == nil {
+				if err := filotest.Recv(t, failed, "the function to return"); err == nil {
 					t.Error("it didn't fail")
 				}
-				endsWantWhole(t, c.response().Body, "")
-				lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+				endsWantWhole(t, readHead(c).Body, "")
+				filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 			})
 		})
 	}
@@ -148,21 +149,21 @@ func TestEndDuringACall(t *testing.T) {
 // for, and the connection goes.
 func TestEndOutlivesNoWrite(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	endsPark(t, "/", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+	endsPark(t, "/", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
 		result := endsWrite(p)
-		if _, err := c.reader.Peek(1); err != nil {
+		if _, err := c.Reader.Peek(1); err != nil {
 			t.Fatal(err)
 		}
 		p.End()
-		lifeAwait(t, "the connection to wait for its end", func() bool {
+		filotest.Await(t, "the connection to wait for its end", func() bool {
 			stats := s.Stats()
 			return stats.ConnsOpen == 1 && stats.ConnsParked == 0 && stats.WorkersRunning == 0
 		})
 		p.SetWriteDeadline(time.Now())
-		if got := lifeRecv(t, result, "the write to end"); !errors.Is(got.err, os.ErrDeadlineExceeded) {
+		if got := filotest.Recv(t, result, "the write to end"); !errors.Is(got.err, os.ErrDeadlineExceeded) {
 			t.Errorf("the write returned %v", got.err)
 		}
-		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
 		if n := p.Queued(); n != 0 {
 			t.Errorf("%d bytes wait", n)
 		}
@@ -172,14 +173,14 @@ func TestEndOutlivesNoWrite(t *testing.T) {
 // A part of a chunk is the last thing that a client gets: what comes behind it would be taken for the rest of it.
 func TestNothingBehindAPartOfAChunk(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
 		result := endsWrite(p)
-		body := c.response().Body
+		body := readHead(c).Body
 		if _, err := io.ReadFull(body, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		p.SetWriteDeadline(time.Now())
-		if got := lifeRecv(t, result, "the write to end"); got.n != 0 || !errors.Is(got.err, os.ErrDeadlineExceeded) {
+		if got := filotest.Recv(t, result, "the write to end"); got.n != 0 || !errors.Is(got.err, os.ErrDeadlineExceeded) {
 			t.Errorf("the write returned %d, %v", got.n, got.err)
 		}
 		p.SetWriteDeadline(time.Time{})
@@ -200,7 +201,7 @@ func TestNothingBehindAPartOfAChunk(t *testing.T) {
 // A write whose deadline has passed sends nothing, and disturbs nothing that waits.
 func TestWriteAfterItsDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
 		endsQueue(t, p)
 		p.SetWriteDeadline(time.Now().Add(-time.Second))
 		if n, err := p.Write([]byte("late")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -212,14 +213,14 @@ func TestWriteAfterItsDeadline(t *testing.T) {
 			t.Error(err)
 		}
 		p.End()
-		endsWantWhole(t, c.response().Body, "in time")
+		endsWantWhole(t, readHead(c).Body, "in time")
 	})
 }
 
 // The limit is for messages: a Write behind more of them than it allows waits its turn.
 func TestQueueLimitIsNotForWrites(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
-	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *lifeServer, c *lifeClient, p *filo.ParkedConn) {
+	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
 		endsQueue(t, p)
 		began, result := make(chan struct{}), make(chan error, 1)
 		go func() {
@@ -230,10 +231,10 @@ func TestQueueLimitIsNotForWrites(t *testing.T) {
 			}
 			result <- err
 		}()
-		lifeRecv(t, began, "the write to begin")
-		body := c.response().Body
+		filotest.Recv(t, began, "the write to begin")
+		body := readHead(c).Body
 		endsWantWhole(t, io.LimitReader(body, endsSize+int64(len("written"))), "written")
-		if err := lifeRecv(t, result, "the write"); err != nil {
+		if err := filotest.Recv(t, result, "the write"); err != nil {
 			t.Error(err)
 		}
 		p.End()
@@ -288,14 +289,14 @@ func TestEndWithUnreadInput(t *testing.T) {
 		"End": func(p *filo.ParkedConn) error { p.End(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+			filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 				endWithUnreadInput(t, serve, end)
 			})
 		})
 	}
 }
 
-func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient), end func(p *filo.ParkedConn) error) {
+func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client), end func(p *filo.ParkedConn) error) {
 	const size = 1 << 20 // which the system takes at once, and the client doesn't
 	parked := make(chan *filo.ParkedConn, 1)
 	called, unread := make(chan struct{}), make(chan struct{})
@@ -308,33 +309,33 @@ func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*lifeServer, *li
 		parked <- p
 		return err
 	}})
-	c.get("/")
-	p := lifeRecv(t, parked, "the connection to be parked")
+	c.Get("/")
+	p := filotest.Recv(t, parked, "the connection to be parked")
 	if err := p.Queue(filo.NewPreparedMessage(endsBody[:size])); err != nil {
 		t.Fatal(err)
 	}
-	c.send("x")
-	lifeRecv(t, called, "the function to be called")
-	c.send(strings.Repeat("z", 2000))
+	c.Send("x")
+	filotest.Recv(t, called, "the function to be called")
+	c.Send(strings.Repeat("z", 2000))
 	close(unread)
-	lifeAwait(t, "the connection to be closed, or left to be", func() bool {
+	filotest.Await(t, "the connection to be closed, or left to be", func() bool {
 		stats := s.Stats()
 		return stats.ConnsParked == 0 && stats.WorkersRunning == 0
 	})
-	if n, err := io.Copy(io.Discard, c.response().Body); n != size || err != nil {
+	if n, err := io.Copy(io.Discard, readHead(c).Body); n != size || err != nil {
 		t.Errorf("got %d bytes of %d, %v", n, size, err)
 	}
 }
 
 // A parked connection keeps nothing of its request, in however many pieces that came.
 func TestParkedKeepsNoRequest(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const conns, headSize, bound = 200, 12 << 10, 8 << 10
 	parked := make(chan *filo.ParkedConn, conns+1)
-	s := lifeServe(t, parkedServer(parked)())
-	s.dial(t).get("/stream") // what is there once
-	lifeRecv(t, parked, "the first connection to be parked")
-	before := lifeHeap()
+	s := filotest.Serve(t, parkedServer(parked)())
+	s.Dial(t).Get("/stream") // what is there once
+	filotest.Recv(t, parked, "the first connection to be parked")
+	before := filotest.HeapInUse()
 	head := "GET /stream HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("c", headSize)
 	clients := make([]net.Conn, conns)
 	sendAll := func(text string) {
@@ -346,16 +347,16 @@ func TestParkedKeepsNoRequest(t *testing.T) {
 		}
 	}
 	for i := range clients {
-		clients[i] = s.dial(t).Conn
+		clients[i] = s.Dial(t).Conn
 	}
 	sendAll(head)
-	lifeAwait(t, "the first pieces to be read", func() bool {
+	filotest.Await(t, "the first pieces to be read", func() bool {
 		stats := s.Stats()
 		return stats.ConnsActive == conns && stats.WorkersRunning == 0
 	})
 	sendAll("\r\n\r\n")
-	lifeAwait(t, "the connections to be parked", func() bool { return s.Stats().ConnsParked == conns+1 })
-	lifeAwait(t, "the requests to be forgotten", func() bool { return lifeHeap() < before+conns*bound })
+	filotest.Await(t, "the connections to be parked", func() bool { return s.Stats().ConnsParked == conns+1 })
+	filotest.Await(t, "the requests to be forgotten", func() bool { return filotest.HeapInUse() < before+conns*bound })
 }
 
 // A handler that parks a connection behind answers that its client doesn't take waits no longer for it than an answer does.
@@ -385,16 +386,16 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := lifeServe(t, config, listener)
+	s := filotest.Serve(t, config, listener)
 	// One of them has the socket full just when its connection is to be parked.
 	for n := range clients {
-		c := s.dial(t)
+		c := s.Dial(t)
 		if err := c.Conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
 			t.Fatal(err)
 		}
-		c.send(strings.Repeat("GET /answer HTTP/1.1\r\nHost: a\r\n\r\n", n) + "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Send(strings.Repeat("GET /answer HTTP/1.1\r\nHost: a\r\n\r\n", n) + "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	lifeAwait(t, "each connection to be parked or gone, and the workers to be free", func() bool {
+	filotest.Await(t, "each connection to be parked or gone, and the workers to be free", func() bool {
 		stats := s.Stats()
 		return stats.ConnsAccepted == clients && stats.ConnsOpen == stats.ConnsParked && stats.WorkersRunning == 0
 	})
@@ -406,7 +407,7 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 // What a client has sent before it left reaches the function, and then the end, though a message to the client failed before the function came
 // to read it.
 func TestQueueToAClientThatHasLeft(t *testing.T) {
-	eachTransport(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, *lifeClient)) {
+	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		parked, called, delayed := make(chan *filo.ParkedConn, 1), make(chan struct{}), make(chan struct{})
 		ended, errClosed := make(chan error, 1), errors.New("closed")
 		var got []byte
@@ -435,19 +436,19 @@ func TestQueueToAClientThatHasLeft(t *testing.T) {
 			}
 			return err
 		}})
-		c.get("/")
-		p := lifeRecv(t, parked, "the connection to be parked")
-		if got := c.response(); got.StatusCode != 200 {
+		c.Get("/")
+		p := filotest.Recv(t, parked, "the connection to be parked")
+		if got := readHead(c); got.StatusCode != 200 {
 			t.Fatal(got)
 		}
-		c.send("a")
-		lifeRecv(t, called, "the function to be called")
-		c.send("last")
+		c.Send("a")
+		filotest.Recv(t, called, "the function to be called")
+		c.Send("last")
 		c.Close()
 		message := filo.NewPreparedMessage([]byte("message"))
-		lifeAwait(t, "a message to fail", func() bool { return p.Queue(message) != nil })
+		filotest.Await(t, "a message to fail", func() bool { return p.Queue(message) != nil })
 		close(delayed)
-		if err := lifeRecv(t, ended, "the end"); err == errClosed {
+		if err := filotest.Recv(t, ended, "the end"); err == errClosed {
 			t.Error("the function wasn't called again")
 		} else if string(got) != "alast" {
 			t.Errorf("got %q, then %v", got, err)

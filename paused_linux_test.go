@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 const (
@@ -40,7 +41,7 @@ func TestPausedChild(t *testing.T) {
 			},
 		}
 	}
-	fmt.Println("listening on", lifeServe(t, config()).addr, lifeListenTLS(t, config()).addr)
+	fmt.Println("listening on", filotest.Serve(t, config()).Addr, filotest.ListenTLS(t, config()).Addr)
 	io.Copy(io.Discard, os.Stdin)
 }
 
@@ -52,7 +53,7 @@ type pausedServer struct {
 
 func newPausedServer(t *testing.T, driver string) *pausedServer {
 	child := exec.Command(os.Args[0], "-test.run=^TestPausedChild$", "-test.count=1")
-	child.Env = append(os.Environ(), pausedChild+"=1", driverVariable+"="+driver)
+	child.Env = append(os.Environ(), pausedChild+"=1", filotest.DriverVariable+"="+driver)
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
 	if err != nil {
@@ -104,7 +105,7 @@ type pausedCase struct {
 	size          int // of the body
 
 	// For HTTP/2, instead of first and second. The answer on the stream 3 is awaited.
-	begin, finish func(c *rawHTTP2)
+	begin, finish func(c *filotest.RawHTTP2)
 }
 
 const pausedGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -117,27 +118,29 @@ var pausedCases = []pausedCase{
 	{name: "body", first: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\nab", second: strings.Repeat("x", 19998), size: 20000},
 	{name: "chunked body", first: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab", second: "cd\r\n0\r\n\r\n", size: 4},
 	{
-		name: "HTTP/2: new", begin: func(*rawHTTP2) {},
-		finish: func(c *rawHTTP2) { c.request(3, "/", true).send() },
+		name: "HTTP/2: new", begin: func(*filotest.RawHTTP2) {},
+		finish: func(c *filotest.RawHTTP2) { c.Request(3, "/", true).Send() },
 	}, {
 		name:   "HTTP/2: head",
-		begin:  func(c *rawHTTP2) { c.request(3, "/", true).Write(c.out.Next(c.out.Len() - 5)) },
-		finish: func(c *rawHTTP2) { c.send() },
+		begin:  func(c *filotest.RawHTTP2) { c.Request(3, "/", true).Write(c.Out.Next(c.Out.Len() - 5)) },
+		finish: func(c *filotest.RawHTTP2) { c.Send() },
 	}, {
 		name:   "HTTP/2: idle",
-		begin:  func(c *rawHTTP2) { c.request(1, "/", true).send().wantAnswer(1, "200 0") },
-		finish: func(c *rawHTTP2) { c.request(3, "/", true).send() },
+		begin:  func(c *filotest.RawHTTP2) { c.Request(1, "/", true).Send().WantAnswer(1, "200 0") },
+		finish: func(c *filotest.RawHTTP2) { c.Request(3, "/", true).Send() },
 	}, {
 		name: "HTTP/2: small body",
-		begin: func(c *rawHTTP2) {
-			c.request(3, "/", false, ":method", "POST", "content-length", "4").data(3, false, []byte("ab")).send()
+		begin: func(c *filotest.RawHTTP2) {
+			c.Request(3, "/", false, ":method", "POST", "content-length", "4").Data(3, false, []byte("ab")).Send()
 		},
-		finish: func(c *rawHTTP2) { c.data(3, true, []byte("cd")).send() }, size: 4,
+		finish: func(c *filotest.RawHTTP2) { c.Data(3, true, []byte("cd")).Send() }, size: 4,
 	}, {
-		name:  "HTTP/2: body",
-		begin: func(c *rawHTTP2) { c.request(3, "/", false, ":method", "POST").data(3, false, make([]byte, 10)).send() },
-		finish: func(c *rawHTTP2) {
-			c.data(3, false, make([]byte, 10000)).data(3, true, make([]byte, 10000)).send()
+		name: "HTTP/2: body",
+		begin: func(c *filotest.RawHTTP2) {
+			c.Request(3, "/", false, ":method", "POST").Data(3, false, make([]byte, 10)).Send()
+		},
+		finish: func(c *filotest.RawHTTP2) {
+			c.Data(3, false, make([]byte, 10000)).Data(3, true, make([]byte, 10000)).Send()
 		}, size: 20010,
 	},
 }
@@ -145,8 +148,8 @@ var pausedCases = []pausedCase{
 // pausedClient is a client of TestPaused.
 type pausedClient struct {
 	*pausedCase
-	client *lifeClient
-	http2  *rawHTTP2
+	client *filotest.Client
+	http2  *filotest.RawHTTP2
 	sent   chan struct{}
 }
 
@@ -166,17 +169,17 @@ func (s *pausedServer) dial(t *testing.T, use *pausedCase, secure bool) *pausedC
 		}
 		conn = tls.Client(conn, config)
 	}
-	p := &pausedClient{pausedCase: use, client: newLifeClient(t, conn), sent: make(chan struct{})}
+	p := &pausedClient{pausedCase: use, client: filotest.NewClient(t, conn), sent: make(chan struct{})}
 	if use.begin != nil {
-		p.http2 = newRawHTTP2(t, conn)
+		p.http2 = filotest.NewRawHTTP2(t, conn)
 		use.begin(p.http2)
 		return p
 	}
 	if use.first != "" {
-		p.client.send(use.first)
+		p.client.Send(use.first)
 	}
 	for range use.answers {
-		p.client.want(200, "0", false)
+		p.client.Want(200, "0", false)
 	}
 	return p
 }
@@ -196,9 +199,9 @@ func (p *pausedClient) check(t *testing.T, secure bool) {
 	<-p.sent
 	want := fmt.Sprint("200 ", p.size)
 	if p.http2 != nil {
-		s := p.http2.streams[3]
-		for !s.ended && !s.reset {
-			if err := p.http2.take(); err != nil {
+		s := p.http2.Streams[3]
+		for !s.Ended && !s.Reset {
+			if err := p.http2.Take(); err != nil {
 				t.Errorf("%s, TLS %t: %v, %v", p.name, secure, s, err)
 				return
 			}
@@ -208,7 +211,7 @@ func (p *pausedClient) check(t *testing.T, secure bool) {
 		}
 		return
 	}
-	response, body, err := p.client.tryAnswer()
+	response, body, err := p.client.TryAnswer()
 	if err != nil || fmt.Sprint(response.StatusCode, " ", body) != want {
 		t.Errorf("%s, TLS %t: %q, %v", p.name, secure, body, err)
 	}

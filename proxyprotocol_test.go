@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // tellProxied is a handler that tells whom it takes for the client.
@@ -46,11 +47,11 @@ const (
 )
 
 // eachProxied runs a test with both drivers.
-func eachProxied(t *testing.T, test func(t *testing.T, s *lifeServer, log *lifeLog)) {
+func eachProxied(t *testing.T, test func(t *testing.T, s *filotest.Server, log *filotest.Log)) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			log := new(lifeLog)
-			test(t, lifeServe(t, &filo.Server{
+			log := new(filotest.Log)
+			test(t, filotest.Serve(t, &filo.Server{
 				Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 				ReadHeaderTimeout: 500 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
 			}), log)
@@ -64,7 +65,7 @@ func TestProxyProtocol(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	ipv6 := "PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n"
 	all := proxiedHeader("\x02\x00\x0bexample.com", "\x01\x00\x02h2", "\x05\x00\x02id", "\x20\x00\x0f\x05\x00\x00\x00\x00\x21\x00\x07TLSv1.3")
-	eachProxied(t, func(t *testing.T, s *lifeServer, log *lifeLog) {
+	eachProxied(t, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
 		for name, test := range map[string]struct{ header, want string }{
 			"version 1": {proxied1, proxiedTold},
 			"version 2": {proxiedHeader(), proxiedTold},
@@ -74,16 +75,16 @@ func TestProxyProtocol(t *testing.T) {
 			"local":     {"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00", "PEER SERVER local=true authority= alpn= id= tls=false {false   }"},
 		} {
 			for _, cut := range []int{0, 1, len(test.header) / 2, len(test.header) - 1, len(test.header), len(test.header) + 3} {
-				c := s.dial(t)
-				want := strings.NewReplacer("PEER", c.Conn.LocalAddr().String(), "SERVER", s.addr).Replace(test.want)
+				c := s.Dial(t)
+				want := strings.NewReplacer("PEER", c.Conn.LocalAddr().String(), "SERVER", s.Addr).Replace(test.want)
 				whole := test.header + request + request
 				if cut > 0 {
-					c.send(whole[:cut])
-					lifeAwait(t, "the first piece to be looked at", func() bool { return s.Stats().ConnsOpen > 0 })
+					c.Send(whole[:cut])
+					filotest.Await(t, "the first piece to be looked at", func() bool { return s.Stats().ConnsOpen > 0 })
 				}
-				c.send(whole[cut:])
+				c.Send(whole[cut:])
 				for range 2 {
-					response, got := c.answer()
+					response, got := c.Answer()
 					if response.StatusCode != 200 || got != want {
 						t.Errorf("%s, cut at %d: %d %q, want %q", name, cut, response.StatusCode, got, want)
 					}
@@ -99,15 +100,15 @@ func TestProxyProtocol(t *testing.T) {
 
 // "ProxyHeader returns what a proxy has told about the connection", also what is for the proxy's users.
 func TestProxyHeader(t *testing.T) {
-	s := lifeServe(t, &filo.Server{ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
 		h, ok := c.ProxyHeader()
 		own, has := h.TLV(0xe0)
 		_, other := h.TLV(0xe1)
 		return c.Text(200, fmt.Sprintln(ok, h.Source(), h.Destination(), own, has, other))
 	}})
-	c := s.dial(t)
-	c.send(proxiedHeader("\xe0\x00\x03own") + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	c.want(200, "true 192.0.2.1:56324 198.51.100.2:443 own true false\n", false)
+	c := s.Dial(t)
+	c.Send(proxiedHeader("\xe0\x00\x03own") + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Want(200, "true 192.0.2.1:56324 198.51.100.2:443 own true false\n", false)
 }
 
 // The header comes before TLS and before either version of HTTP.
@@ -116,24 +117,24 @@ func TestProxyProtocolBelow(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			for _, second := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, TLS %v, HTTP/2 %v", name, secure, second), func(t *testing.T) {
-					s := lifeNew(&filo.Server{
+					s := filotest.New(&filo.Server{
 						Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, HTTP2: filo.HTTP2Options{Unencrypted: true},
-						TLSConfig: &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+						TLSConfig: &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
 					}, 1)
-					listener := lifeListen(t, "tcp", "127.0.0.1:0")
-					s.run(func() {
+					listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+					s.Go(func() {
 						if secure {
-							s.served <- s.ServeTLS(listener, "", "")
+							s.Served <- s.ServeTLS(listener, "", "")
 						} else {
-							s.served <- s.Serve(listener)
+							s.Served <- s.Serve(listener)
 						}
 					})
-					s.closeAtEnd(t, 1)
+					s.CloseAtEnd(t, 1)
 					protocols := new(http.Protocols)
 					protocols.SetHTTP1(!second)
 					protocols.SetHTTP2(second)
 					protocols.SetUnencryptedHTTP2(second)
-					transport := &http.Transport{Protocols: protocols, TLSClientConfig: lifeClientTLS(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					transport := &http.Transport{Protocols: protocols, TLSClientConfig: filotest.ClientTLS(), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 						conn, err := new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
 						if err == nil {
 							_, err = io.WriteString(conn, proxied1)
@@ -146,7 +147,7 @@ func TestProxyProtocolBelow(t *testing.T) {
 						url = "https://filo.test/"
 					}
 					for range 2 {
-						response, err := (&http.Client{Transport: transport, Timeout: lifeBound}).Get(url)
+						response, err := (&http.Client{Transport: transport, Timeout: filotest.Bound}).Get(url)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -180,14 +181,14 @@ func TestProxyProtocolRefuses(t *testing.T) {
 		"silent":       {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachProxied(t, func(t *testing.T, s *lifeServer, log *lifeLog) {
-				c := s.dial(t)
-				c.send(test.sent)
+			eachProxied(t, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
+				c := s.Dial(t)
+				c.Send(test.sent)
 				if test.ends {
 					c.Conn.(*net.TCPConn).CloseWrite()
 				}
-				c.wantEnd()
-				lifeAwait(t, "the connection's end", func() bool { return s.Stats().ConnsOpen == 0 })
+				c.WantEnd()
+				filotest.Await(t, "the connection's end", func() bool { return s.Stats().ConnsOpen == 0 })
 				switch got := log.String(); {
 				case test.want == "" && name == "nothing" && got != "":
 					t.Errorf("logged %s", got)
@@ -206,17 +207,17 @@ func TestProxyProtocolRefuses(t *testing.T) {
 func TestProxyProtocolUntrusted(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			log := new(lifeLog)
-			s := lifeServe(t, &filo.Server{
+			log := new(filotest.Log)
+			s := filotest.Serve(t, &filo.Server{
 				Driver: driver, Handler: tellProxied, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 				ProxyProtocol: filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, TrustUnixSocket: true},
 			})
 			for range 3 {
-				c := s.dial(t)
+				c := s.Dial(t)
 				io.WriteString(c, proxied1+"GET / HTTP/1.1\r\nHost: a\r\n\r\n") // may come too late
-				c.wantEnd()
+				c.WantEnd()
 			}
-			lifeAwait(t, "the refusals", func() bool { return s.Stats().ConnsRefused == 3 })
+			filotest.Await(t, "the refusals", func() bool { return s.Stats().ConnsRefused == 3 })
 			if got := s.Stats().Refusals; got != (filo.Refusals{ProxyProtocol: 3}) {
 				t.Errorf("%+v", got)
 			}
@@ -231,15 +232,15 @@ func TestProxyProtocolUntrusted(t *testing.T) {
 func TestProxyProtocolConnsPerIP(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, MaxConnsPerIP: 2})
-			open := func(client string) *lifeClient {
-				c := s.dial(t)
-				c.send("PROXY TCP4 " + client + " 198.51.100.2 56324 443\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			s := filotest.Serve(t, &filo.Server{Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, MaxConnsPerIP: 2})
+			open := func(client string) *filotest.Client {
+				c := s.Dial(t)
+				c.Send("PROXY TCP4 " + client + " 198.51.100.2 56324 443\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 				return c
 			}
-			want := func(c *lifeClient, status int) {
+			want := func(c *filotest.Client, status int) {
 				t.Helper()
-				if response, body := c.answer(); response.StatusCode != status {
+				if response, body := c.Answer(); response.StatusCode != status {
 					t.Errorf("got %d %q, want %d", response.StatusCode, body, status)
 				}
 			}
@@ -249,7 +250,7 @@ func TestProxyProtocolConnsPerIP(t *testing.T) {
 			want(open("192.0.2.1"), 429)
 			want(open("192.0.2.2"), 200)
 			first.Close()
-			lifeAwait(t, "a place", func() bool { return s.Stats().ConnsOpen == 2 })
+			filotest.Await(t, "a place", func() bool { return s.Stats().ConnsOpen == 2 })
 			want(open("192.0.2.1"), 200)
 			want(open("192.0.2.1"), 429)
 		})
@@ -260,7 +261,7 @@ func TestProxyProtocolConnsPerIP(t *testing.T) {
 func TestProxyProtocolHijack(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Driver: driver, ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Driver: driver, ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
 				conn, _, err := c.Hijack()
 				if err != nil {
 					return err
@@ -269,9 +270,9 @@ func TestProxyProtocolHijack(t *testing.T) {
 				_, err = fmt.Fprintf(conn, "%v %v", conn.RemoteAddr(), conn.LocalAddr())
 				return err
 			}})
-			c := s.dial(t)
-			c.send(proxied1 + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if got, err := io.ReadAll(c.reader); err != nil || string(got) != "192.0.2.1:56324 198.51.100.2:443" {
+			c := s.Dial(t)
+			c.Send(proxied1 + "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if got, err := io.ReadAll(c.Reader); err != nil || string(got) != "192.0.2.1:56324 198.51.100.2:443" {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -281,21 +282,21 @@ func TestProxyProtocolHijack(t *testing.T) {
 // A shutdown doesn't wait for headers that don't come.
 func TestProxyProtocolShutdown(t *testing.T) {
 	t.Parallel()
-	eachProxied(t, func(t *testing.T, s *lifeServer, _ *lifeLog) {
-		silent, half := s.dial(t), s.dial(t)
-		half.send(proxied1[:20])
-		lifeAwait(t, "the connections", func() bool { return s.Stats().ConnsOpen == 2 })
-		if err := s.shutdown(); err != nil {
+	eachProxied(t, func(t *testing.T, s *filotest.Server, _ *filotest.Log) {
+		silent, half := s.Dial(t), s.Dial(t)
+		half.Send(proxied1[:20])
+		filotest.Await(t, "the connections", func() bool { return s.Stats().ConnsOpen == 2 })
+		if err := s.ShutdownInTime(); err != nil {
 			t.Error(err)
 		}
-		silent.wantEnd()
-		half.wantEnd()
+		silent.WantEnd()
+		half.WantEnd()
 	})
 }
 
 // In a loop a connection costs no worker while it waits for its header, and hardly any memory beyond that of a plain one afterwards.
 func TestProxyProtocolIdle(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const n = 400
 	heap := func() int64 {
 		var stats runtime.MemStats
@@ -306,20 +307,20 @@ func TestProxyProtocolIdle(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	perConn := func(header string, config filo.ProxyProtocol) int64 {
-		s := lifeServe(t, &filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error { return c.NoContent() }), ProxyProtocol: config})
-		clients := make([]*lifeClient, n)
+		s := filotest.Serve(t, &filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error { return c.NoContent() }), ProxyProtocol: config})
+		clients := make([]*filotest.Client, n)
 		for i := range clients {
-			clients[i] = s.dial(t)
-			clients[i].send(header[:min(20, len(header))])
+			clients[i] = s.Dial(t)
+			clients[i].Send(header[:min(20, len(header))])
 		}
-		lifeAwait(t, "all connections to wait", func() bool { stats := s.Stats(); return stats.ConnsOpen == n && stats.WorkersRunning == 0 })
+		filotest.Await(t, "all connections to wait", func() bool { stats := s.Stats(); return stats.ConnsOpen == n && stats.WorkersRunning == 0 })
 		silent := heap()
 		for _, c := range clients {
-			c.send(header[min(20, len(header)):])
-			c.get("/")
-			c.answer()
+			c.Send(header[min(20, len(header)):])
+			c.Get("/")
+			c.Answer()
 		}
-		lifeAwait(t, "all connections to be idle", func() bool { return s.Stats().WorkersRunning == 0 })
+		filotest.Await(t, "all connections to be idle", func() bool { return s.Stats().WorkersRunning == 0 })
 		idle := heap()
 		runtime.KeepAlive(clients)
 		s.Close()

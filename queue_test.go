@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"golang.org/x/net/http2"
 )
 
 // Requests over Concurrency wait in the order in which they came, quick handlers are called meanwhile, and earlier pipelined answers don't
 // wait. The queue ends at its length.
 func TestQueue(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	begun, release := make(chan string, 10), make(chan struct{})
 	held := filo.Offload(func(c *filo.Ctx) error {
 		begun <- c.Path()
@@ -36,63 +37,63 @@ func TestQueue(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: handler, ConnContext: func(net.Conn) context.Context {
+			s := filotest.Serve(t, &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: handler, ConnContext: func(net.Conn) context.Context {
 				t.Error("a request that waits asks for its connection's context")
 				return t.Context()
 			}})
-			first, second, third, fourth := s.dial(t), s.dial(t), s.dial(t), s.dial(t)
-			first.get("/1")
-			lifeRecv(t, begun, "the handler")
+			first, second, third, fourth := s.Dial(t), s.Dial(t), s.Dial(t), s.Dial(t)
+			first.Get("/1")
+			filotest.Recv(t, begun, "the handler")
 			if name == "of a route" {
-				second.get("/quick")
+				second.Get("/quick")
 			}
-			second.get("/2")
-			lifeAwait(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+			second.Get("/2")
+			filotest.Await(t, "a request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
 			if name == "of a route" {
-				second.want(200, "quick", false)
+				second.Want(200, "quick", false)
 			}
-			third.get("/3")
-			lifeAwait(t, "another request to wait", func() bool { return s.Stats().RequestsQueued == 2 })
-			fourth.get("/4")
-			if response, _ := fourth.answer(); response.StatusCode != 503 {
+			third.Get("/3")
+			filotest.Await(t, "another request to wait", func() bool { return s.Stats().RequestsQueued == 2 })
+			fourth.Get("/4")
+			if response, _ := fourth.Answer(); response.StatusCode != 503 {
 				t.Errorf("a request that finds the queue full gets %d", response.StatusCode)
 			}
 			if got := s.Stats().Refusals; got != (filo.Refusals{QueueFull: 1}) {
 				t.Errorf("a request that finds the queue full: %+v", got)
 			}
 			if name == "of a route" {
-				fourth.get("/quick")
-				fourth.want(200, "quick", false)
+				fourth.Get("/quick")
+				fourth.Want(200, "quick", false)
 			}
-			for i, c := range []*lifeClient{first, second, third} {
+			for i, c := range []*filotest.Client{first, second, third} {
 				release <- struct{}{}
-				c.want(200, fmt.Sprint("/", i+1), false)
+				c.Want(200, fmt.Sprint("/", i+1), false)
 				if i < 2 {
-					if got, want := lifeRecv(t, begun, "the next handler"), fmt.Sprint("/", i+2); got != want {
+					if got, want := filotest.Recv(t, begun, "the next handler"), fmt.Sprint("/", i+2); got != want {
 						t.Errorf("%s is next, want %s", got, want)
 					}
 				}
 			}
-			lifeAwait(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
+			filotest.Await(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
 		})
 	}
 }
 
 // A request that waits for too long gets a 503, and nothing is left of it.
 func TestQueueTimeout(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	begun, release := make(chan struct{}, 1), make(chan struct{})
-	s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error {
 		begun <- struct{}{}
 		<-release
 		return c.Text(200, "ok")
 	})})
-	first, second := s.dial(t), s.dial(t)
-	first.get("/")
-	lifeRecv(t, begun, "the handler")
+	first, second := s.Dial(t), s.Dial(t)
+	first.Get("/")
+	filotest.Recv(t, begun, "the handler")
 	for range 3 {
-		second.get("/")
-		if response, _ := second.answer(); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+		second.Get("/")
+		if response, _ := second.Answer(); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
 			t.Errorf("got %d", response.StatusCode)
 		}
 	}
@@ -104,19 +105,19 @@ func TestQueueTimeout(t *testing.T) {
 		t.Errorf("%+v, %+v", stats.Refusals, stats.Timeouts)
 	}
 	release <- struct{}{}
-	first.want(200, "ok", false)
-	lifeAwait(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == 0 })
+	first.Want(200, "ok", false)
+	filotest.Await(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == 0 })
 	go func() { release <- struct{}{} }()
-	second.get("/")
-	second.want(200, "ok", false)
+	second.Get("/")
+	second.Want(200, "ok", false)
 }
 
 // Whatever the order in which requests come and end, no place is lost and none is taken twice.
 func TestQueueUnderLoad(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const places, clients, each = 3, 16, 50
 	var running, answered atomic.Int32
-	s := lifeServe(t, &filo.Server{Concurrency: places, Queue: clients, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
+	s := filotest.Serve(t, &filo.Server{Concurrency: places, Queue: clients, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
 		if n := running.Add(1); n > places {
 			t.Errorf("%d handlers run", n)
 		}
@@ -126,11 +127,11 @@ func TestQueueUnderLoad(t *testing.T) {
 	})})
 	var done sync.WaitGroup
 	for range clients {
-		c := s.dial(t)
+		c := s.Dial(t)
 		done.Go(func() {
 			for range each {
-				c.get("/")
-				if response, _ := c.answer(); response.StatusCode == 200 {
+				c.Get("/")
+				if response, _ := c.Answer(); response.StatusCode == 200 {
 					answered.Add(1)
 				}
 			}
@@ -140,12 +141,12 @@ func TestQueueUnderLoad(t *testing.T) {
 	if n := answered.Load(); n != clients*each {
 		t.Errorf("%d of %d requests are answered", n, clients*each)
 	}
-	lifeAwait(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
+	filotest.Await(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
 }
 
 // A client that goes on sending gives its place to whoever waits for one, between two requests and between two messages.
 func TestQueueBesideBusyClient(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const get = "GET %s HTTP/1.1\r\nHost: filo.test\r\n\r\n"
 	for name, test := range map[string]struct{ sends, goesOn string }{
 		"requests":      {"", fmt.Sprintf(get, "/")},
@@ -160,7 +161,7 @@ func TestQueueBesideBusyClient(t *testing.T) {
 				<-release
 				time.Sleep(time.Millisecond) // otherwise the system may not run those that give way and that wait at all
 			}
-			s := lifeServe(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
 				switch {
 				case c.Request.Header.Get("Upgrade") != "":
 					_, err := c.Park("messages", func(p *filo.ParkedConn, why filo.Wake) error {
@@ -181,15 +182,15 @@ func TestQueueBesideBusyClient(t *testing.T) {
 				}
 				return c.NoContent()
 			})})
-			busy, polite := s.dial(t), s.dial(t)
+			busy, polite := s.Dial(t), s.Dial(t)
 			go io.Copy(io.Discard, busy)
-			busy.send(test.sends + strings.Repeat(test.goesOn, pieces))
-			lifeRecv(t, begun, "the busy client's handler")
-			polite.get("/polite")
-			lifeAwait(t, "the polite client's request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
+			busy.Send(test.sends + strings.Repeat(test.goesOn, pieces))
+			filotest.Recv(t, begun, "the busy client's handler")
+			polite.Get("/polite")
+			filotest.Await(t, "the polite client's request to wait", func() bool { return s.Stats().RequestsQueued == 1 })
 			for i := range pieces {
 				release <- struct{}{}
-				if lifeRecv(t, begun, "the next handler") == "polite" {
+				if filotest.Recv(t, begun, "the next handler") == "polite" {
 					break
 				}
 				if i > pieces/2 {
@@ -202,9 +203,9 @@ func TestQueueBesideBusyClient(t *testing.T) {
 				}
 			}()
 			close(release)
-			polite.want(204, "", false)
+			polite.Want(204, "", false)
 			busy.Close()
-			lifeAwait(t, "the busy client's end", func() bool { return s.Stats().ConnsOpen == 1 })
+			filotest.Await(t, "the busy client's end", func() bool { return s.Stats().ConnsOpen == 1 })
 			close(begun)
 		})
 	}
@@ -213,12 +214,12 @@ func TestQueueBesideBusyClient(t *testing.T) {
 // unwanted is a server with one place, which a request for /hold has, and requests for other paths wait for it. Those for /timed have a
 // timeout of the server's handler.
 type unwanted struct {
-	*lifeServer
+	*filotest.Server
 	release chan struct{}
 	ran     sync.Map // the paths whose handlers have run
 }
 
-func serveUnwanted(t *testing.T, serve func(*filo.Server) *lifeServer, routed bool) *unwanted {
+func serveUnwanted(t *testing.T, serve func(*filo.Server) *filotest.Server, routed bool) *unwanted {
 	u := &unwanted{release: make(chan struct{})}
 	held := filo.Offload(func(c *filo.Ctx) error {
 		u.ran.Store(c.Path(), true)
@@ -240,7 +241,7 @@ func serveUnwanted(t *testing.T, serve func(*filo.Server) *lifeServer, routed bo
 			return held(c)
 		}
 	}
-	u.lifeServer = serve(&filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: handler})
+	u.Server = serve(&filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: handler})
 	t.Cleanup(u.let)
 	return u
 }
@@ -256,13 +257,13 @@ func (u *unwanted) let() {
 
 func (u *unwanted) awaitQueued(t *testing.T, n int) {
 	t.Helper()
-	lifeAwait(t, fmt.Sprint(n, " requests to wait"), func() bool { return u.Stats().RequestsQueued == n })
+	filotest.Await(t, fmt.Sprint(n, " requests to wait"), func() bool { return u.Stats().RequestsQueued == n })
 }
 
 // wantNotRun checks which handlers have run once the last request was answered.
 func (u *unwanted) wantNotRun(t *testing.T, path string) {
 	t.Helper()
-	lifeAwait(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
+	filotest.Await(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
 	if _, ran := u.ran.Load(path); ran {
 		t.Errorf("the handler for %s has run, though nobody wants its answer", path)
 	}
@@ -270,33 +271,33 @@ func (u *unwanted) wantNotRun(t *testing.T, path string) {
 
 // A request whose client leaves, or whose timeout answers, while it waits in the queue leaves that at once, and its handler doesn't run.
 func TestQueueUnwanted(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	const large = "POST /gone HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\n"
-	for name, leave := range map[string]func(u *unwanted, c *lifeClient){
-		"reset":                  func(u *unwanted, c *lifeClient) { c.reset() },
-		"reset inside of a body": func(u *unwanted, c *lifeClient) { c.reset() },
-		"an end of the client's side": func(u *unwanted, c *lifeClient) {
+	for name, leave := range map[string]func(u *unwanted, c *filotest.Client){
+		"reset":                  func(u *unwanted, c *filotest.Client) { c.Reset() },
+		"reset inside of a body": func(u *unwanted, c *filotest.Client) { c.Reset() },
+		"an end of the client's side": func(u *unwanted, c *filotest.Client) {
 			time.Sleep(50 * time.Millisecond) // an early end may be one of a client that waits for its answer
-			other := u.dial(c.t)
-			other.get("/none") // each is a look of the loop
-			u.awaitQueued(c.t.(*testing.T), 2)
-			other.reset()
-			u.awaitQueued(c.t.(*testing.T), 1)
+			other := u.Dial(c.T)
+			other.Get("/none") // each is a look of the loop
+			u.awaitQueued(c.T.(*testing.T), 2)
+			other.Reset()
+			u.awaitQueued(c.T.(*testing.T), 1)
 			c.Conn.(*net.TCPConn).CloseWrite()
-			c.want(503, "Service Unavailable: too many requests at once\n", false)
+			c.Want(503, "Service Unavailable: too many requests at once\n", false)
 		},
 	} {
 		for _, routed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", routed ", routed), func(t *testing.T) {
-				u := serveUnwanted(t, func(s *filo.Server) *lifeServer { return lifeServe(t, s) }, routed)
-				first, gone, last := u.dial(t), u.dial(t), u.dial(t)
-				first.get("/hold")
-				lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+				u := serveUnwanted(t, func(s *filo.Server) *filotest.Server { return filotest.Serve(t, s) }, routed)
+				first, gone, last := u.Dial(t), u.Dial(t), u.Dial(t)
+				first.Get("/hold")
+				filotest.Await(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
 				inBody := name == "reset inside of a body"
 				if inBody {
-					gone.send(large)
+					gone.Send(large)
 				} else {
-					gone.get("/gone")
+					gone.Get("/gone")
 				}
 				u.awaitQueued(t, 1)
 				leave(u, gone)
@@ -305,65 +306,65 @@ func TestQueueUnwanted(t *testing.T) {
 					waiting = 1
 				}
 				u.awaitQueued(t, waiting)
-				last.get("/wanted")
+				last.Get("/wanted")
 				u.awaitQueued(t, waiting+1)
 				u.let()
-				first.want(200, "/hold", false)
-				last.want(200, "/wanted", false)
+				first.Want(200, "/hold", false)
+				last.Want(200, "/wanted", false)
 				u.wantNotRun(t, "/gone")
 			})
 		}
 	}
 	t.Run("timeout", func(t *testing.T) {
-		u := serveUnwanted(t, func(s *filo.Server) *lifeServer { return lifeServe(t, s) }, true)
-		first, timed := u.dial(t), u.dial(t)
-		first.get("/hold")
-		lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
-		timed.get("/timed")
-		timed.want(503, "Service Unavailable: the handler took too long\n", true)
+		u := serveUnwanted(t, func(s *filo.Server) *filotest.Server { return filotest.Serve(t, s) }, true)
+		first, timed := u.Dial(t), u.Dial(t)
+		first.Get("/hold")
+		filotest.Await(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+		timed.Get("/timed")
+		timed.Want(503, "Service Unavailable: the handler took too long\n", true)
 		u.awaitQueued(t, 0)
 		u.let()
-		first.want(200, "/hold", false)
+		first.Want(200, "/hold", false)
 		u.wantNotRun(t, "/timed")
 	})
 }
 
 // Streams of HTTP/2 leave the queue likewise, and their connection goes on.
 func TestQueueUnwantedHTTP2(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, routed := range []bool{false, true} {
-			var dial func(...http2.Setting) *rawHTTP2
-			u := serveUnwanted(t, func(config *filo.Server) (s *lifeServer) { s, dial = serve(config); return s }, routed)
+			var dial func(...http2.Setting) *filotest.RawHTTP2
+			u := serveUnwanted(t, func(config *filo.Server) (s *filotest.Server) { s, dial = serve(config); return s }, routed)
 			// In the blocking driver a connection needs a place until it is known to be one of HTTP/2.
-			known := func() *rawHTTP2 {
+			known := func() *filotest.RawHTTP2 {
 				c := dial()
-				c.request(1, "/first", true).send()
-				c.wantAnswer(1, "200 /first")
-				lifeAwait(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
+				c.Request(1, "/first", true).Send()
+				c.WantAnswer(1, "200 /first")
+				filotest.Await(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
 				return c
 			}
 			c, other := known(), known()
-			c.request(11, "/hold", true).send()
-			lifeAwait(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
-			c.request(13, "/gone", true).request(15, "/gone", false).send()
-			other.request(3, "/gone", true).send()
+			c.Request(11, "/hold", true).Send()
+			filotest.Await(t, "the handler", func() bool { _, ran := u.ran.Load("/hold"); return ran })
+			c.Request(13, "/gone", true).Request(15, "/gone", false).Send()
+			other.Request(3, "/gone", true).Send()
 			u.awaitQueued(t, 3)
 			for _, id := range []uint32{13, 15} {
-				c.add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) })
+				c.Add(func(f *http2.Framer) { f.WriteRSTStream(id, http2.ErrCodeCancel) })
 			}
-			c.send()
+			c.Send()
 			other.Close()
 			u.awaitQueued(t, 0)
 			if routed {
-				c.request(17, "/timed", true).send()
-				c.wantAnswer(17, "503 Service Unavailable: the handler took too long\n")
+				c.Request(17, "/timed", true).Send()
+				c.WantAnswer(17, "503 Service Unavailable: the handler took too long\n")
 				u.awaitQueued(t, 0)
 			}
-			c.request(19, "/wanted", true).send()
+			c.Request(19, "/wanted", true).Send()
 			u.awaitQueued(t, 1)
 			u.let()
-			c.wantAnswer(11, "200 /hold")
-			c.wantAnswer(19, "200 /wanted")
+			c.WantAnswer(11, "200 /hold")
+			c.WantAnswer(19, "200 /wanted")
 			u.wantNotRun(t, "/gone")
 			u.wantNotRun(t, "/timed")
 		}

@@ -16,17 +16,18 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
 // answerRequest serves one request and returns the answer's status and body.
-func answerRequest(t *testing.T, handler filo.Handler, request string) *answerMessage {
+func answerRequest(t *testing.T, handler filo.Handler, request string) *filotest.Message {
 	t.Helper()
-	h := answerMemory(t, &filo.Server{Handler: handler, Logger: answerQuiet})
-	c := h.connect(t)
-	c.send(t, request)
+	h := filotest.ServeMemory(t, &filo.Server{Handler: handler, Logger: filotest.Quiet})
+	c := h.Connect(t)
+	c.Send(t, request)
 	method, _, _ := strings.Cut(request, " ")
-	return c.receive(t, method)
+	return c.Receive(t, method)
 }
 
 func TestRequestParts(t *testing.T) {
@@ -57,8 +58,8 @@ func TestRequestParts(t *testing.T) {
 		}
 		return c.NoContent()
 	}, request)
-	if m.status != 204 {
-		t.Fatalf("status %d", m.status)
+	if m.Status != 204 {
+		t.Fatalf("status %d", m.Status)
 	}
 	want := []any{
 		"PATCH", "PATCH", "PATCH", target, target, "HTTP/1.1",
@@ -86,8 +87,8 @@ func TestRequestHost(t *testing.T) {
 		{"the authority of CONNECT", "CONNECT x.example:443 HTTP/1.1\r\nHost: x.example:443\r\n\r\n", "x.example:443 "},
 	} {
 		m := answerRequest(t, func(c *filo.Ctx) error { return c.Text(200, c.Host()+" "+c.Path()) }, test.request)
-		if m.body != test.want {
-			t.Errorf("%s: got %q, want %q", test.rule, m.body, test.want)
+		if m.Body != test.want {
+			t.Errorf("%s: got %q, want %q", test.rule, m.Body, test.want)
 		}
 	}
 }
@@ -96,8 +97,8 @@ func TestRequestHost(t *testing.T) {
 func TestRequestProto(t *testing.T) {
 	for version, want := range map[string]string{"HTTP/1.1": "HTTP/1.1", "HTTP/1.0": "HTTP/1.0", "HTTP/1.2": "HTTP/1.1"} {
 		m := answerRequest(t, func(c *filo.Ctx) error { return c.Text(200, c.Request.Proto()) }, "GET / "+version+"\r\nHost: a\r\n\r\n")
-		if m.body != want {
-			t.Errorf("%s: got %q, want %q", version, m.body, want)
+		if m.Body != want {
+			t.Errorf("%s: got %q, want %q", version, m.Body, want)
 		}
 	}
 }
@@ -119,25 +120,25 @@ func TestRequestClose(t *testing.T) {
 		{"close goes before keep-alive", "HTTP/1.0", "Connection: keep-alive, close", true},
 	} {
 		var closes bool
-		h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			closes = c.Request.Close()
 			return c.Text(200, "")
 		}})
-		c := h.connect(t)
-		c.send(t, "GET / "+test.version+"\r\nHost: a\r\n"+test.field+strings.Repeat("\r\n", min(len(test.field), 1))+"\r\n")
-		m := c.receive(t, "GET")
-		if closes != test.want || (m.get("Connection") == "close") != test.want {
-			t.Errorf("%s: Close is %v, Connection %q, want close %v", test.rule, closes, m.get("Connection"), test.want)
+		c := h.Connect(t)
+		c.Send(t, "GET / "+test.version+"\r\nHost: a\r\n"+test.field+strings.Repeat("\r\n", min(len(test.field), 1))+"\r\n")
+		m := c.Receive(t, "GET")
+		if closes != test.want || (m.Get("Connection") == "close") != test.want {
+			t.Errorf("%s: Close is %v, Connection %q, want close %v", test.rule, closes, m.Get("Connection"), test.want)
 		}
 		if test.want {
-			c.wantEnd(t)
+			c.WantEnd(t)
 			continue
 		}
-		if keepAlive := m.get("Connection") == "keep-alive"; keepAlive != (test.version == "HTTP/1.0") {
-			t.Errorf("%s: Connection %q", test.rule, m.get("Connection"))
+		if keepAlive := m.Get("Connection") == "keep-alive"; keepAlive != (test.version == "HTTP/1.0") {
+			t.Errorf("%s: Connection %q", test.rule, m.Get("Connection"))
 		}
-		c.send(t, answerGet)
-		c.receive(t, "GET")
+		c.Send(t, filotest.GetRequest)
+		c.Receive(t, "GET")
 	}
 }
 
@@ -193,14 +194,14 @@ func TestRequestBody(t *testing.T) {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				var got string
 				var gotErr error
-				h := answerMemory(t, &filo.Server{MaxBodyBytes: 400_000, Handler: func(c *filo.Ctx) error {
+				h := filotest.ServeMemory(t, &filo.Server{MaxBodyBytes: 400_000, Handler: func(c *filo.Ctx) error {
 					if c.Path() == "/next" {
 						return c.Text(200, "next")
 					}
 					got, gotErr = read(c)
 					return gotErr
 				}})
-				all := h.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+test.head+strings.Repeat("\r\n", min(len(test.head), 1))+"\r\n"+
+				all := h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+test.head+strings.Repeat("\r\n", min(len(test.head), 1))+"\r\n"+
 					test.body+strings.Repeat("GET /next HTTP/1.1\r\nHost: a\r\n\r\n", 1-min(test.err, 1)))
 				if test.err == 0 {
 					if got != test.want || gotErr != nil || !strings.HasSuffix(all, "next") {
@@ -228,7 +229,7 @@ func TestRequestBody(t *testing.T) {
 
 // Body's error stays: later calls neither wait nor return anything else.
 func TestRequestBodyErrorStays(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		_, first := c.Body()
 		_, second := c.Request.Body()
 		n, third := c.BodyReader().Read(make([]byte, 10))
@@ -237,7 +238,7 @@ func TestRequestBodyErrorStays(t *testing.T) {
 		}
 		return first
 	}})
-	h.raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123")
+	h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123")
 }
 
 // The same the other way round: a reader's error is Body's as well, and doesn't make it wait for more.
@@ -253,9 +254,9 @@ func TestRequestBodyAfterAFailedReader(t *testing.T) {
 			return first
 		}})
 		c := answerClientOf(s.Dial(t))
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
-		if m := c.receive(t, "POST"); m.status != 408 {
-			t.Errorf("status %d, want 408", m.status)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+		if m := c.Receive(t, "POST"); m.Status != 408 {
+			t.Errorf("status %d, want 408", m.Status)
 		}
 	})
 }
@@ -278,14 +279,14 @@ func TestSetMaxBodyBytes(t *testing.T) {
 		{"the server's own", 10, "Content-Length: 11\r\n\r\n01234567890", 413},
 	} {
 		for name, read := range map[string]func(c *filo.Ctx) (string, error){"Body": answerReadBody, "BodyReader": answerReadReader} {
-			h := answerMemory(t, &filo.Server{MaxBodyBytes: 10, Handler: func(c *filo.Ctx) error {
+			h := filotest.ServeMemory(t, &filo.Server{MaxBodyBytes: 10, Handler: func(c *filo.Ctx) error {
 				if test.limit != 10 {
 					c.SetMaxBodyBytes(test.limit)
 				}
 				_, err := read(c)
 				return err
 			}})
-			all := h.raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+test.body)
+			all := h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\n"+test.body)
 			if !strings.HasPrefix(all, fmt.Sprintf("HTTP/1.1 %d ", test.want)) {
 				t.Errorf("%s, %s: got %.100q, want %d", test.name, name, all, test.want)
 			}
@@ -315,23 +316,23 @@ func TestRequestBodyNotRead(t *testing.T) {
 		{"over the body's limit", "Content-Length: 5000000", filler, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
+			filotest.EachHost(t, func() *filo.Server {
 				return &filo.Server{Handler: func(c *filo.Ctx) error {
 					io.ReadFull(c.BodyReader(), make([]byte, test.read))
 					return c.Text(200, c.Path())
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
 				go io.WriteString(c, "POST /first HTTP/1.1\r\nHost: a\r\n"+test.head+"\r\n\r\n"+test.body+"GET /second HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-				if m := c.receive(t, "POST"); m.body != "/first" {
-					t.Errorf("got %q", m.body)
+				if m := c.Receive(t, "POST"); m.Body != "/first" {
+					t.Errorf("got %q", m.Body)
 				}
 				if test.goesOn {
-					if m := c.receive(t, "GET"); m.body != "/second" {
-						t.Errorf("got %q, want the second request's answer", m.body)
+					if m := c.Receive(t, "GET"); m.Body != "/second" {
+						t.Errorf("got %q, want the second request's answer", m.Body)
 					}
 				}
-				c.wantEnd(t)
+				c.WantEnd(t)
 			})
 		})
 	}
@@ -360,25 +361,25 @@ func TestRequestTrailer(t *testing.T) {
 			}
 			return err
 		}, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"+test.trailer+"\r\n")
-		if m.status != test.status || before != "" || after != test.want {
-			t.Errorf("%s: status %d, before %q, after %q, want %d, %q", test.rule, m.status, before, after, test.status, test.want)
+		if m.Status != test.status || before != "" || after != test.want {
+			t.Errorf("%s: status %d, before %q, after %q, want %d, %q", test.rule, m.Status, before, after, test.status, test.want)
 		}
 	}
 }
 
 // A trailer belongs to its request.
 func TestRequestTrailerIsNotKept(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if _, err := c.Body(); err != nil {
 			return err
 		}
 		return c.Text(200, fmt.Sprint(c.Request.Trailer.Len()))
 	}})
-	c := h.connect(t)
+	c := h.Connect(t)
 	for _, test := range [][2]string{{"0\r\nX-Sum: 42\r\n\r\n", "1"}, {"0\r\n\r\n", "0"}} {
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+test[0])
-		if m := c.receive(t, "POST"); m.body != test[1] {
-			t.Errorf("%q has %s trailer fields, want %s", test[0], m.body, test[1])
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+test[0])
+		if m := c.Receive(t, "POST"); m.Body != test[1] {
+			t.Errorf("%q has %s trailer fields, want %s", test[0], m.Body, test[1])
 		}
 	}
 }
@@ -397,7 +398,7 @@ func TestRequestForm(t *testing.T) {
 		{"too many parameters are a 400", "application/x-www-form-urlencoded", strings.Repeat("a=1&", 1001), 400, ""},
 		{"a form over the body's limit is a 413", "application/x-www-form-urlencoded", strings.Repeat("x", 20000), 413, ""},
 	} {
-		h := answerMemory(t, &filo.Server{MaxBodyBytes: 10000, Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeMemory(t, &filo.Server{MaxBodyBytes: 10000, Handler: func(c *filo.Ctx) error {
 			form, err := c.Request.Form()
 			again, againErr := c.Request.Form()
 			if again != form || againErr != err {
@@ -408,11 +409,11 @@ func TestRequestForm(t *testing.T) {
 			}
 			return c.Text(200, form.Get("a")+" "+form.Get("b"))
 		}})
-		c := h.connect(t)
-		c.send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", test.contentType, len(test.body)))
+		c := h.Connect(t)
+		c.Send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", test.contentType, len(test.body)))
 		io.WriteString(c, test.body) // one that is refused may be cut off
-		if m := c.receive(t, "POST"); m.status != test.status || test.status == 200 && m.body != test.want {
-			t.Errorf("%s: got %d %q, want %d %q", test.rule, m.status, m.body, test.status, test.want)
+		if m := c.Receive(t, "POST"); m.Status != test.status || test.status == 200 && m.Body != test.want {
+			t.Errorf("%s: got %d %q, want %d %q", test.rule, m.Status, m.Body, test.status, test.want)
 		}
 	}
 }
@@ -428,8 +429,8 @@ func TestRequestQueryLimit(t *testing.T) {
 			}
 			return c.Text(200, fmt.Sprint(query.Len(), " ", err))
 		}, "GET /?"+strings.Repeat("a&", count)+" HTTP/1.1\r\nHost: a\r\n\r\n")
-		if m.body != want {
-			t.Errorf("%d parameters: got %q, want %q", count, m.body, want)
+		if m.Body != want {
+			t.Errorf("%d parameters: got %q, want %q", count, m.Body, want)
 		}
 	}
 }
@@ -474,7 +475,7 @@ func TestRequestMultipartForm(t *testing.T) {
 		{"close", large, 1, func(c *filo.Ctx) error { c.Response.SetClose(); return nil }, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 				form, err := c.Request.MultipartForm()
 				if err != nil {
 					return err
@@ -497,13 +498,13 @@ func TestRequestMultipartForm(t *testing.T) {
 				return test.end(c)
 			}})
 			contentType, body := answerMultipart(t, test.file)
-			c := h.connect(t)
-			c.send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", contentType, len(body)))
-			c.send(t, body)
-			if m := c.receive(t, "POST"); m.status != test.want {
-				t.Errorf("got %d %q, want %d", m.status, m.body, test.want)
+			c := h.Connect(t)
+			c.Send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", contentType, len(body)))
+			c.Send(t, body)
+			if m := c.Receive(t, "POST"); m.Status != test.want {
+				t.Errorf("got %d %q, want %d", m.Status, m.Body, test.want)
 			}
-			lifeAwait(t, "the temporary files to be gone", func() bool { return temporary() == 0 })
+			filotest.Await(t, "the temporary files to be gone", func() bool { return temporary() == 0 })
 		})
 	}
 }
@@ -524,8 +525,8 @@ func TestRequestMultipartErrors(t *testing.T) {
 			_, err := c.Request.MultipartForm()
 			return err
 		}, answerPost(test.contentType, test.body))
-		if m.status != test.want {
-			t.Errorf("%s: got %d %q, want %d", test.rule, m.status, m.body, test.want)
+		if m.Status != test.want {
+			t.Errorf("%s: got %d %q, want %d", test.rule, m.Status, m.Body, test.want)
 		}
 	}
 }
@@ -559,11 +560,11 @@ func TestRequestMultipartReader(t *testing.T) {
 			fmt.Fprintf(&parts, "%s=%s;", part.FormName(), content)
 		}
 	}
-	if m := answerRequest(t, handler, answerPost(contentType, body)); m.body != "name=gopher;file=file;" {
-		t.Errorf("got %d %q", m.status, m.body)
+	if m := answerRequest(t, handler, answerPost(contentType, body)); m.Body != "name=gopher;file=file;" {
+		t.Errorf("got %d %q", m.Status, m.Body)
 	}
-	if m := answerRequest(t, handler, answerPost("text/plain", body)); m.status != 415 {
-		t.Errorf("got %d for another Content-Type, want 415", m.status)
+	if m := answerRequest(t, handler, answerPost("text/plain", body)); m.Status != 415 {
+		t.Errorf("got %d for another Content-Type, want 415", m.Status)
 	}
 }
 
@@ -628,24 +629,24 @@ var answerExpectations = []struct {
 func TestExpectContinue(t *testing.T) {
 	for _, test := range answerExpectations {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server { return &filo.Server{Handler: test.handler} }, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, test.request)
+			filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: test.handler} }, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, test.request)
 				if test.asked {
-					if m := c.receive(t, "POST"); m.line != "HTTP/1.1 100 Continue" || len(m.fields) > 0 {
-						t.Fatalf("%s: got %q, %q, want 100", test.rule, m.line, m.fields)
+					if m := c.Receive(t, "POST"); m.Line != "HTTP/1.1 100 Continue" || len(m.Fields) > 0 {
+						t.Fatalf("%s: got %q, %q, want 100", test.rule, m.Line, m.Fields)
 					}
 				}
-				c.send(t, test.body)
-				if m := c.receive(t, "POST"); m.status != test.status || m.body != test.answer || (m.get("Connection") == "close") == test.goesOn {
-					t.Errorf("%s: got %d %q, Connection %q", test.rule, m.status, m.body, m.get("Connection"))
+				c.Send(t, test.body)
+				if m := c.Receive(t, "POST"); m.Status != test.status || m.Body != test.answer || (m.Get("Connection") == "close") == test.goesOn {
+					t.Errorf("%s: got %d %q, Connection %q", test.rule, m.Status, m.Body, m.Get("Connection"))
 				}
 				if test.goesOn {
-					c.send(t, answerGet)
-					c.receive(t, "GET")
+					c.Send(t, filotest.GetRequest)
+					c.Receive(t, "GET")
 					c.CloseWrite()
 				}
-				c.wantEnd(t)
+				c.WantEnd(t)
 			})
 		})
 	}
@@ -654,28 +655,28 @@ func TestExpectContinue(t *testing.T) {
 // A handler may read the body when the answer's head is on its way already. A 100 behind that would be a part of the
 // answer for the client, which has a final status and sends the body or not.
 func TestExpectContinueBehindTheHead(t *testing.T) {
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 			w.WriteString("head, ")
 			w.Flush()
 			_, err := io.Copy(w, c.BodyReader())
 			return err
 		})}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-		if line, err := answerLine(c.in); err != nil || line != "HTTP/1.1 200 OK" {
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+		if line, err := filotest.ReadLine(c.In); err != nil || line != "HTTP/1.1 200 OK" {
 			t.Fatalf("got %q, %v", line, err)
 		}
-		if _, err := answerLines(c.in); err != nil {
+		if _, err := filotest.ReadLines(c.In); err != nil {
 			t.Fatal(err)
 		}
-		if chunk, err := answerLine(c.in); err != nil || chunk != "6" {
+		if chunk, err := filotest.ReadLine(c.In); err != nil || chunk != "6" {
 			t.Fatalf("got %q, %v", chunk, err)
 		}
-		c.send(t, "body")
+		c.Send(t, "body")
 		c.CloseWrite()
-		rest, err := io.ReadAll(c.in)
+		rest, err := io.ReadAll(c.In)
 		if want := "head, \r\n4\r\nbody\r\n0\r\n\r\n"; string(rest) != want || err != nil {
 			t.Errorf("got %q, %v, want %q", rest, err, want)
 		}
@@ -685,10 +686,10 @@ func TestExpectContinueBehindTheHead(t *testing.T) {
 // A client that doesn't wait for the 100 and sends a body that nobody reads: it must not be taken for the next request.
 func TestExpectContinueBodyIsNoRequest(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(403, c.Path()) }}
-	}, func(t *testing.T, h *answerHost) {
-		all := h.raw(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled))
+	}, func(t *testing.T, h *filotest.Host) {
+		all := h.Raw(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n%s", len(smuggled), smuggled))
 		if strings.Count(all, "HTTP/1.1 ") != 1 {
 			t.Errorf("got %q, want one answer", all)
 		}
@@ -712,7 +713,7 @@ func TestRequestHeaderSetByMiddleware(t *testing.T) {
 			return next(c)
 		}
 	}
-	h := answerMemory(t, &filo.Server{Handler: change(func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: change(func(c *filo.Ctx) error {
 		h := &c.Request.Header
 		body, err := c.Body()
 		if err != nil {
@@ -725,24 +726,24 @@ func TestRequestHeaderSetByMiddleware(t *testing.T) {
 	for i := range 5 {
 		fmt.Fprintf(&requests, "POST /%d HTTP/1.1\r\nHost: sent.example\r\nX-Old: 1\r\nX-Forwarded-For: x\r\nX-Kept: kept%d\r\nContent-Length: 5\r\n\r\nbody%d", i, i, i)
 	}
-	c := h.connect(t)
-	c.send(t, requests.String())
+	c := h.Connect(t)
+	c.Send(t, requests.String())
 	for i := range 5 {
 		want := fmt.Sprintf("/%d changed.example added false 549 kept%d body%d", i, i, i)
-		if m := c.receive(t, "POST"); m.body != want {
-			t.Errorf("request %d: got %d %q, want %q", i, m.status, m.body, want)
+		if m := c.Receive(t, "POST"); m.Body != want {
+			t.Errorf("request %d: got %d %q, want %q", i, m.Status, m.Body, want)
 		}
 	}
 }
 
 // Header fields that a handler resets are gone for it, and nothing else is.
 func TestRequestHeaderReset(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Request.Header.Reset()
 		c.Request.Header.Set("X-Own", "1")
 		return c.Text(200, fmt.Sprint(c.Request.Header.Len(), c.Path()))
 	}})
-	if all := h.raw(t, answerGet+"GET /2 HTTP/1.1\r\nHost: b\r\n\r\n"); strings.Count(all, "1/") != 2 || !strings.HasSuffix(all, "1/2") {
+	if all := h.Raw(t, filotest.GetRequest+"GET /2 HTTP/1.1\r\nHost: b\r\n\r\n"); strings.Count(all, "1/") != 2 || !strings.HasSuffix(all, "1/2") {
 		t.Errorf("got %q", all)
 	}
 }
@@ -808,7 +809,7 @@ var answerBehaviours = map[string]answerBehaviour{
 // Whatever handlers do, in whatever order the requests come and wherever they are cut: each gets its own answer.
 func TestRandomExchanges(t *testing.T) {
 	names := slices.Sorted(maps.Keys(answerBehaviours))
-	h := answerMemory(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		path := c.Path()
 		return answerBehaviours[path[strings.LastIndexByte(path, '/')+1:]].handle(c)
 	}})
@@ -840,7 +841,7 @@ func TestRandomExchanges(t *testing.T) {
 			}
 			want = append(want, e)
 		}
-		c := h.connect(t)
+		c := h.Connect(t)
 		go answerSendInPieces(c, input.String(), random)
 		for i, e := range want {
 			b := answerBehaviours[e.name]
@@ -848,17 +849,17 @@ func TestRandomExchanges(t *testing.T) {
 			if e.method == "HEAD" {
 				body = ""
 			}
-			if m := c.receive(t, e.method); m.status != b.status || m.body != body {
-				t.Fatalf("seed %d, request %d, %s %s: got %d %.100q, want %d %.100q", seed, i, e.method, e.path, m.status, m.body, b.status, body)
+			if m := c.Receive(t, e.method); m.Status != b.status || m.Body != body {
+				t.Fatalf("seed %d, request %d, %s %s: got %d %.100q, want %d %.100q", seed, i, e.method, e.path, m.Status, m.Body, b.status, body)
 			}
 		}
-		c.wantEnd(t)
+		c.WantEnd(t)
 		c.Close()
 	}
 }
 
 // answerSendInPieces cuts the input at random and closes the sending side behind it.
-func answerSendInPieces(c answerConn, input string, random *rand.Rand) {
+func answerSendInPieces(c filotest.StrictConn, input string, random *rand.Rand) {
 	for input != "" {
 		n := min(1+random.IntN(1<<random.IntN(13)), len(input))
 		if _, err := io.WriteString(c, input[:n]); err != nil {

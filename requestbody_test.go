@@ -17,6 +17,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -315,14 +316,14 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 	announced := func(name, framing string, size int) bool {
 		return name != "stream" && size > 256<<10 && framing != "small chunks"
 	}
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error {
 			if handler := handlers[c.Path()[1:]]; handler != nil {
 				return handler(c)
 			}
 			return c.Text(200, "next")
 		}}
-	}, func(t *testing.T, h *answerHost) {
+	}, func(t *testing.T, h *filotest.Host) {
 		for name := range handlers {
 			for _, size := range []int{100_000, 300_000, 3_000_000} {
 				chunk := func(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat("x", size)) }
@@ -331,14 +332,14 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 					"small chunks": "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat(chunk(10_000), size/10_000) + "0\r\n\r\n",
 					"one chunk":    "Transfer-Encoding: chunked\r\n\r\n" + chunk(size) + "0\r\n\r\n",
 				} {
-					c := h.connect(t)
+					c := h.Connect(t)
 					sent := make(chan error, 1)
 					go func() {
 						_, err := io.WriteString(c, "POST /"+name+" HTTP/1.1\r\nHost: a\r\n"+body)
 						sent <- err
 					}()
-					m := c.receive(t, "POST")
-					closes := m.get("Connection") == "close"
+					m := c.Receive(t, "POST")
+					closes := m.Get("Connection") == "close"
 					if closes != announced(name, framing, size) {
 						t.Errorf("%s, %s, %d bytes: closes %v", name, framing, size, closes)
 					}
@@ -347,9 +348,9 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 							t.Errorf("%s, %s, %d bytes: %v", name, framing, size, err)
 							continue
 						}
-						c.send(t, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
-						if m := c.receive(t, "GET"); m.body != "next" {
-							t.Errorf("%s, %s, %d bytes: got %q", name, framing, size, m.body)
+						c.Send(t, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+						if m := c.Receive(t, "GET"); m.Body != "next" {
+							t.Errorf("%s, %s, %d bytes: got %q", name, framing, size, m.Body)
 						}
 					}
 					c.Close()
@@ -363,19 +364,19 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 func TestShutdownEndsUnreadBodies(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{true, false} {
-		answerEach(t, func() *filo.Server {
+		filotest.EachHost(t, func() *filo.Server {
 			return &filo.Server{ReadTimeout: time.Hour, Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
-		}, func(t *testing.T, h *answerHost) {
-			c := h.connect(t)
+		}, func(t *testing.T, h *filotest.Host) {
+			c := h.Connect(t)
 			defer c.Close()
-			c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-			if m := c.receive(t, "POST"); m.body != "answered" {
-				t.Fatalf("got %q", m.body)
+			c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+			if m := c.Receive(t, "POST"); m.Body != "answered" {
+				t.Fatalf("got %q", m.Body)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			over := make(chan error, 1)
-			go func() { over <- h.config.Shutdown(ctx) }()
+			go func() { over <- h.Config.Shutdown(ctx) }()
 			for sends {
 				if _, err := c.Write([]byte("1\r\nx\r\n")); err != nil {
 					break
@@ -393,14 +394,14 @@ func TestShutdownEndsUnreadBodies(t *testing.T) {
 func TestUnreadBodyWithoutAnEnd(t *testing.T) {
 	// More than the server skips, reads while the connection lingers, and what is on its way.
 	const maxSent = 128 << 20
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
 		defer c.Close()
-		c.send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		if m := c.receive(t, "POST"); m.body != "answered" {
-			t.Fatalf("got %q", m.body)
+		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		if m := c.Receive(t, "POST"); m.Body != "answered" {
+			t.Fatalf("got %q", m.Body)
 		}
 		chunk := []byte("10000\r\n" + strings.Repeat("x", 64<<10) + "\r\n")
 		for sent := 0; sent < maxSent; sent += len(chunk) {
@@ -535,24 +536,24 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	} {
 		for _, size := range []int{1 << 20, 20 << 20} {
 			t.Run(fmt.Sprintf("%s, %d MB", answer, size>>20), func(t *testing.T) {
-				s := lifeServe(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
+				s := filotest.Serve(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
 					if c.Method() == "GET" {
 						return c.Text(200, "ok")
 					}
 					return handler(c)
 				}})
-				c := s.dial(t)
-				c.send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
-				response, _ := c.answer()
+				c := s.Dial(t)
+				c.Send(fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
+				response, _ := c.Answer()
 				if response.StatusCode != 200 {
 					t.Fatalf("got %d", response.StatusCode)
 				}
 				if response.Close {
 					return // nothing is promised
 				}
-				c.send(strings.Repeat("x", size))
-				c.get("/")
-				c.want(200, "ok", false)
+				c.Send(strings.Repeat("x", size))
+				c.Get("/")
+				c.Want(200, "ok", false)
 			})
 		}
 	}
@@ -566,7 +567,7 @@ func TestEarlyAnswersToChunks(t *testing.T) {
 		goOn bool
 	}{{15 << 20, true}, {17 << 20, false}} {
 		var served atomic.Int32
-		s := lifeServe(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
+		s := filotest.Serve(t, &filo.Server{MaxBodyBytes: -1, Handler: func(c *filo.Ctx) error {
 			if c.Method() == "GET" {
 				served.Add(1)
 				return c.Text(200, "ok")
@@ -575,22 +576,22 @@ func TestEarlyAnswersToChunks(t *testing.T) {
 			stream.WriteString("early")
 			return stream.Flush()
 		}})
-		c := s.dial(t)
-		c.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		c.want(200, "early", false)
-		c.send(fmt.Sprintf("%x\r\n", test.size/16))
+		c := s.Dial(t)
+		c.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		c.Want(200, "early", false)
+		c.Send(fmt.Sprintf("%x\r\n", test.size/16))
 		for i := range 16 {
 			if i > 0 {
-				c.send(fmt.Sprintf("\r\n%x\r\n", test.size/16))
+				c.Send(fmt.Sprintf("\r\n%x\r\n", test.size/16))
 			}
-			c.send(strings.Repeat("x", test.size/16))
+			c.Send(strings.Repeat("x", test.size/16))
 		}
-		c.send("\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Send("\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if test.goOn {
-			c.want(200, "ok", false)
+			c.Want(200, "ok", false)
 			continue
 		}
-		c.wantEOF()
+		c.WantEOF()
 		if served.Load() > 0 {
 			t.Error("what follows the body was served")
 		}

@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
 // runServer is a server that runs on a listener, until end.
 type runServer struct {
-	*lifeServer
-	gate   *lifeGate
+	*filotest.Server
+	gate   *filotest.Gate
 	end    context.CancelFunc // ends the context of Run
 	result chan error         // what Run returned
 }
@@ -33,27 +34,27 @@ type runServer struct {
 // runListener runs a server whose handler is a gate. At the end of the test no goroutine may be left.
 func runListener(t *testing.T, config *filo.Server, listener net.Listener) *runServer {
 	t.Helper()
-	gate := newLifeGate()
+	gate := filotest.NewGate()
 	if config.Handler == nil {
-		config.Handler = gate.handle
+		config.Handler = gate.Handle
 	}
-	s := &runServer{lifeServer: lifeNew(config, 1), gate: gate, result: make(chan error, 1)}
-	s.addr = listener.Addr().String()
+	s := &runServer{Server: filotest.New(config, 1), gate: gate, result: make(chan error, 1)}
+	s.Addr = listener.Addr().String()
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(context.Background())
-	s.run(func() { s.result <- config.RunListener(ctx, listener) })
+	s.Go(func() { s.result <- config.RunListener(ctx, listener) })
 	t.Cleanup(func() {
-		gate.open()
+		gate.Open()
 		s.end()
 		s.Close()
-		s.wantNoGoroutine(t)
+		s.WantNoGoroutine(t)
 	})
 	return s
 }
 
 func runTCP(t *testing.T, config *filo.Server) *runServer {
 	t.Helper()
-	return runListener(t, config, lifeListen(t, "tcp", "127.0.0.1:0"))
+	return runListener(t, config, filotest.Listen(t, "tcp", "127.0.0.1:0"))
 }
 
 // wantRuns checks that Run hasn't returned.
@@ -68,7 +69,7 @@ func (s *runServer) wantRuns(t *testing.T) {
 
 func (s *runServer) wantResult(t *testing.T, want error) {
 	t.Helper()
-	if err := lifeRecv(t, s.result, "Run to return"); !errors.Is(err, want) {
+	if err := filotest.Recv(t, s.result, "Run to return"); !errors.Is(err, want) {
 		t.Errorf("Run returned %v, want %v", err, want)
 	}
 }
@@ -77,7 +78,7 @@ func (s *runServer) wantResult(t *testing.T, want error) {
 func TestRunReturnsAtTheEnd(t *testing.T) {
 	for name, begin := range map[string]func(*runServer) error{
 		"the context ends":    func(s *runServer) error { s.end(); return nil },
-		"somebody shuts down": func(s *runServer) error { return s.shutdown() },
+		"somebody shuts down": func(s *runServer) error { return s.ShutdownInTime() },
 		"somebody gives up": func(s *runServer) error {
 			done, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -86,47 +87,47 @@ func TestRunReturnsAtTheEnd(t *testing.T) {
 			}
 			return nil
 		},
-		"both": func(s *runServer) error { s.end(); return s.shutdown() },
+		"both": func(s *runServer) error { s.end(); return s.ShutdownInTime() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			taskRuns, endTask := make(chan struct{}), make(chan struct{})
-			config := &filo.Server{GracePeriod: lifeBound}
-			gate := newLifeGate()
+			config := &filo.Server{GracePeriod: filotest.Bound}
+			gate := filotest.NewGate()
 			config.Handler = func(c *filo.Ctx) error {
 				if c.Path() == "/task" {
 					if err := c.Go(func(context.Context) { close(taskRuns); <-endTask }); err != nil {
 						return err
 					}
 				}
-				return gate.handle(c)
+				return gate.Handle(c)
 			}
 			s := runTCP(t, config)
 			called := make(chan struct{})
 			s.RegisterOnShutdown(func() { close(called) })
-			held, other := s.dial(t), s.dial(t)
-			other.get("/task")
-			other.want(200, "quick", false)
-			lifeRecv(t, taskRuns, "the task")
-			begun := gate.hold(t, held).ShuttingDown()
+			held, other := s.Dial(t), s.Dial(t)
+			other.Get("/task")
+			other.Want(200, "quick", false)
+			filotest.Recv(t, taskRuns, "the task")
+			begun := gate.Hold(t, held).ShuttingDown()
 			s.wantRuns(t)
 
 			begins := make(chan error, 1)
 			go func() { begins <- begin(s) }()
-			lifeRecv(t, begun, "the shutdown to begin")
-			lifeRecv(t, called, "the function of RegisterOnShutdown")
-			other.wantEOF()
+			filotest.Recv(t, begun, "the shutdown to begin")
+			filotest.Recv(t, called, "the function of RegisterOnShutdown")
+			other.WantEOF()
 			s.wantRuns(t)
-			gate.open()
-			held.want(200, "held", true)
-			held.wantEOF()
+			gate.Open()
+			held.Want(200, "held", true)
+			held.WantEOF()
 			s.wantRuns(t) // for the task
 			close(endTask)
 			s.wantResult(t, nil)
-			if err := lifeRecv(t, begins, "what has begun the shutdown"); err != nil {
+			if err := filotest.Recv(t, begins, "what has begun the shutdown"); err != nil {
 				t.Error(err)
 			}
-			s.wantNoGoroutine(t)
-			if conn, err := net.Dial("tcp", s.addr); err == nil {
+			s.WantNoGoroutine(t)
+			if conn, err := net.Dial("tcp", s.Addr); err == nil {
 				conn.Close()
 				t.Error("the server still listens")
 			}
@@ -137,23 +138,23 @@ func TestRunReturnsAtTheEnd(t *testing.T) {
 // "Or an *UnfinishedError if GracePeriod ended before."
 func TestRunCutsOff(t *testing.T) {
 	endTask := make(chan struct{})
-	gate := newLifeGate()
+	gate := filotest.NewGate()
 	s := runTCP(t, &filo.Server{GracePeriod: time.Millisecond, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/task" {
 			if err := c.Go(func(context.Context) { <-endTask }); err != nil {
 				return err
 			}
 		}
-		return gate.handle(c)
+		return gate.Handle(c)
 	}})
-	t.Cleanup(gate.open)
-	first, second, third := s.dial(t), s.dial(t), s.dial(t)
-	third.get("/task")
-	third.want(200, "quick", false)
-	ctx := gate.hold(t, first).Context()
-	gate.hold(t, second)
+	t.Cleanup(gate.Open)
+	first, second, third := s.Dial(t), s.Dial(t), s.Dial(t)
+	third.Get("/task")
+	third.Want(200, "quick", false)
+	ctx := gate.Hold(t, first).Context()
+	gate.Hold(t, second)
 	s.end()
-	err := lifeRecv(t, s.result, "Run to return")
+	err := filotest.Recv(t, s.result, "Run to return")
 	var unfinished *filo.UnfinishedError
 	if !errors.As(err, &unfinished) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Run returned %v", err)
@@ -162,9 +163,9 @@ func TestRunCutsOff(t *testing.T) {
 	if unfinished.Conns < 2 || unfinished.Conns > 3 || unfinished.Tasks != 1 || unfinished.GracePeriod != time.Millisecond {
 		t.Errorf("Run returned %#v", unfinished)
 	}
-	first.wantEnd()
-	second.wantEnd()
-	lifeRecv(t, ctx.Done(), "the request's context to end")
+	first.WantEnd()
+	second.WantEnd()
+	filotest.Recv(t, ctx.Done(), "the request's context to end")
 	close(endTask)
 }
 
@@ -184,29 +185,29 @@ func TestUnfinishedError(t *testing.T) {
 // Without a grace period Run waits for as long as it takes.
 func TestRunWithoutGracePeriod(t *testing.T) {
 	s := runTCP(t, &filo.Server{GracePeriod: -1})
-	held := s.gate.hold(t, s.dial(t))
+	held := s.gate.Hold(t, s.Dial(t))
 	s.end()
-	lifeRecv(t, held.ShuttingDown(), "the shutdown to begin")
-	s.gate.open()
+	filotest.Recv(t, held.ShuttingDown(), "the shutdown to begin")
+	s.gate.Open()
 	s.wantResult(t, nil)
 }
 
 // Close of somebody else is no error of Run's.
 func TestRunClosed(t *testing.T) {
-	s := runTCP(t, &filo.Server{GracePeriod: lifeBound})
-	held := s.dial(t)
-	s.gate.hold(t, held)
+	s := runTCP(t, &filo.Server{GracePeriod: filotest.Bound})
+	held := s.Dial(t)
+	s.gate.Hold(t, held)
 	s.Close()
-	held.wantEnd()
-	s.gate.open()
+	held.WantEnd()
+	s.gate.Open()
 	s.wantResult(t, nil)
 }
 
 // "ErrServerClosed if the server was shut down before": nothing is served, and the listener closed.
 func TestRunAfterTheEnd(t *testing.T) {
-	s := &filo.Server{Handler: newLifeGate().handle}
+	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	s.Close()
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	if err := s.RunListener(context.Background(), listener); err != filo.ErrServerClosed {
 		t.Errorf("RunListener returned %v", err)
 	}
@@ -223,7 +224,7 @@ func TestRunWithContextThatIsDone(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	for range 20 {
-		s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+		s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}
 		if err := s.Run(done, "127.0.0.1:0"); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
@@ -232,9 +233,9 @@ func TestRunWithContextThatIsDone(t *testing.T) {
 
 // "Run returns an error at once if the address can't be listened on", and the server may be used for another one.
 func TestRunCannotListen(t *testing.T) {
-	taken := lifeListen(t, "tcp", "127.0.0.1:0")
+	taken := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
-	s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+	s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}
 	ctx := context.Background()
 	if err := s.Run(ctx, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("Run returned %v", err)
@@ -278,37 +279,37 @@ func (l *runFailing) Accept() (net.Conn, error) {
 
 // "If accepting fails for good, the server is shut down likewise, and that error is returned."
 func TestRunCannotAccept(t *testing.T) {
-	listener := &runFailing{Listener: lifeListen(t, "tcp", "127.0.0.1:0"), cause: errors.New("no more")}
-	s := runListener(t, &filo.Server{GracePeriod: lifeBound}, listener)
-	held := s.dial(t)
-	begun := s.gate.hold(t, held).ShuttingDown()
+	listener := &runFailing{Listener: filotest.Listen(t, "tcp", "127.0.0.1:0"), cause: errors.New("no more")}
+	s := runListener(t, &filo.Server{GracePeriod: filotest.Bound}, listener)
+	held := s.Dial(t)
+	begun := s.gate.Hold(t, held).ShuttingDown()
 	listener.fail.Store(true)
-	s.dial(t)
-	lifeRecv(t, begun, "the shutdown to begin")
+	s.Dial(t)
+	filotest.Recv(t, begun, "the shutdown to begin")
 	s.wantRuns(t)
-	s.gate.open()
-	held.want(200, "held", true)
+	s.gate.Open()
+	held.Want(200, "held", true)
 	s.wantResult(t, listener.cause)
 }
 
 // "A server may run on several addresses": all have the same protocol by the same rules, and end together.
 func TestRunEach(t *testing.T) {
-	certFile, keyFile := lifeCertificateFiles(t)
-	config := &filo.Server{Handler: newLifeGate().handle}
-	s := lifeNew(config, 0)
+	certFile, keyFile := filotest.CertificateFiles(t)
+	config := &filo.Server{Handler: filotest.NewGate().Handle}
+	s := filotest.New(config, 0)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	path := filepath.Join(t.TempDir(), "socket")
-	listeners := []net.Listener{lifeListen(t, "tcp", "127.0.0.1:0"), lifeListen(t, "tcp", "127.0.0.1:0")}
+	listeners := []net.Listener{filotest.Listen(t, "tcp", "127.0.0.1:0"), filotest.Listen(t, "tcp", "127.0.0.1:0")}
 	results := make(chan error, 8)
 	var calls sync.WaitGroup
 	start := func(run func() error) {
 		calls.Add(1)
-		s.run(func() { defer calls.Done(); results <- run() })
+		s.Go(func() { defer calls.Done(); results <- run() })
 	}
 	address := func(run func(address string) error) string {
-		return lifeListening(t, func(address string) error {
+		return filotest.Listening(t, func(address string) error {
 			ended := make(chan error, 1)
 			start(func() error {
 				err := run(address)
@@ -331,7 +332,7 @@ func TestRunEach(t *testing.T) {
 	addresses["RunListener"] = "http://" + listeners[0].Addr().String()
 	addresses["RunListenerTLS"] = "https://" + listeners[1].Addr().String()
 
-	transport := &http.Transport{TLSClientConfig: lifeClientTLS()}
+	transport := &http.Transport{TLSClientConfig: filotest.ClientTLS()}
 	defer transport.CloseIdleConnections()
 	for name, at := range addresses {
 		response, err := (&http.Client{Transport: transport}).Get(at)
@@ -344,14 +345,14 @@ func TestRunEach(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
 	}
-	lifeAwait(t, "the Unix socket", func() bool {
+	filotest.Await(t, "the Unix socket", func() bool {
 		conn, err := net.Dial("unix", path)
 		if err != nil {
 			return false
 		}
-		c := newLifeClient(t, conn)
-		c.get("/")
-		c.want(200, "quick", false)
+		c := filotest.NewClient(t, conn)
+		c.Get("/")
+		c.Want(200, "quick", false)
 		return true
 	})
 	cancel()
@@ -365,13 +366,13 @@ func TestRunEach(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket's file is still there: %v", err)
 	}
-	s.wantNoGoroutine(t)
+	s.WantNoGoroutine(t)
 }
 
 // RunListenerTLS closes its listener if there is no certificate.
 func TestRunListenerTLSWithoutCertificate(t *testing.T) {
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
-	s := &filo.Server{Handler: newLifeGate().handle, TLSConfig: &tls.Config{}}
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+	s := &filo.Server{Handler: filotest.NewGate().Handle, TLSConfig: &tls.Config{}}
 	if err := s.RunListenerTLS(context.Background(), listener, "none", "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("returned %v", err)
 	}
@@ -382,7 +383,7 @@ func TestRunListenerTLSWithoutCertificate(t *testing.T) {
 
 // "They call f with the address of their listener when they have begun to serve it".
 func TestOnServing(t *testing.T) {
-	certFile, keyFile := lifeCertificateFiles(t)
+	certFile, keyFile := filotest.CertificateFiles(t)
 	path := filepath.Join(t.TempDir(), "socket")
 	for name, run := range map[string]func(ctx context.Context, s *filo.Server) error{
 		"Run": func(ctx context.Context, s *filo.Server) error { return s.Run(ctx, "127.0.0.1:0") },
@@ -397,11 +398,11 @@ func TestOnServing(t *testing.T) {
 			defer cancel()
 			first, second := make(chan net.Addr, 2), make(chan net.Addr, 2)
 			serving := filo.OnServing(filo.OnServing(ctx, func(address net.Addr) { first <- address }), func(address net.Addr) { second <- address })
-			s := &filo.Server{Handler: newLifeGate().handle, Logger: slog.New(slog.DiscardHandler)}
+			s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}
 			result := make(chan error, 1)
 			go func() { result <- run(serving, s) }()
-			address := lifeRecv(t, second, "serving to begin")
-			if earlier := lifeRecv(t, first, "the function that the context had"); earlier != address {
+			address := filotest.Recv(t, second, "serving to begin")
+			if earlier := filotest.Recv(t, first, "the function that the context had"); earlier != address {
 				t.Errorf("the functions got %v and %v", earlier, address)
 			}
 			if name != "any kind" {
@@ -410,14 +411,14 @@ func TestOnServing(t *testing.T) {
 					t.Fatal(err)
 				}
 				if name == "RunTLS" {
-					conn = tls.Client(conn, lifeClientTLS())
+					conn = tls.Client(conn, filotest.ClientTLS())
 				}
-				c := newLifeClient(t, conn)
-				c.get("/")
-				c.want(200, "quick", false)
+				c := filotest.NewClient(t, conn)
+				c.Get("/")
+				c.Want(200, "quick", false)
 			}
 			cancel()
-			if err := lifeRecv(t, result, "Run to end"); err != nil {
+			if err := filotest.Recv(t, result, "Run to end"); err != nil {
 				t.Error(err)
 			}
 			if len(first)+len(second) > 0 {
@@ -429,8 +430,8 @@ func TestOnServing(t *testing.T) {
 
 // What a start fails at comes before anybody is told that serving has begun, and is logged as an error.
 func TestStartFails(t *testing.T) {
-	certFile, keyFile := lifeCertificateFiles(t)
-	garbage, taken := filepath.Join(t.TempDir(), "garbage"), lifeListen(t, "tcp", "127.0.0.1:0")
+	certFile, keyFile := filotest.CertificateFiles(t)
+	garbage, taken := filepath.Join(t.TempDir(), "garbage"), filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
 	if err := os.WriteFile(garbage, []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
@@ -467,8 +468,8 @@ func TestStartFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := new(lifeLog)
-			err := run(t, &server{Handler: newLifeGate().handle, Logger: log.logger()})
+			log := new(filotest.Log)
+			err := run(t, &server{Handler: filotest.NewGate().Handle, Logger: log.Logger()})
 			if err == nil || begun > 0 {
 				t.Errorf("serving has begun %d times, and Run returned %v", begun, err)
 			}

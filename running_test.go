@@ -17,6 +17,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/router"
 )
 
@@ -33,13 +34,13 @@ func runningCases() []runningCase {
 	socket := func(driver filo.Driver, http2 bool) func(*testing.T, *filo.Server) (*filo.Server, string, *http.Client) {
 		return func(t *testing.T, config *filo.Server) (*filo.Server, string, *http.Client) {
 			config.Driver, config.HTTP2.Unencrypted = driver, http2
-			s := lifeServe(t, config)
+			s := filotest.Serve(t, config)
 			if http2 {
-				return config, "http://" + s.addr, newHTTP2Client(t, "", nil, nil).Client
+				return config, "http://" + s.Addr, filotest.NewHTTP2Client(t, "", nil, nil).Client
 			}
 			transport := &http.Transport{}
 			t.Cleanup(transport.CloseIdleConnections)
-			return config, "http://" + s.addr, &http.Client{Transport: transport}
+			return config, "http://" + s.Addr, &http.Client{Transport: transport}
 		}
 	}
 	return []runningCase{
@@ -60,7 +61,7 @@ func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.
 	t.Helper()
 	slices.Sort(want)
 	var got []string
-	if !lifeTry(func() bool {
+	if !filotest.Try(func() bool {
 		running, got = s.Running(), nil
 		for _, each := range running {
 			got = append(got, each.Route+" "+each.State.String())
@@ -139,7 +140,7 @@ func TestRunning(t *testing.T) {
 			t.Cleanup(free)
 			was := begun.Load()
 			ask("GET", "/lock/token?key=secret", nil)
-			lifeAwait(t, "the handler", func() bool { return begun.Load() > was })
+			filotest.Await(t, "the handler", func() bool { return begun.Load() > was })
 			stuck := awaitRunning(t, s, "GET /lock/{secret} handler")[0]
 			if address := stuck.Client.Addr(); !address.IsLoopback() || stuck.Client.Port() == 0 {
 				t.Errorf("the client is %v", stuck.Client)
@@ -183,9 +184,9 @@ func TestRunningAnswerNotTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer response.Body.Close()
-			lifeRecv(t, begun, "the handler")
+			filotest.Recv(t, begun, "the handler")
 			var running []filo.RunningRequest
-			if !lifeTry(func() bool {
+			if !filotest.Try(func() bool {
 				running = s.Running()
 				return !slices.ContainsFunc(running, func(r filo.RunningRequest) bool { return r.State == filo.RunningHandler })
 			}) {
@@ -207,7 +208,7 @@ func TestRunningQueued(t *testing.T) {
 				if test.name != driver {
 					continue
 				}
-				if driver == "HTTP/1" && lifeBlocking() {
+				if driver == "HTTP/1" && filotest.Blocking() {
 					t.Skip("in the blocking driver a connection of HTTP/1.1 doesn't wait for a place")
 				}
 				s, url, client := test.serve(t, &filo.Server{Handler: r.Serve, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour})
@@ -224,7 +225,7 @@ func TestRunningQueued(t *testing.T) {
 				ask("/first")
 				awaitRunning(t, s, "GET /first handler")
 				ask("/second")
-				if !lifeTry(func() bool {
+				if !filotest.Try(func() bool {
 					return slices.ContainsFunc(s.Running(), func(r filo.RunningRequest) bool { return r.State == filo.RunningQueued })
 				}) {
 					t.Errorf("nothing is queued: %v", s.Running())
@@ -253,13 +254,13 @@ func TestRunningHijacked(t *testing.T) {
 		<-release
 		return nil
 	}).Offload()
-	s := lifeServe(t, &filo.Server{Handler: r.Serve})
-	c := s.dial(t)
-	c.get("/")
-	c.want(200, "", false)
+	s := filotest.Serve(t, &filo.Server{Handler: r.Serve})
+	c := s.Dial(t)
+	c.Get("/")
+	c.Want(200, "", false)
 	awaitRunning(t, s.Server)
 	close(release)
-	c.wantEOF()
+	c.WantEOF()
 }
 
 // A panic, and a handler that ends its goroutine, leave nothing behind.
@@ -294,7 +295,7 @@ func TestStopNamesWhatItHasCut(t *testing.T) {
 	r.GET("/slow", wait).Offload()
 	var log bytes.Buffer
 	config := &filo.Server{Handler: r.Serve, GracePeriod: time.Millisecond, Logger: slog.New(slog.NewJSONHandler(&log, nil))}
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- config.RunListener(ctx, listener) }()
@@ -307,11 +308,11 @@ func TestStopNamesWhatItHasCut(t *testing.T) {
 		})
 	}
 	for range 3 {
-		lifeRecv(t, begun, "a handler")
+		filotest.Recv(t, begun, "a handler")
 	}
 	awaitRunning(t, config, "GET /report/{id} handler", "GET /report/{id} handler", "GET /slow handler")
 	stop()
-	err := lifeRecv(t, ended, "the end")
+	err := filotest.Recv(t, ended, "the end")
 	var unfinished *filo.UnfinishedError
 	if !errors.As(err, &unfinished) || len(unfinished.Running) != 3 || !strings.Contains(err.Error(), "GET /report/{id} 2 (") {
 		t.Errorf("Run returns %v", err)

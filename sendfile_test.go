@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -40,7 +41,7 @@ func sectionFile(t *testing.T, size int) (*os.File, []byte) {
 // sectionHosts runs a test over connections in memory, and over TCP and Unix sockets in both drivers.
 func sectionHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, dial func() (net.Conn, error))) {
 	t.Run("memory", func(t *testing.T) {
-		s := servertest.NewServer(t, &filo.Server{Handler: handler, Logger: answerQuiet})
+		s := servertest.NewServer(t, &filo.Server{Handler: handler, Logger: filotest.Quiet})
 		test(t, func() (net.Conn, error) { return s.Listener.Dial() })
 	})
 	for name, driver := range map[string]filo.Driver{"blocking": filo.DriverBlocking, "auto": filo.DriverAuto} {
@@ -54,7 +55,7 @@ func sectionHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, di
 				if err != nil {
 					t.Fatal(err)
 				}
-				answerServeOn(t, &filo.Server{Handler: handler, Logger: answerQuiet, Driver: driver}, listener)
+				filotest.ServeOn(t, &filo.Server{Handler: handler, Logger: filotest.Quiet, Driver: driver}, listener)
 				test(t, func() (net.Conn, error) { return net.Dial(network, listener.Addr().String()) })
 			})
 		}
@@ -129,7 +130,7 @@ func TestSectionsOfOneFile(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		lifeAwait(t, "the streams to be closed", func() bool { return closed.Load() == 4 })
+		filotest.Await(t, "the streams to be closed", func() bool { return closed.Load() == 4 })
 		if at, err := file.Seek(0, io.SeekCurrent); at != 7 || err != nil {
 			t.Errorf("the file is at %d, %v; it was at 7", at, err)
 		}
@@ -247,8 +248,8 @@ func TestEmbeddedFilesAreRead(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), size), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	answerEach(t, func() *filo.Server {
-		return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	filotest.EachHost(t, func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 			file, err := os.Open(path)
 			if err != nil {
 				return err
@@ -274,12 +275,12 @@ func TestEmbeddedFilesAreRead(t *testing.T) {
 			c.Response.SetBodyStream(shoutingSection{io.NewSectionReader(other, 0, size)}, size)
 			return err
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
 		for _, path := range []string{"/file", "/section", "/stream/file", "/stream/section"} {
-			c.send(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-			if m := c.receive(t, "GET"); m.body != strings.Repeat("X", size) {
-				t.Errorf("%s: %d bytes, %.20q", path, len(m.body), m.body)
+			c.Send(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+			if m := c.Receive(t, "GET"); m.Body != strings.Repeat("X", size) {
+				t.Errorf("%s: %d bytes, %.20q", path, len(m.Body), m.Body)
 			}
 		}
 	})

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/linger"
 )
 
@@ -52,11 +53,11 @@ func TestShutdownAwaitsNewConnections(t *testing.T) {
 		"TLS, hello sent":     {secure: true, writes: 1},
 		"TLS, handshake made": {secure: true, writes: 2},
 	} {
-		serves := map[string]func(*testing.T, *filo.Server) *lifeServer{"": func(t *testing.T, config *filo.Server) *lifeServer {
-			return lifeServe(t, config)
+		serves := map[string]func(testing.TB, *filo.Server) *filotest.Server{"": func(t testing.TB, config *filo.Server) *filotest.Server {
+			return filotest.Serve(t, config)
 		}}
 		if test.secure {
-			serves = map[string]func(*testing.T, *filo.Server) *lifeServer{", listener's": lifeServeTLS, ", server's": lifeListenTLS}
+			serves = map[string]func(testing.TB, *filo.Server) *filotest.Server{", listener's": filotest.ServeTLS, ", server's": filotest.ListenTLS}
 		}
 		for suffix, serve := range serves {
 			t.Run(name+suffix, func(t *testing.T) {
@@ -69,20 +70,20 @@ func TestShutdownAwaitsNewConnections(t *testing.T) {
 
 // shutdownAnswersNew shuts a server down while a client has made some of its writes, and wants its request to be answered. It
 // reports false if the client wasn't prompt.
-func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer, secure bool, writes int) (prompt bool) {
-	gate := newLifeGate()
-	s := serve(t, &filo.Server{Handler: gate.handle})
-	defer gate.open()
-	held := func() *lifeClient {
+func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server, secure bool, writes int) (prompt bool) {
+	gate := filotest.NewGate()
+	s := serve(t, &filo.Server{Handler: gate.Handle})
+	defer gate.Open()
+	held := func() *filotest.Client {
 		if secure {
-			return s.dialTLS(t)
+			return s.DialTLS(t)
 		}
-		return s.dial(t)
+		return s.Dial(t)
 	}()
-	begun := gate.hold(t, held).ShuttingDown()
+	begun := gate.Hold(t, held).ShuttingDown()
 	reached, goOn, made := make(chan struct{}), make(chan struct{}), 0
 	start := time.Now() // the server gives a second to a client that has come less than a second before
-	conn := net.Conn(&lateConn{s.dial(t).Conn, func() {
+	conn := net.Conn(&lateConn{s.Dial(t).Conn, func() {
 		if made == writes {
 			close(reached)
 			<-goOn
@@ -90,28 +91,28 @@ func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *life
 		made++
 	}})
 	if secure {
-		conn = tls.Client(conn, lifeClientTLS())
+		conn = tls.Client(conn, filotest.ClientTLS())
 	}
 	sent, answered := make(chan time.Time, 1), make(chan string, 1)
-	client := newLifeClient(t, conn)
+	client := filotest.NewClient(t, conn)
 	go func() {
 		io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		sent <- time.Now()
 		answer, _ := io.ReadAll(client)
 		answered <- string(answer)
 	}()
-	lifeRecv(t, reached, "the client to come so far")
-	lifeAwait(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
-	result := s.shutdownBegun(t, begun)
+	filotest.Recv(t, reached, "the client to come so far")
+	filotest.Await(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
+	result := s.BeginShutdown(t, begun)
 	time.Sleep(200 * time.Millisecond) // as long as a client may take
 	close(goOn)
-	prompt = lifeRecv(t, sent, "the request to be sent").Sub(start) < promptly
-	answer := lifeRecv(t, answered, "the answer")
-	gate.open()
-	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+	prompt = filotest.Recv(t, sent, "the request to be sent").Sub(start) < promptly
+	answer := filotest.Recv(t, answered, "the answer")
+	gate.Open()
+	if err := filotest.Recv(t, result, "Shutdown to return"); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if prompt && lifeStatuses(answer) != "200" {
+	if prompt && filotest.Statuses(answer) != "200" {
 		t.Errorf("got %q", answer)
 	}
 	return prompt
@@ -120,24 +121,24 @@ func shutdownAnswersNew(t *testing.T, serve func(*testing.T, *filo.Server) *life
 // Shutdown waits for a handshake that is under way, but not for one that doesn't go on, though nothing else bounds it.
 func TestShutdownEndsStalledHandshakes(t *testing.T) {
 	t.Parallel()
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
-		s := serve(t, &filo.Server{Handler: newLifeGate().handle, ReadHeaderTimeout: -1})
-		silent := s.dial(t)
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
+		s := serve(t, &filo.Server{Handler: filotest.NewGate().Handle, ReadHeaderTimeout: -1})
+		silent := s.Dial(t)
 		stalled, stall := make(chan struct{}), make(chan struct{})
 		defer close(stall)
 		writes := 0
-		client := newLifeClient(t, &lateConn{s.dial(t).Conn, func() {
+		client := filotest.NewClient(t, &lateConn{s.Dial(t).Conn, func() {
 			if writes++; writes == 2 { // the hello has been answered
 				close(stalled)
 				<-stall
 			}
 		}})
-		go func() { tls.Client(client, lifeClientTLS()).Handshake() }()
-		lifeRecv(t, stalled, "the handshake to stall")
-		if err := s.shutdown(); err != nil {
+		go func() { tls.Client(client, filotest.ClientTLS()).Handshake() }()
+		filotest.Recv(t, stalled, "the handshake to stall")
+		if err := s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
-		silent.wantEnd()
+		silent.WantEnd()
 	})
 }
 
@@ -155,7 +156,7 @@ func TestRollingRestart(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		for driver, kind := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 			t.Run(name+", "+driver, func(t *testing.T) {
-				r := &restarts{t: t, secure: secure, driver: kind, listener: lifeListen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)}
+				r := &restarts{t: t, secure: secure, driver: kind, listener: filotest.Listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener)}
 				r.address = r.listener.Addr().String()
 				running := r.start()
 				var clients sync.WaitGroup
@@ -164,7 +165,7 @@ func TestRollingRestart(t *testing.T) {
 				defer lifetime.Stop()
 				for end := time.Now().Add(span); time.Now().Before(end); <-lifetime.C {
 					next := r.start()
-					if err := running.shutdown(); err != nil {
+					if err := running.ShutdownInTime(); err != nil {
 						t.Errorf("Shutdown: %v", err)
 					}
 					running = next
@@ -194,7 +195,7 @@ type restarts struct {
 }
 
 // start starts a server with the socket of the one before.
-func (r *restarts) start() *lifeServer {
+func (r *restarts) start() *filotest.Server {
 	r.t.Helper()
 	file, err := r.listener.File()
 	if err != nil {
@@ -206,16 +207,16 @@ func (r *restarts) start() *lifeServer {
 		r.t.Fatal(err)
 	}
 	config := &filo.Server{Driver: r.driver, Handler: func(c *filo.Ctx) error { return c.Text(200, "quick") }}
-	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
-	s := lifeNew(config, 1)
-	s.run(func() {
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}
+	s := filotest.New(config, 1)
+	s.Go(func() {
 		if r.secure {
-			s.served <- config.ServeTLS(inherited, "", "")
+			s.Served <- config.ServeTLS(inherited, "", "")
 		} else {
-			s.served <- config.Serve(inherited)
+			s.Served <- config.Serve(inherited)
 		}
 	})
-	s.closeAtEnd(r.t, 1)
+	s.CloseAtEnd(r.t, 1)
 	return s
 }
 
@@ -249,9 +250,9 @@ func (r *restarts) request() (sent time.Time, err error) {
 		return time.Now(), err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	if r.secure {
-		conn = tls.Client(&lateConn{conn, func() { time.Sleep(20 * time.Millisecond) }}, lifeClientTLS())
+		conn = tls.Client(&lateConn{conn, func() { time.Sleep(20 * time.Millisecond) }}, filotest.ClientTLS())
 	} else {
 		conn = &lateConn{conn, func() { time.Sleep(50 * time.Millisecond) }}
 	}
@@ -275,26 +276,26 @@ func (r *restarts) request() (sent time.Time, err error) {
 func TestShutdownGivesUpOnALoop(t *testing.T) {
 	for range 10 {
 		closing, release := make(chan struct{}), make(chan struct{})
-		s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle, ConnState: func(_ net.Conn, state filo.ConnState) {
+		s := filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle, ConnState: func(_ net.Conn, state filo.ConnState) {
 			if state == filo.StateClosed {
 				close(closing)
 				<-release
 			}
 		}})
-		c := s.dial(t)
-		c.get("/")
-		c.want(200, "quick", false)
+		c := s.Dial(t)
+		c.Get("/")
+		c.Want(200, "quick", false)
 		ctx, cancel := context.WithCancel(context.Background())
 		result := make(chan error, 1)
 		go func() { result <- s.Shutdown(ctx) }()
-		lifeRecv(t, closing, "ConnState to be called")
+		filotest.Recv(t, closing, "ConnState to be called")
 		time.Sleep(20 * time.Millisecond) // for Shutdown to come to the loops; nothing depends on it
 		cancel()
-		if err := lifeRecv(t, result, "Shutdown to give up"); err != context.Canceled {
+		if err := filotest.Recv(t, result, "Shutdown to give up"); err != context.Canceled {
 			t.Errorf("Shutdown: %v", err)
 		}
 		close(release)
-		if err := s.shutdown(); err != nil {
+		if err := s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown once more: %v", err)
 		}
 	}
@@ -353,10 +354,10 @@ func (l *steadyListener) Accept() (net.Conn, error) {
 func TestShutdownUnderSteadyDialling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &steadyListener{next: time.Now(), changed: make(chan struct{})}
-		s := lifeServe(t, &filo.Server{Handler: newLifeGate().handle}, listener)
+		s := filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle}, listener)
 		time.Sleep(time.Second)
 		before := listener.accepted.Load()
-		if err := s.shutdown(); err != nil {
+		if err := s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if before < 400 {
@@ -389,19 +390,19 @@ func (l unhashable) Accept() (net.Conn, error) {
 
 // Listeners and connections may be of any type.
 func TestUnhashableListener(t *testing.T) {
-	s, gate := lifeNew(&filo.Server{Concurrency: 1}, 1), newLifeGate()
-	s.Handler = gate.handle
-	listener := lifeListen(t, "tcp", "127.0.0.1:0")
-	s.addr = listener.Addr().String()
-	s.run(func() { s.served <- s.Serve(unhashable{Listener: listener}) })
-	s.closeAtEnd(t, 1)
-	defer gate.open()
-	held := s.dial(t)
-	gate.hold(t, held)
-	s.dial(t).wantRefusal(503) // which lingers
-	gate.open()
-	held.want(200, "held", false)
-	if err := s.shutdown(); err != nil {
+	s, gate := filotest.New(&filo.Server{Concurrency: 1}, 1), filotest.NewGate()
+	s.Handler = gate.Handle
+	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+	s.Addr = listener.Addr().String()
+	s.Go(func() { s.Served <- s.Serve(unhashable{Listener: listener}) })
+	s.CloseAtEnd(t, 1)
+	defer gate.Open()
+	held := s.Dial(t)
+	gate.Hold(t, held)
+	s.Dial(t).WantRefusal(503) // which lingers
+	gate.Open()
+	held.Want(200, "held", false)
+	if err := s.ShutdownInTime(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
 }
@@ -480,12 +481,12 @@ func TestShutdownEndsPipelining(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			serve, dial := lifeServe, (*lifeServer).dial
+			serve, dial := filotest.Serve, (*filotest.Server).Dial
 			if test.secure {
-				serve = func(t testing.TB, config *filo.Server, _ ...net.Listener) *lifeServer {
-					return lifeListenTLS(t.(*testing.T), config)
+				serve = func(t testing.TB, config *filo.Server, _ ...net.Listener) *filotest.Server {
+					return filotest.ListenTLS(t.(*testing.T), config)
 				}
-				dial = func(s *lifeServer, t testing.TB) *lifeClient { return s.dialTLS(t.(*testing.T)) }
+				dial = func(s *filotest.Server, t testing.TB) *filotest.Client { return s.DialTLS(t.(*testing.T)) }
 			}
 			s := serve(t, &filo.Server{Handler: test.handler})
 			c := dial(s, t)
@@ -502,7 +503,7 @@ func TestShutdownEndsPipelining(t *testing.T) {
 			go func() {
 				last := false
 				for {
-					response, _, err := c.tryAnswer()
+					response, _, err := c.TryAnswer()
 					if err != nil {
 						ended <- last || wasReset(err, sent)
 						return
@@ -510,11 +511,11 @@ func TestShutdownEndsPipelining(t *testing.T) {
 					last = response.Close
 				}
 			}()
-			lifeAwait(t, "the client to be served", func() bool { return s.Stats().Requests[2] > 0 })
-			if err := s.shutdown(); err != nil {
+			filotest.Await(t, "the client to be served", func() bool { return s.Stats().Requests[2] > 0 })
+			if err := s.ShutdownInTime(); err != nil {
 				t.Errorf("Shutdown: %v", err)
 			}
-			if told := lifeRecv(t, ended, "the end of the connection"); !told {
+			if told := filotest.Recv(t, ended, "the end of the connection"); !told {
 				t.Error("the last answer doesn't say that the connection closes")
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 const (
@@ -30,15 +31,15 @@ const (
 var silenceAnswer = sync.OnceValue(func() []byte { return make([]byte, 64<<20) })
 
 // silenceServer has handlers that wait for their clients in different ways. What ends a wait comes from ended.
-func silenceServer(t *testing.T, timeout time.Duration) (s *lifeServer, ended chan error) {
+func silenceServer(t *testing.T, timeout time.Duration) (s *filotest.Server, ended chan error) {
 	ended = make(chan error, 10)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 64<<20)); err != nil {
 		t.Fatal(err)
 	}
-	return lifeServe(t, &filo.Server{
+	return filotest.Serve(t, &filo.Server{
 		ReadTimeout: timeout, WriteTimeout: timeout, MinTransferRate: silenceRate, MaxBodyBytes: 64 << 20,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
 		Handler: func(c *filo.Ctx) (err error) {
 			switch c.Path() {
 			case "/whole":
@@ -115,11 +116,11 @@ func TestBoughtSilence(t *testing.T) {
 }
 
 // silenceDial connects to a server, with TLS if that is asked for: then the server's connection is in the middle of a stream of records.
-func silenceDial(t *testing.T, s *lifeServer, secure, slow bool) net.Conn {
-	addr := s.addr
+func silenceDial(t *testing.T, s *filotest.Server, secure, slow bool) net.Conn {
+	addr := s.Addr
 	if secure {
-		l := lifeListen(t, "tcp", "127.0.0.1:0")
-		s.run(func() { s.ServeTLS(l, "", "") })
+		l := filotest.Listen(t, "tcp", "127.0.0.1:0")
+		s.Go(func() { s.ServeTLS(l, "", "") })
 		addr = l.Addr().String()
 	}
 	conn, err := net.Dial("tcp", addr)
@@ -154,7 +155,7 @@ func silenceTrickle(conn net.Conn, sends bool, pause time.Duration, over chan st
 }
 
 // silenceEnds waits until the server no longer waits for its client: the handler has ended, or the connection if no handler waits.
-func silenceEnds(s *lifeServer, ended chan error, path string) error {
+func silenceEnds(s *filotest.Server, ended chan error, path string) error {
 	switch path {
 	case "/unread", "/large", "/file":
 		for limit := time.Now().Add(silenceWait); s.Stats().ConnsOpen > 0; time.Sleep(10 * time.Millisecond) {
@@ -177,7 +178,7 @@ func silenceEnds(s *lifeServer, ended chan error, path string) error {
 
 // The same holds for the streams of HTTP/2: each body that lacks a byte, and each answer whose window stays closed.
 func TestBoughtSilenceHTTP2(t *testing.T) {
-	eachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*lifeServer, func(...http2.Setting) *rawHTTP2)) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var all sync.WaitGroup
 		defer all.Wait()
 		for _, pause := range []time.Duration{0, silencePause, silenceShort} {
@@ -208,20 +209,20 @@ func TestBoughtSilenceHTTP2(t *testing.T) {
 }
 
 // silenceStreamEnds sends a request, and is silent, or nearly so, until the handler ends.
-func silenceStreamEnds(c *rawHTTP2, path string, pause time.Duration, ended chan error) error {
+func silenceStreamEnds(c *filotest.RawHTTP2, path string, pause time.Duration, ended chan error) error {
 	if path == "/stream" {
-		c.open(0, 4<<20).request(1, path, true).send()
-		c.open(1, 256<<10).send()
+		c.Open(0, 4<<20).Request(1, path, true).Send()
+		c.Open(1, 256<<10).Send()
 	} else {
 		length := 65_000
 		if path == "/awaited" {
 			length = 10_000
 		}
-		c.request(1, path, false, ":method", "POST", "content-length", fmt.Sprint(length))
+		c.Request(1, path, false, ":method", "POST", "content-length", fmt.Sprint(length))
 		for left := length - 50; left > 0; left -= 10_000 {
-			c.data(1, false, make([]byte, min(left, 10_000)))
+			c.Data(1, false, make([]byte, min(left, 10_000)))
 		}
-		c.send()
+		c.Send()
 	}
 	for limit := time.After(silenceWait); ; {
 		var tick <-chan time.Time
@@ -236,9 +237,9 @@ func silenceStreamEnds(c *rawHTTP2, path string, pause time.Duration, ended chan
 			return nil
 		case <-tick:
 			if path == "/stream" {
-				c.open(1, 1).send()
+				c.Open(1, 1).Send()
 			} else {
-				c.data(1, false, make([]byte, 1)).send()
+				c.Data(1, false, make([]byte, 1)).Send()
 			}
 		case <-limit:
 			return errors.New("the handler still waits for a silent client")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -127,7 +128,7 @@ func TestConnStates(t *testing.T) {
 					if piece.answers > 0 {
 						buffer := make([]byte, 4<<10)
 						n, err := c.Read(buffer)
-						if got := len(strings.Fields(lifeStatuses(string(buffer[:n])))); err != nil || got != piece.answers {
+						if got := len(strings.Fields(filotest.Statuses(string(buffer[:n])))); err != nil || got != piece.answers {
 							t.Fatalf("got %q, %v; want %d answers", buffer[:n], err, piece.answers)
 						}
 					}
@@ -152,13 +153,13 @@ func TestConnStatesRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var states lifeStates
 			config.ConnState = states.changed
-			s, gate := lifeGated(t, config)
-			gate.hold(t, s.dial(t))
+			s, gate := filotest.ServeGated(t, config)
+			gate.Hold(t, s.Dial(t))
 			status := 503
 			if name == "MaxConnsPerIP" {
 				status = 429
 			}
-			s.dial(t).wantRefusal(status)
+			s.Dial(t).WantRefusal(status)
 			if got := states.String(); got != "new active" {
 				t.Errorf("got %q", got)
 			}
@@ -169,23 +170,23 @@ func TestConnStatesRefused(t *testing.T) {
 // During Shutdown and Close each connection gets to its end once.
 func TestConnStatesAtTheEnd(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*lifeServer) error{
-		"Shutdown": (*lifeServer).shutdown,
-		"Close":    func(s *lifeServer) error { return s.Close() },
+	for name, end := range map[string]func(*filotest.Server) error{
+		"Shutdown": (*filotest.Server).ShutdownInTime,
+		"Close":    func(s *filotest.Server) error { return s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var states lifeStates
-			s, _ := lifeGated(t, &filo.Server{ConnState: states.changed})
-			s.dial(t)
-			lifeAwait(t, "the first connection", func() bool { return states.String() == "new" })
-			idle := s.dial(t)
-			idle.get("/")
-			idle.want(200, "quick", false)
-			lifeAwait(t, "the second one to be idle", func() bool { return strings.HasSuffix(states.String(), "idle") })
+			s, _ := filotest.ServeGated(t, &filo.Server{ConnState: states.changed})
+			s.Dial(t)
+			filotest.Await(t, "the first connection", func() bool { return states.String() == "new" })
+			idle := s.Dial(t)
+			idle.Get("/")
+			idle.Want(200, "quick", false)
+			filotest.Await(t, "the second one to be idle", func() bool { return strings.HasSuffix(states.String(), "idle") })
 			if err := end(s); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			s.wantNoGoroutine(t)
+			s.WantNoGoroutine(t)
 			if got := states.String(); got != "new closed\nnew active idle closed" {
 				t.Errorf("got %q", got)
 			}
@@ -289,7 +290,7 @@ func TestStatsRequests(t *testing.T) {
 			s := servertest.NewServer(t, &filo.Server{Handler: lifeStateful, Logger: slog.New(slog.DiscardHandler)})
 			for round := range uint64(2) {
 				s.Raw(t, test.request)
-				lifeAwait(t, "the connection to go", func() bool {
+				filotest.Await(t, "the connection to go", func() bool {
 					stats := s.Config.Stats()
 					return stats.ConnsAccepted == round+1 && stats.ConnsOpen == 0
 				})
@@ -309,11 +310,11 @@ func TestStatsRequests(t *testing.T) {
 func TestStatsRequestsOfOpenConnections(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Handler: lifeStateful})
 	for i := range uint64(10) {
-		c := newLifeClient(t, s.Dial(t))
-		c.get("/")
-		c.want(200, "quick", false)
-		c.get("/missing")
-		c.answer()
+		c := filotest.NewClient(t, s.Dial(t))
+		c.Get("/")
+		c.Want(200, "quick", false)
+		c.Get("/missing")
+		c.Answer()
 		if got := s.Config.Stats().Requests; got[2] != i+1 || got[4] != i+1 {
 			t.Errorf("after %d: %v", i+1, got)
 		}
@@ -354,7 +355,7 @@ func TestStatsMonotonic(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	watcher.Wait()
-	lifeAwait(t, "the connections to go", func() bool { return s.Config.Stats().ConnsOpen == 0 })
+	filotest.Await(t, "the connections to go", func() bool { return s.Config.Stats().ConnsOpen == 0 })
 	if got := s.Config.Stats().Requests; !slices.Equal(got[:], []uint64{0, 0, 1000, 0, 0, 0}) {
 		t.Errorf("at the end: %v", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -359,8 +360,8 @@ var answerStreams = []struct {
 func TestStreams(t *testing.T) {
 	for _, test := range answerStreams {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server { return &filo.Server{Handler: test.handler} }, func(t *testing.T, h *answerHost) {
-				got := answerUndated(t, h.raw(t, answerWire(test.request)))
+			filotest.EachHost(t, func() *filo.Server { return &filo.Server{Handler: test.handler} }, func(t *testing.T, h *filotest.Host) {
+				got := answerUndated(t, h.Raw(t, answerWire(test.request)))
 				if want := answerWire(test.want); got != want {
 					t.Errorf("%s:\n got %q\nwant %q", test.rule, got, want)
 				}
@@ -378,7 +379,7 @@ func TestStreamSizes(t *testing.T) {
 		for _, size := range sizes {
 			want += size
 		}
-		h := answerSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			if length {
 				c.Response.Header.Set("Content-Length", fmt.Sprint(want))
 			}
@@ -399,15 +400,15 @@ func TestStreamSizes(t *testing.T) {
 			}
 			return nil
 		}})
-		c := h.connect(t)
+		c := h.Connect(t)
 		for range 2 {
-			c.send(t, answerGet)
-			m := c.receive(t, "GET")
-			if m.body != string(content[:want]) {
-				t.Errorf("length known %v: %d bytes came, %d were written, or others", length, len(m.body), want)
+			c.Send(t, filotest.GetRequest)
+			m := c.Receive(t, "GET")
+			if m.Body != string(content[:want]) {
+				t.Errorf("length known %v: %d bytes came, %d were written, or others", length, len(m.Body), want)
 			}
-			if (m.get("Content-Length") != "") != length {
-				t.Errorf("head %q", m.fields)
+			if (m.Get("Content-Length") != "") != length {
+				t.Errorf("head %q", m.Fields)
 			}
 		}
 	}
@@ -416,7 +417,7 @@ func TestStreamSizes(t *testing.T) {
 // "The head is sent at the first Flush, or when 8 KB have gathered": and Flush means that it is sent.
 func TestStreamSendsWhileTheHandlerRuns(t *testing.T) {
 	next := make(chan bool)
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 			w.WriteString("flushed")
 			w.Flush()
@@ -425,22 +426,22 @@ func TestStreamSendsWhileTheHandlerRuns(t *testing.T) {
 			<-next
 			return nil
 		})}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		if head, err := answerLines(c.in); err != nil || len(head) != 4 {
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		if head, err := filotest.ReadLines(c.In); err != nil || len(head) != 4 {
 			t.Fatalf("head %q, %v", head, err)
 		}
 		for _, size := range []int{len("flushed"), 8 << 10} {
-			if line, err := answerLine(c.in); err != nil || line != fmt.Sprintf("%x", size) {
+			if line, err := filotest.ReadLine(c.In); err != nil || line != fmt.Sprintf("%x", size) {
 				t.Fatalf("chunk size %q, %v, want %x", line, err, size)
 			}
-			if _, err := io.ReadFull(c.in, make([]byte, size+2)); err != nil {
+			if _, err := io.ReadFull(c.In, make([]byte, size+2)); err != nil {
 				t.Fatal(err)
 			}
 			next <- true
 		}
-		if rest, err := answerLines(c.in); err != nil || len(rest) != 1 || rest[0] != "0" {
+		if rest, err := filotest.ReadLines(c.In); err != nil || len(rest) != 1 || rest[0] != "0" {
 			t.Errorf("end of the body: %q, %v", rest, err)
 		}
 	})
@@ -486,27 +487,27 @@ func TestStreamAgainstItsContentLength(t *testing.T) {
 		}, head},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
-				return &filo.Server{Logger: answerQuiet, Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
+			filotest.EachHost(t, func() *filo.Server {
+				return &filo.Server{Logger: filotest.Quiet, Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 					c.Response.Header.Set("Content-Length", "5")
 					test.write(t, w)
 					return nil
 				})}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerGet)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, filotest.GetRequest)
 				if strings.HasPrefix(test.name, "too much") {
-					if m := c.receive(t, "GET"); m.body != "12345" {
-						t.Errorf("body %q", m.body)
+					if m := c.Receive(t, "GET"); m.Body != "12345" {
+						t.Errorf("body %q", m.Body)
 					}
-					c.send(t, answerGet) // the connection goes on
-					c.receive(t, "GET")
+					c.Send(t, filotest.GetRequest) // the connection goes on
+					c.Receive(t, "GET")
 					return
 				}
 				all, _ := io.ReadAll(c)
 				got, want := answerUndated(t, string(all)), answerWire(test.want)
 				// The end may be a reset, which may destroy what was sent before it.
-				if short := !h.memory && strings.HasPrefix(want, got); got != want && got != want+"12" && !short {
+				if short := !h.Memory && strings.HasPrefix(want, got); got != want && got != want+"12" && !short {
 					t.Errorf("got %q, want %q and the end", got, want)
 				}
 			})
@@ -533,8 +534,8 @@ func TestStreamAndErrors(t *testing.T) {
 		{"abort after the head", func() error { return filo.ErrAbort }, true, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
-				return &filo.Server{Logger: answerQuiet, Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
+			filotest.EachHost(t, func() *filo.Server {
+				return &filo.Server{Logger: filotest.Quiet, Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 					c.Response.SetStatus(200)
 					w.WriteString("written")
 					if test.flush {
@@ -543,21 +544,21 @@ func TestStreamAndErrors(t *testing.T) {
 					w.WriteString("not sent")
 					return test.fail()
 				})}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 				all, _ := io.ReadAll(c)
-				m, err := answerRead(bufio.NewReader(bytes.NewReader(all)), "GET")
+				m, err := filotest.ReadMessage(bufio.NewReader(bytes.NewReader(all)), "GET")
 				switch {
 				case test.want == 0:
 					if len(all) > 0 {
 						t.Errorf("got %q after an abort", all)
 					}
 				case test.flush:
-					if err == nil || h.memory && (m.status != 200 || m.body != "written") {
+					if err == nil || h.Memory && (m.Status != 200 || m.Body != "written") {
 						t.Errorf("a broken body came as a whole one: %+v", m)
 					}
-				case err != nil || m.status != test.want || strings.Contains(string(all), "written"):
+				case err != nil || m.Status != test.want || strings.Contains(string(all), "written"):
 					t.Errorf("got %q, %v, want the error's answer alone", all, err)
 				}
 			})
@@ -568,31 +569,31 @@ func TestStreamAndErrors(t *testing.T) {
 // The same to an HTTP/1.0 client, whose body ends with the connection: only a reset tells it that something is missing
 // (RFC 9112, section 8: a body delimited by the close of the connection "is considered complete").
 func TestStreamBrokenOffForHTTP10(t *testing.T) {
-	h := answerSocket(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
+	h := filotest.ServeSocket(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		w.WriteString("written")
 		w.Flush()
 		// The client has what was sent before the reset comes, which might destroy it.
 		c.Body()
 		return errAnswer
 	})})
-	c := h.connect(t)
+	c := h.Connect(t)
 	body := strings.Repeat("x", 20_000) // more than what is waited for before the handler runs
-	c.send(t, "POST / HTTP/1.0\r\nContent-Length: 20000\r\n\r\n")
-	if head, err := answerLines(c.in); err != nil || len(head) == 0 {
+	c.Send(t, "POST / HTTP/1.0\r\nContent-Length: 20000\r\n\r\n")
+	if head, err := filotest.ReadLines(c.In); err != nil || len(head) == 0 {
 		t.Fatalf("head %q, %v", head, err)
 	}
-	if _, err := io.ReadFull(c.in, make([]byte, len("written"))); err != nil {
+	if _, err := io.ReadFull(c.In, make([]byte, len("written"))); err != nil {
 		t.Fatal(err)
 	}
-	c.send(t, body)
-	if _, err := c.in.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
+	c.Send(t, body)
+	if _, err := c.In.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the end of a body that was broken off: %v, want a reset", err)
 	}
 }
 
 // Writes to a status that has no body fail, and those to a HEAD are dropped without one.
 func TestStreamBodyNotAllowed(t *testing.T) {
-	h := answerMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		if c.Method() == "HEAD" {
 			if n, err := w.WriteString("dropped"); n != 7 || err != nil {
 				t.Errorf("writing to a HEAD: %d, %v", n, err)
@@ -613,10 +614,10 @@ func TestStreamBodyNotAllowed(t *testing.T) {
 		}
 		return nil
 	})})
-	c := h.connect(t)
+	c := h.Connect(t)
 	for _, method := range []string{"GET", "HEAD", "GET"} {
-		c.send(t, method+" / HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.receive(t, method)
+		c.Send(t, method+" / HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.Receive(t, method)
 	}
 }
 
@@ -624,7 +625,7 @@ func TestStreamBodyNotAllowed(t *testing.T) {
 func TestStreamToAClientThatIsGone(t *testing.T) {
 	log := &answerLog{}
 	errs := make(chan error, 1)
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: log.logger(), Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 			var err error
 			for i := 0; i < 1_000_000 && err == nil; i++ {
@@ -640,12 +641,12 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 			errs <- err
 			return err
 		})}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		c.in.ReadByte()
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		c.In.ReadByte()
 		c.Close()
-		if err := lifeRecv(t, errs, "the handler"); err == nil {
+		if err := filotest.Recv(t, errs, "the handler"); err == nil {
 			t.Error("no error for a client that is gone")
 		}
 	})
@@ -658,14 +659,14 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 // A StreamWriter is valid until the handler returns; a Write after that is an error and goes nowhere.
 func TestStreamKeptTooLong(t *testing.T) {
 	kept := make(chan *filo.StreamWriter, 1)
-	h := answerMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
+	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		kept <- w
 		_, err := w.WriteString("answer")
 		return err
 	})})
-	c := h.connect(t)
-	c.send(t, answerGet)
-	c.receive(t, "GET")
+	c := h.Connect(t)
+	c.Send(t, filotest.GetRequest)
+	c.Receive(t, "GET")
 	w := <-kept
 	if n, err := w.WriteString("late"); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("WriteString after the handler returned: %d, %v, want ErrClosedPipe", n, err)
@@ -677,7 +678,7 @@ func TestStreamKeptTooLong(t *testing.T) {
 		t.Errorf("Flush after the handler returned: %v, want ErrClosedPipe", err)
 	}
 	c.CloseWrite()
-	c.wantEnd(t)
+	c.WantEnd(t)
 }
 
 // answerCloser is a body stream that counts how often it is closed.
@@ -755,7 +756,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var closed atomic.Int32
 				first := true
-				s := servertest.NewServer(t, &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+				s := servertest.NewServer(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 					if !first {
 						return c.Text(200, "next")
 					}
@@ -768,7 +769,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 				}})
 				request := test.request
 				if request == "" {
-					request = answerGet
+					request = filotest.GetRequest
 				}
 				c := s.Dial(t)
 				io.WriteString(c, request)
@@ -776,7 +777,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 				if n := closed.Load(); n != 1 {
 					t.Errorf("closed %d times when the answer was over, want once", n)
 				}
-				io.WriteString(c, answerGet)
+				io.WriteString(c, filotest.GetRequest)
 				synctest.Wait()
 				c.Close()
 				synctest.Wait()
@@ -791,17 +792,17 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 // A client that leaves in the middle of a body stream ends it.
 func TestBodyStreamToAClientThatIsGone(t *testing.T) {
 	log := &answerLog{}
-	answerEach(t, func() *filo.Server {
+	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
 			c.Response.SetBodyStream(answerEndless{}, -1)
 			return nil
 		}}
-	}, func(t *testing.T, h *answerHost) {
-		c := h.connect(t)
-		c.send(t, answerGet)
-		c.in.ReadByte()
+	}, func(t *testing.T, h *filotest.Host) {
+		c := h.Connect(t)
+		c.Send(t, filotest.GetRequest)
+		c.In.ReadByte()
 		c.Close()
-		lifeAwait(t, "the connection to end", func() bool { return h.config.Stats().ConnsOpen == 0 })
+		filotest.Await(t, "the connection to end", func() bool { return h.Config.Stats().ConnsOpen == 0 })
 	})
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q: a client that leaves is no error of the server's", records)
@@ -827,17 +828,17 @@ func TestBodyStreamFails(t *testing.T) {
 		{"panics later", func() io.Reader { return io.MultiReader(strings.NewReader(long), answerPanics{}) }, -1, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answerEach(t, func() *filo.Server {
-				return &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+			filotest.EachHost(t, func() *filo.Server {
+				return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 					c.Response.SetBodyStream(test.stream(), test.size)
 					return nil
 				}}
-			}, func(t *testing.T, h *answerHost) {
-				c := h.connect(t)
-				c.send(t, answerGet)
-				m, err := answerRead(c.in, "GET")
-				if m.status != test.want || (err == nil) != (test.want == 500) {
-					t.Errorf("got %d with %d bytes, %v, want %d", m.status, len(m.body), err, test.want)
+			}, func(t *testing.T, h *filotest.Host) {
+				c := h.Connect(t)
+				c.Send(t, filotest.GetRequest)
+				m, err := filotest.ReadMessage(c.In, "GET")
+				if m.Status != test.want || (err == nil) != (test.want == 500) {
+					t.Errorf("got %d with %d bytes, %v, want %d", m.Status, len(m.Body), err, test.want)
 				}
 			})
 		})
@@ -848,8 +849,8 @@ func TestBodyStreamFails(t *testing.T) {
 // the connection is served on the caller's goroutine.
 func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	client, server := servertest.Pipe()
-	io.WriteString(client, answerGet)
-	s := &filo.Server{Logger: answerQuiet, Handler: func(c *filo.Ctx) error {
+	io.WriteString(client, filotest.GetRequest)
+	s := &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
 		c.Response.SetBodyStream(answerPanics{}, -1)
 		return nil
 	}}

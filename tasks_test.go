@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/pool"
 )
 
 // taskServer answers by leaving a task that says when it runs, and ends when it is told to or its context is done.
 type taskServer struct {
-	*lifeServer
+	*filotest.Server
 	began   chan struct{}
 	release chan struct{}
 	ended   chan error // what its context has ended for
@@ -47,18 +48,18 @@ func serveTasks(t *testing.T, config *filo.Server) *taskServer {
 		<-requestContext.Done()
 		return c.Text(200, "left")
 	}
-	s.lifeServer = lifeServe(t, config)
+	s.Server = filotest.Serve(t, config)
 	return s
 }
 
 // leave makes a request that leaves a task.
 func (s *taskServer) leave(t *testing.T) {
 	t.Helper()
-	c := s.dial(t)
-	c.get("/")
-	c.want(200, "left", false)
+	c := s.Dial(t)
+	c.Get("/")
+	c.Want(200, "left", false)
 	c.Close()
-	lifeRecv(t, s.began, "the task to run")
+	filotest.Recv(t, s.began, "the task to run")
 }
 
 // A task goes on when its request, that one's deadline and its client are gone, and Shutdown waits for it.
@@ -69,7 +70,7 @@ func TestTaskOutlivesItsRequest(t *testing.T) {
 		t.Errorf("%d tasks run, want 1", n)
 	}
 	down := make(chan error, 1)
-	s.run(func() { down <- s.Shutdown(context.Background()) })
+	s.Go(func() { down <- s.Shutdown(context.Background()) })
 	select {
 	case err := <-down:
 		t.Errorf("Shutdown didn't wait for the task: %v", err)
@@ -78,10 +79,10 @@ func TestTaskOutlivesItsRequest(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(s.release)
-	if err := lifeRecv(t, down, "the server to shut down"); err != nil {
+	if err := filotest.Recv(t, down, "the server to shut down"); err != nil {
 		t.Error(err)
 	}
-	if err := lifeRecv(t, s.ended, "the task to end"); err != nil {
+	if err := filotest.Recv(t, s.ended, "the task to end"); err != nil {
 		t.Errorf("the task's context has ended: %v", err)
 	}
 	if n := s.Stats().TasksRunning; n != 0 {
@@ -99,7 +100,7 @@ func TestTaskCancelled(t *testing.T) {
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Shutdown: %v", err)
 		}
-		if err := lifeRecv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
+		if err := filotest.Recv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
 			t.Errorf("the cause is %v", err)
 		}
 		if err := s.Shutdown(context.Background()); err != nil {
@@ -110,7 +111,7 @@ func TestTaskCancelled(t *testing.T) {
 		s := serveTasks(t, &filo.Server{})
 		s.leave(t)
 		s.Close()
-		if err := lifeRecv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
+		if err := filotest.Recv(t, s.ended, "the task to end"); err != filo.ErrServerClosed {
 			t.Errorf("the cause is %v", err)
 		}
 	})
@@ -124,9 +125,9 @@ func TestTaskOverload(t *testing.T) {
 	}
 	s := serveTasks(t, &filo.Server{Tasks: tasks})
 	s.leave(t)
-	c := s.dial(t)
-	c.get("/")
-	if response, body := c.answer(); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" ||
+	c := s.Dial(t)
+	c.Get("/")
+	if response, body := c.Answer(); response.StatusCode != 503 || response.Header.Get("Retry-After") == "" ||
 		!strings.Contains(body, "too many tasks") {
 		t.Errorf("got %d %q, Retry-After %q", response.StatusCode, body, response.Header.Get("Retry-After"))
 	}
@@ -134,16 +135,16 @@ func TestTaskOverload(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	close(s.release)
-	lifeRecv(t, s.ended, "the task to end")
-	lifeAwait(t, "its place in the pool to be free", func() bool { return tasks.Stats().Done == 1 })
+	filotest.Recv(t, s.ended, "the task to end")
+	filotest.Await(t, "its place in the pool to be free", func() bool { return tasks.Stats().Done == 1 })
 	s.leave(t)
-	if err := s.shutdown(); err != nil {
+	if err := s.ShutdownInTime(); err != nil {
 		t.Error(err)
 	}
 	if tasks.IsClosed() {
 		t.Error("the user's pool was released")
 	}
-	if err := tasks.ReleaseTimeout(lifeBound); err != nil {
+	if err := tasks.ReleaseTimeout(filotest.Bound); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,9 +157,9 @@ func TestTaskReleasedPool(t *testing.T) {
 	}
 	tasks.Release()
 	s := serveTasks(t, &filo.Server{Tasks: tasks})
-	c := s.dial(t)
-	c.get("/")
-	if response, _ := c.answer(); response.StatusCode != 503 {
+	c := s.Dial(t)
+	c.Get("/")
+	if response, _ := c.Answer(); response.StatusCode != 503 {
 		t.Errorf("got %d", response.StatusCode)
 	}
 	if n := s.Stats().TasksRunning; n != 0 {
@@ -168,18 +169,18 @@ func TestTaskReleasedPool(t *testing.T) {
 
 // A panic in a task is logged, and costs nobody else anything; nil is refused.
 func TestTaskPanics(t *testing.T) {
-	var log lifeLog
-	s := serveTasks(t, &filo.Server{Logger: log.logger()})
-	c := s.dial(t)
-	c.get("/panic")
-	c.want(200, "left", false)
-	lifeAwait(t, "the panic to be logged, with its stack", func() bool {
-		lines := log.lines("no such record")
+	var log filotest.Log
+	s := serveTasks(t, &filo.Server{Logger: log.Logger()})
+	c := s.Dial(t)
+	c.Get("/panic")
+	c.Want(200, "left", false)
+	filotest.Await(t, "the panic to be logged, with its stack", func() bool {
+		lines := log.Lines("no such record")
 		return len(lines) == 1 && strings.Contains(lines[0], "tasks_test.go")
 	})
-	lifeAwait(t, "its end to be seen", func() bool { return s.Stats().TasksRunning == 0 })
-	c.get("/nil")
-	if response, _ := c.answer(); response.StatusCode != 500 {
+	filotest.Await(t, "its end to be seen", func() bool { return s.Stats().TasksRunning == 0 })
+	c.Get("/nil")
+	if response, _ := c.Answer(); response.StatusCode != 500 {
 		t.Errorf("got %d for a task that is nil", response.StatusCode)
 	}
 	close(s.release)

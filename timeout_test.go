@@ -6,8 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -217,7 +216,7 @@ func TestTimeouts(t *testing.T) {
 				if err != nil {
 					t.Errorf("reading: %v", err)
 				}
-				if got := lifeStatuses(string(answer)); got != strings.Join(test.status, " ") {
+				if got := filotest.Statuses(string(answer)); got != strings.Join(test.status, " ") {
 					t.Errorf("got %q, want %v", answer, test.status)
 				}
 				// The coarse clock may be behind by a twentieth of the shortest time-out.
@@ -238,17 +237,6 @@ func TestTimeouts(t *testing.T) {
 		})
 	}
 }
-
-// lifeStatuses returns the statuses of the answers in a text, separated by spaces.
-func lifeStatuses(answers string) string {
-	var statuses []string
-	for _, match := range lifeStatusLine.FindAllStringSubmatch(answers, -1) {
-		statuses = append(statuses, match[1])
-	}
-	return strings.Join(statuses, " ")
-}
-
-var lifeStatusLine = regexp.MustCompile(`HTTP/1\.1 ([1-5][0-9]{2}) `)
 
 // "WriteTimeout is how long a client may keep the server waiting … with taking an answer, before the average rate since
 // the beginning must be MinTransferRate."
@@ -340,7 +328,7 @@ func lifeAnswered(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	buffer := make([]byte, 4<<10)
 	n, err := c.Read(buffer)
-	if answer := string(buffer[:n]); err != nil || lifeStatuses(answer) != "200" || !strings.HasSuffix(answer, "\r\n\r\nbody") {
+	if answer := string(buffer[:n]); err != nil || filotest.Statuses(answer) != "200" || !strings.HasSuffix(answer, "\r\n\r\nbody") {
 		t.Errorf("got %q, %v", answer, err)
 		return false
 	}
@@ -384,7 +372,7 @@ func TestDefaultTimeouts(t *testing.T) {
 				start := time.Now()
 				io.WriteString(c, test.send)
 				answer, err := io.ReadAll(c)
-				if got := lifeStatuses(string(answer)); err != nil || got != test.want {
+				if got := filotest.Statuses(string(answer)); err != nil || got != test.want {
 					t.Errorf("got %q, %v", answer, err)
 				}
 				if took := time.Since(start); took < test.after-100*time.Millisecond || took > test.after+1100*time.Millisecond {
@@ -398,17 +386,17 @@ func TestDefaultTimeouts(t *testing.T) {
 // Thousands of connections that say nothing disturb nobody, and leave nothing behind when they go.
 func TestSilentConnections(t *testing.T) {
 	const silent = 4000
-	s, _ := lifeGated(t, &filo.Server{ReadHeaderTimeout: time.Hour, MaxIdleWorkerDuration: 50 * time.Millisecond})
-	other := s.dial(t)
-	other.get("/")
-	other.want(200, "quick", false)
-	before := lifeHeap()
+	s, _ := filotest.ServeGated(t, &filo.Server{ReadHeaderTimeout: time.Hour, MaxIdleWorkerDuration: 50 * time.Millisecond})
+	other := s.Dial(t)
+	other.Get("/")
+	other.Want(200, "quick", false)
+	before := filotest.HeapInUse()
 	conns := make(chan net.Conn, silent)
 	var dialers sync.WaitGroup
 	for range 8 {
 		dialers.Go(func() {
 			for range silent / 8 {
-				conn, err := net.Dial("tcp", s.addr)
+				conn, err := net.Dial("tcp", s.Addr)
 				if err != nil {
 					t.Error(err)
 					return
@@ -419,34 +407,26 @@ func TestSilentConnections(t *testing.T) {
 	}
 	dialers.Wait()
 	close(conns)
-	lifeAwait(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == silent+1 })
+	filotest.Await(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == silent+1 })
 	for range 10 {
-		other.get("/")
-		other.want(200, "quick", false)
-		fresh := s.dial(t)
-		fresh.get("/")
-		fresh.want(200, "quick", false)
+		other.Get("/")
+		other.Want(200, "quick", false)
+		fresh := s.Dial(t)
+		fresh.Get("/")
+		fresh.Want(200, "quick", false)
 		fresh.Close()
 	}
 	for conn := range conns {
 		conn.Close()
 	}
-	lifeAwait(t, "the workers to retire", func() bool {
+	filotest.Await(t, "the workers to retire", func() bool {
 		stats := s.Stats()
-		return stats.ConnsOpen == 1 && stats.WorkersRunning == workersOf(1) && stats.WorkersReady == 0
+		return stats.ConnsOpen == 1 && stats.WorkersRunning == filotest.WorkersOf(1) && stats.WorkersReady == 0
 	})
-	other.get("/")
-	other.want(200, "quick", false)
+	other.Get("/")
+	other.Want(200, "quick", false)
 	// The runtime keeps the descriptors of goroutines that have ended, half a KB each or more.
-	lifeAwait(t, "the memory to be free", func() bool { return lifeHeap() < before+silent*2<<10 })
-}
-
-// lifeHeap returns the bytes that are in use after a garbage collection, stacks included.
-func lifeHeap() uint64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc + stats.StackInuse
+	filotest.Await(t, "the memory to be free", func() bool { return filotest.HeapInUse() < before+silent*2<<10 })
 }
 
 // "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
@@ -459,7 +439,7 @@ func TestTLSTimeouts(t *testing.T) {
 				s.Logger = slog.New(slog.DiscardHandler)
 				served := make(chan error, 1)
 				go func() {
-					served <- s.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}))
+					served <- s.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}))
 				}()
 				conn, err := listener.Dial()
 				if err != nil {
@@ -467,7 +447,7 @@ func TestTLSTimeouts(t *testing.T) {
 				}
 				start := time.Now()
 				if handshake {
-					conn = tls.Client(conn, lifeClientTLS())
+					conn = tls.Client(conn, filotest.ClientTLS())
 					if err := conn.(*tls.Conn).Handshake(); err != nil {
 						t.Fatal(err)
 					}

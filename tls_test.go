@@ -3,26 +3,19 @@ package filo_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,105 +24,17 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeCertificate is a certificate for filo.test and 127.0.0.1 that signs itself, made once.
-var lifeCertificate = sync.OnceValue(func() tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "filo.test"},
-		DNSNames:     []string{"filo.test"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		// From before the time in a synctest bubble.
-		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:  time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		panic(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-})
-
-// lifeClientTLS trusts lifeCertificate.
-func lifeClientTLS() *tls.Config {
-	roots := x509.NewCertPool()
-	roots.AddCert(lifeCertificate().Leaf)
-	return &tls.Config{RootCAs: roots, ServerName: "filo.test"}
-}
-
-// lifeServeTLS serves over TLS on a loopback socket.
-func lifeServeTLS(t *testing.T, config *filo.Server) *lifeServer {
-	t.Helper()
-	return lifeServe(t, config, tls.NewListener(lifeListen(t, "tcp", "127.0.0.1:0"),
-		&tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"http/1.1"}}))
-}
-
-// lifeEachTLS runs a test with a listener that makes TLS connections, and with the server's own TLS.
-func lifeEachTLS(t *testing.T, test func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer)) {
-	t.Run("listener's", func(t *testing.T) { test(t, lifeServeTLS) })
-	t.Run("server's", func(t *testing.T) { test(t, lifeListenTLS) })
-}
-
-// lifeListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any.
-func lifeListenTLS(t *testing.T, config *filo.Server) *lifeServer {
-	t.Helper()
-	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
-	s := lifeNew(config, 1)
-	listener, err := config.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.addr = listener.Addr().String()
-	s.run(func() { s.served <- config.ServeTLS(listener, "", "") })
-	s.closeAtEnd(t, 1)
-	return s
-}
-
-func (s *lifeServer) dialTLS(t *testing.T) *lifeClient {
-	t.Helper()
-	conn, err := tls.Dial("tcp", s.addr, lifeClientTLS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newLifeClient(t, conn)
-}
-
-// lifeCertificateFiles writes the certificate and its key into files.
-func lifeCertificateFiles(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := x509.MarshalPKCS8PrivateKey(lifeCertificate().PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for file, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: lifeCertificate().Certificate[0]},
-		keyFile:  {Type: "PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return certFile, keyFile
-}
-
 // "Disabled leaves HTTP/1.1 as the only protocol": "h2" is taken out of NextProtos, and the user's configuration stays as it was.
 func TestNoHTTP2OverTLS(t *testing.T) {
-	config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
-	s := &filo.Server{TLSConfig: config, Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}}
-	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+	config := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
+	s := &filo.Server{TLSConfig: config, Handler: filotest.NewGate().Handle, HTTP2: filo.HTTP2Options{Disabled: true}}
+	address := filotest.Listening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 	defer s.Close()
-	client := lifeClientTLS()
+	client := filotest.ClientTLS()
 	client.NextProtos = []string{"h2", "http/1.1"}
 	conn, err := tls.Dial("tcp", address, client)
 	if err != nil {
@@ -144,12 +49,12 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 // "And those of what its GetConfigForClient returns": a client that speaks both gets HTTP/1.1, and an answer.
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
-		chosen := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}, NextProtos: slices.Clone(protocols)}
-		s := &filo.Server{Handler: newLifeGate().handle, HTTP2: filo.HTTP2Options{Disabled: true}, TLSConfig: &tls.Config{
+		chosen := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: slices.Clone(protocols)}
+		s := &filo.Server{Handler: filotest.NewGate().Handle, HTTP2: filo.HTTP2Options{Disabled: true}, TLSConfig: &tls.Config{
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil },
 		}}
-		address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
-		client := lifeClientTLS()
+		address := filotest.Listening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+		client := filotest.ClientTLS()
 		client.NextProtos = []string{"h2", "http/1.1"}
 		conn, err := tls.Dial("tcp", address, client)
 		if err != nil {
@@ -158,9 +63,9 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 		if got := conn.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
 			t.Errorf("%q: negotiated %q", protocols, got)
 		}
-		c := newLifeClient(t, conn)
-		c.get("/")
-		if response, body, err := c.tryAnswer(); err != nil || response.StatusCode != 200 {
+		c := filotest.NewClient(t, conn)
+		c.Get("/")
+		if response, body, err := c.TryAnswer(); err != nil || response.StatusCode != 200 {
 			t.Errorf("%q: got %q, %v", protocols, body, err)
 		}
 		if !slices.Equal(chosen.NextProtos, protocols) {
@@ -173,8 +78,8 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 // "ListenAndServeTLS listens on the TCP address and serves over TLS. The files may be "" if TLSConfig has
 // certificates"; it "is cloned".
 func TestListenAndServeTLS(t *testing.T) {
-	certFile, keyFile := lifeCertificateFiles(t)
-	certificate := lifeCertificate()
+	certFile, keyFile := filotest.CertificateFiles(t)
+	certificate := filotest.Certificate()
 	for name, test := range map[string]struct {
 		config            *tls.Config
 		certFile, keyFile string
@@ -195,13 +100,13 @@ func TestListenAndServeTLS(t *testing.T) {
 				return c.Text(200, c.TLS().NegotiatedProtocol)
 			}}
 			served := make(chan error, 1)
-			address := lifeListening(t, func(address string) error {
+			address := filotest.Listening(t, func(address string) error {
 				err := s.ListenAndServeTLS(address, test.certFile, test.keyFile)
 				served <- err
 				return err
 			})
 			// A client that speaks HTTP/2.
-			transport := &http.Transport{TLSClientConfig: lifeClientTLS(), ForceAttemptHTTP2: true}
+			transport := &http.Transport{TLSClientConfig: filotest.ClientTLS(), ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			response, err := (&http.Client{Transport: transport}).Get("https://" + address)
 			if err != nil {
@@ -216,7 +121,7 @@ func TestListenAndServeTLS(t *testing.T) {
 				t.Error("the server changed the user's TLSConfig")
 			}
 			s.Close()
-			if err := lifeRecv(t, served, "ListenAndServeTLS to return"); err != filo.ErrServerClosed {
+			if err := filotest.Recv(t, served, "ListenAndServeTLS to return"); err != filo.ErrServerClosed {
 				t.Errorf("ListenAndServeTLS returned %v", err)
 			}
 		})
@@ -225,34 +130,21 @@ func TestListenAndServeTLS(t *testing.T) {
 
 // RFC 7301, section 3.2: a client that speaks none of the server's protocols gets an alert.
 func TestTLSNoCommonProtocol(t *testing.T) {
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
-		s := serve(t, &filo.Server{Handler: newLifeGate().handle})
-		config := lifeClientTLS()
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
+		s := serve(t, &filo.Server{Handler: filotest.NewGate().Handle})
+		config := filotest.ClientTLS()
 		config.NextProtos = []string{"spdy/3"}
-		if conn, err := tls.Dial("tcp", s.addr, config); err == nil {
+		if conn, err := tls.Dial("tcp", s.Addr, config); err == nil {
 			conn.Close()
 			t.Error("the handshake succeeded")
 		}
-		s.wantServesTLS(t)
+		s.WantServesTLS(t)
 	})
-}
-
-// wantServesTLS checks that the server serves, and that no other connection is open.
-func (s *lifeServer) wantServesTLS(t *testing.T) {
-	t.Helper()
-	// The connection ends before its worker's place is free.
-	lifeAwait(t, "the connections to go", func() bool {
-		stats := s.Stats()
-		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
-	})
-	c := s.dialTLS(t)
-	c.get("/")
-	c.want(200, "quick", false)
 }
 
 // What isn't TLS on a TLS port ends, and disturbs nobody.
 func TestTLSOtherInput(t *testing.T) {
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		for name, send := range map[string]string{
 			"plain HTTP":     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
 			"random bytes":   "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5",
@@ -260,15 +152,15 @@ func TestTLSOtherInput(t *testing.T) {
 			"nothing at all": "",
 		} {
 			t.Run(name, func(t *testing.T) {
-				s := serve(t, &filo.Server{Handler: newLifeGate().handle})
-				c := s.dial(t)
-				c.send(send)
+				s := serve(t, &filo.Server{Handler: filotest.NewGate().Handle})
+				c := s.Dial(t)
+				c.Send(send)
 				c.Conn.(*net.TCPConn).CloseWrite()
 				// A TLS alert, or an answer in plain text, may come; none of 2xx.
-				if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !lifeReset(err) {
+				if rest, err := io.ReadAll(c.Reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !filotest.IsReset(err) {
 					t.Errorf("got %q, %v", rest, err)
 				}
-				s.wantServesTLS(t)
+				s.WantServesTLS(t)
 			})
 		}
 	})
@@ -277,8 +169,8 @@ func TestTLSOtherInput(t *testing.T) {
 // A request without TLS is answered in plain text with net/http's words, which the client gets to read, however much it sends.
 func TestTLSPlainHTTP(t *testing.T) {
 	const words = "Client sent an HTTP request to an HTTPS server."
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
-		s := serve(t, &filo.Server{Handler: newLifeGate().handle})
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
+		s := serve(t, &filo.Server{Handler: filotest.NewGate().Handle})
 		answered := s.Stats().Requests[4]
 		for name, request := range map[string]string{
 			"GET":              "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -290,9 +182,9 @@ func TestTLSPlainHTTP(t *testing.T) {
 			"POST with a body": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000),
 		} {
 			method, _, _ := strings.Cut(request, " ")
-			c := s.dial(t)
-			c.send(request)
-			response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+			c := s.Dial(t)
+			c.Send(request)
+			response, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
@@ -301,24 +193,24 @@ func TestTLSPlainHTTP(t *testing.T) {
 			if response.StatusCode != 400 || !response.Close || strings.Contains(string(body), words) == (method == "HEAD") || err != nil {
 				t.Errorf("%s: got %d %v %q, %v", name, response.StatusCode, response.Header, body, err)
 			}
-			c.wantEOF()
+			c.WantEOF()
 			answered++
 		}
-		lifeAwait(t, "the answers to be counted", func() bool { return s.Stats().Requests[4] == answered })
+		filotest.Await(t, "the answers to be counted", func() bool { return s.Stats().Requests[4] == answered })
 		for _, other := range []string{"SSH-2.0-x\r\n", "GETTY", "POSTS /", "PRI * HTTP/2.0\r\n\r\n"} {
-			c := s.dial(t)
-			c.send(other)
-			if rest, err := io.ReadAll(c.reader); bytes.Contains(rest, []byte("HTTP/1.1")) || err != nil && !lifeReset(err) {
+			c := s.Dial(t)
+			c.Send(other)
+			if rest, err := io.ReadAll(c.Reader); bytes.Contains(rest, []byte("HTTP/1.1")) || err != nil && !filotest.IsReset(err) {
 				t.Errorf("%q: got %q, %v", other, rest, err)
 			}
 		}
-		s.wantServesTLS(t)
+		s.WantServesTLS(t)
 	})
 }
 
 // What is wrong with a certificate is told with the name of what it was given by.
 func TestTLSCertificateErrors(t *testing.T) {
-	certFile, keyFile := lifeCertificateFiles(t)
+	certFile, keyFile := filotest.CertificateFiles(t)
 	missing := filepath.Join(t.TempDir(), "missing.pem")
 	for _, test := range []struct {
 		certFile, keyFile string
@@ -332,8 +224,8 @@ func TestTLSCertificateErrors(t *testing.T) {
 		{certFile, missing, "keyFile can't be read: open " + missing, fs.ErrNotExist},
 		{keyFile, certFile, "certFile " + keyFile + " with keyFile " + certFile + ": tls: ", nil},
 	} {
-		listener := lifeListen(t, "tcp", "127.0.0.1:0")
-		err := (&filo.Server{Handler: newLifeGate().handle}).ServeTLS(listener, test.certFile, test.keyFile)
+		listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+		err := (&filo.Server{Handler: filotest.NewGate().Handle}).ServeTLS(listener, test.certFile, test.keyFile)
 		if err == nil || !strings.HasPrefix(err.Error(), "filo: ") || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
 			t.Errorf("%q and %q: %v, want %q", test.certFile, test.keyFile, err, test.want)
 		}
@@ -345,7 +237,7 @@ func TestTLSCertificateErrors(t *testing.T) {
 
 // Requests over TLS are as others: kept alive, large both ways, with handlers that panic.
 func TestTLSRequests(t *testing.T) {
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
 		s := serve(t, &filo.Server{MaxBodyBytes: int64(len(large)), Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
@@ -363,11 +255,11 @@ func TestTLSRequests(t *testing.T) {
 		}})
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			t.Run(tls.VersionName(version), func(t *testing.T) {
-				config := lifeClientTLS()
+				config := filotest.ClientTLS()
 				config.MinVersion, config.MaxVersion = version, version
 				transport := &http.Transport{TLSClientConfig: config}
 				defer transport.CloseIdleConnections()
-				client := &http.Client{Transport: transport, Timeout: lifeBound}
+				client := &http.Client{Transport: transport, Timeout: filotest.Bound}
 				before := s.Stats().ConnsAccepted
 				for _, test := range []struct {
 					path   string
@@ -376,7 +268,7 @@ func TestTLSRequests(t *testing.T) {
 				}{
 					{"/", nil, 200}, {"/", []byte("small"), 200}, {"/", large, 200}, {"/panic", nil, 500}, {"/stream", large, 200}, {"/", []byte("small"), 200},
 				} {
-					response, err := client.Post("https://"+s.addr+test.path, "application/octet-stream", bytes.NewReader(test.body))
+					response, err := client.Post("https://"+s.Addr+test.path, "application/octet-stream", bytes.NewReader(test.body))
 					if err != nil {
 						t.Fatalf("%s with %d bytes: %v", test.path, len(test.body), err)
 					}
@@ -396,7 +288,7 @@ func TestTLSRequests(t *testing.T) {
 
 // Hijack hands the *tls.Conn over.
 func TestTLSHijack(t *testing.T) {
-	s := lifeServeTLS(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.ServeTLS(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		conn, buffered, err := c.Hijack()
 		if err != nil {
 			return err
@@ -407,9 +299,9 @@ func TestTLSHijack(t *testing.T) {
 		conn.Write(append(buffered, '!'))
 		return conn.Close()
 	}})
-	c := s.dialTLS(t)
-	c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nfirst")
-	if rest, err := io.ReadAll(c.reader); string(rest) != "first!" || err != nil {
+	c := s.DialTLS(t)
+	c.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nfirst")
+	if rest, err := io.ReadAll(c.Reader); string(rest) != "first!" || err != nil {
 		t.Errorf("got %q, %v", rest, err)
 	}
 }
@@ -417,41 +309,41 @@ func TestTLSHijack(t *testing.T) {
 // Shutdown and Close over TLS: idle connections end with a close_notify (RFC 8446, section 6.1), running requests finish.
 func TestTLSShutdown(t *testing.T) {
 	t.Parallel()
-	gate := newLifeGate()
-	s := lifeServeTLS(t, &filo.Server{Handler: gate.handle})
-	defer gate.open()
-	silent, idle, held, handshaking := s.dialTLS(t), s.dialTLS(t), s.dialTLS(t), s.dial(t)
-	idle.get("/")
-	idle.want(200, "quick", false)
-	begun := gate.hold(t, held).ShuttingDown()
-	lifeAwait(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == 3 })
-	result := s.shutdownBegun(t, begun)
-	silent.wantEOF() // an end without close_notify would be io.ErrUnexpectedEOF
-	idle.wantEOF()
-	handshaking.wantEnd()
-	gate.open()
-	held.want(200, "held", true)
-	held.wantEOF()
-	if err := lifeRecv(t, result, "Shutdown to return"); err != nil {
+	gate := filotest.NewGate()
+	s := filotest.ServeTLS(t, &filo.Server{Handler: gate.Handle})
+	defer gate.Open()
+	silent, idle, held, handshaking := s.DialTLS(t), s.DialTLS(t), s.DialTLS(t), s.Dial(t)
+	idle.Get("/")
+	idle.Want(200, "quick", false)
+	begun := gate.Hold(t, held).ShuttingDown()
+	filotest.Await(t, "the connections to be served", func() bool { return s.Stats().ConnsIdle == 3 })
+	result := s.BeginShutdown(t, begun)
+	silent.WantEOF() // an end without close_notify would be io.ErrUnexpectedEOF
+	idle.WantEOF()
+	handshaking.WantEnd()
+	gate.Open()
+	held.Want(200, "held", true)
+	held.WantEOF()
+	if err := filotest.Recv(t, result, "Shutdown to return"); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	s.wantNoGoroutine(t)
+	s.WantNoGoroutine(t)
 }
 
 // Under overload TLS clients get a whole 503 as well.
 func TestTLSOverload(t *testing.T) {
-	gate := newLifeGate()
-	s := lifeServeTLS(t, &filo.Server{Handler: gate.handle, Concurrency: 1})
-	defer gate.open()
-	held := s.dialTLS(t)
-	gate.hold(t, held)
+	gate := filotest.NewGate()
+	s := filotest.ServeTLS(t, &filo.Server{Handler: gate.Handle, Concurrency: 1})
+	defer gate.Open()
+	held := s.DialTLS(t)
+	gate.Hold(t, held)
 	for range 20 {
-		s.dialTLS(t).wantRefusal(503)
+		s.DialTLS(t).WantRefusal(503)
 	}
-	gate.open()
-	held.want(200, "held", false)
+	gate.Open()
+	held.Want(200, "held", false)
 	held.Close()
-	s.wantServesTLS(t)
+	s.WantServesTLS(t)
 }
 
 // A client that has agreed on HTTP/2 is refused by HTTP/2: it gets SETTINGS and a GOAWAY that says that nothing was served.
@@ -462,22 +354,22 @@ func TestTLSRefusalHTTP2(t *testing.T) {
 		"Concurrency":   {Concurrency: 1, Driver: filo.DriverBlocking},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate := newLifeGate()
-			config.Handler = gate.handle
-			s := lifeListenTLS(t, config)
-			defer gate.open()
-			gate.hold(t, s.dialTLS(t))
+			gate := filotest.NewGate()
+			config.Handler = gate.Handle
+			s := filotest.ListenTLS(t, config)
+			defer gate.Open()
+			gate.Hold(t, s.DialTLS(t))
 			for range 3 {
-				secure := lifeClientTLS()
+				secure := filotest.ClientTLS()
 				secure.NextProtos = []string{"h2"}
-				conn, err := tls.Dial("tcp", s.addr, secure)
+				conn, err := tls.Dial("tcp", s.Addr, secure)
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := newLifeClient(t, conn)
-				c.send(http2.ClientPreface)
+				c := filotest.NewClient(t, conn)
+				c.Send(http2.ClientPreface)
 				const want = "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x07\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00"
-				got, err := io.ReadAll(c.reader)
+				got, err := io.ReadAll(c.Reader)
 				if err != nil || len(got) < len(want)+3 || string(got[:9])+string(got[12:26]) != want {
 					t.Errorf("got %q, %v", got, err)
 				}
@@ -489,20 +381,20 @@ func TestTLSRefusalHTTP2(t *testing.T) {
 // A handshake that fails is the client's error: it isn't logged unless LogAllErrors is set.
 func TestTLSHandshakeLog(t *testing.T) {
 	for _, all := range []bool{false, true} {
-		log := new(lifeLog)
-		s := lifeServeTLS(t, &filo.Server{Handler: newLifeGate().handle, LogAllErrors: all, Logger: log.logger()})
-		c := s.dial(t)
-		c.send("GET / HTTP/1.1\r\n\r\n")
-		io.Copy(io.Discard, c.reader)
-		lifeAwait(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
-		if got := len(log.lines("handshake")) > 0; got != all {
+		log := new(filotest.Log)
+		s := filotest.ServeTLS(t, &filo.Server{Handler: filotest.NewGate().Handle, LogAllErrors: all, Logger: log.Logger()})
+		c := s.Dial(t)
+		c.Send("GET / HTTP/1.1\r\n\r\n")
+		io.Copy(io.Discard, c.Reader)
+		filotest.Await(t, "the connection to go", func() bool { return s.Stats().ConnsOpen == 0 })
+		if got := len(log.Lines("handshake")) > 0; got != all {
 			t.Errorf("LogAllErrors %v: logged %v", all, got)
 		}
 		// A balancer that checks whether the port is open makes no error.
-		s.dial(t).Close()
-		silent := s.dial(t)
-		silent.reset()
-		lifeAwait(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().ConnsAccepted == 3 })
+		s.Dial(t).Close()
+		silent := s.Dial(t)
+		silent.Reset()
+		filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 && s.Stats().ConnsAccepted == 3 })
 		if n := s.Stats().HandshakeErrors; n != 1 {
 			t.Errorf("%d errors of handshakes, want 1", n)
 		}
@@ -535,31 +427,31 @@ func (c *lifeBrokenWriter) Write(p []byte) (int, error) {
 func TestTLSWriteFailsForGood(t *testing.T) {
 	client, server := net.Pipe()
 	broken := &lifeBrokenWriter{Conn: server}
-	s := lifeNew(&filo.Server{Handler: func(c *filo.Ctx) error {
+	s := filotest.New(&filo.Server{Handler: func(c *filo.Ctx) error {
 		broken.broken.Store(true)
 		return c.Text(200, "never arrives")
 	}}, 0)
 	defer s.Close()
 	served := make(chan error, 1)
-	s.run(func() {
-		served <- s.ServeConn(tls.Server(broken, &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}))
+	s.Go(func() {
+		served <- s.ServeConn(tls.Server(broken, &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}))
 	})
-	conn := tls.Client(client, lifeClientTLS())
-	conn.SetDeadline(time.Now().Add(lifeBound))
+	conn := tls.Client(client, filotest.ClientTLS())
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	go io.Copy(io.Discard, conn)
-	lifeRecv(t, served, "the connection to end")
+	filotest.Recv(t, served, "the connection to end")
 	// The end of a connection has a deadline of its own.
 	if tries := broken.tries.Load(); tries > 5 {
 		t.Errorf("the server tried %d times to go on", tries)
 	}
 	client.Close()
-	if err := s.shutdown(); err != nil {
+	if err := s.ShutdownInTime(); err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	s.wantNoGoroutine(t)
+	s.WantNoGoroutine(t)
 }
 
 // deafAnswer is a little more than what is on its way to a client that reads nothing.
@@ -607,14 +499,14 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 					}
 				}
 				listener, served := servertest.NewListener(), make(chan error, 1)
-				config := &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+				config := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}
 				go func() { served <- s.Serve(tls.NewListener(listener, config)) }()
 				conn, err := listener.Dial()
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				if _, err := io.WriteString(tls.Client(conn, lifeClientTLS()), test.request); err != nil {
+				if _, err := io.WriteString(tls.Client(conn, filotest.ClientTLS()), test.request); err != nil {
 					t.Fatal(err)
 				}
 				// There is no room for an alert when the answer has just been written.
@@ -642,7 +534,7 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 
 // An answer that was broken off ends with a reset over TLS, too, and not with an end that a careless client takes for its own.
 func TestBrokenOffOverTLS(t *testing.T) {
-	lifeEachTLS(t, func(t *testing.T, serve func(*testing.T, *filo.Server) *lifeServer) {
+	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 			c.Stream().WriteString("a part")
 			if err := c.Stream().Flush(); err != nil {
@@ -651,9 +543,9 @@ func TestBrokenOffOverTLS(t *testing.T) {
 			return filo.ErrAbort
 		}})
 		for range 20 {
-			c := s.dialTLS(t)
-			c.send("GET / HTTP/1.0\r\n\r\n")
-			if answer, err := io.ReadAll(c); !lifeReset(err) {
+			c := s.DialTLS(t)
+			c.Send("GET / HTTP/1.0\r\n\r\n")
+			if answer, err := io.ReadAll(c); !filotest.IsReset(err) {
 				t.Errorf("after %d bytes: %v", len(answer), err)
 			}
 			c.Close()
@@ -664,7 +556,7 @@ func TestBrokenOffOverTLS(t *testing.T) {
 // A request for a host whose connections must show another client certificate gets 421, by both versions of HTTP, whatever name the handshake
 // had. Where nothing differs by the host, every host is served.
 func TestMisdirected(t *testing.T) {
-	certificate := lifeCertificate()
+	certificate := filotest.Certificate()
 	pool, other := x509.NewCertPool(), x509.NewCertPool()
 	pool.AddCert(certificate.Leaf)
 	demands := map[string]*tls.Config{
@@ -690,7 +582,7 @@ func TestMisdirected(t *testing.T) {
 				return demands[name], nil
 			}
 		}}}
-	address := lifeListening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+	address := filotest.Listening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 	defer s.Close()
 	for _, test := range []struct {
 		name, host string // of the handshake, of the request
@@ -723,7 +615,7 @@ func TestMisdirected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn.SetDeadline(time.Now().Add(lifeBound))
+			conn.SetDeadline(time.Now().Add(filotest.Bound))
 			client := &http.Transport{
 				ForceAttemptHTTP2: protocol == "h2",
 				DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return conn, nil },
@@ -742,11 +634,11 @@ func TestMisdirected(t *testing.T) {
 		}
 	}
 	// "From the target if it was sent in absolute form."
-	conn, err := tls.Dial("tcp", address, lifeClientTLS())
+	conn, err := tls.Dial("tcp", address, filotest.ClientTLS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newLifeClient(t, conn)
-	c.send("GET https://admin.test/ HTTP/1.1\r\nHost: filo.test\r\n\r\n")
-	c.want(421, "Misdirected Request: the connection was opened for another host\n", false)
+	c := filotest.NewClient(t, conn)
+	c.Send("GET https://admin.test/ HTTP/1.1\r\nHost: filo.test\r\n\r\n")
+	c.Want(421, "Misdirected Request: the connection was opened for another host\n", false)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
@@ -37,8 +38,8 @@ func TestSecureCookieOverPlainHTTP(t *testing.T) {
 		{filo.Cookie{Name: "a", Value: "1", Secure: true, MaxAge: -1}, tcp, "example.com", "", false},
 		{filo.Cookie{Name: "a", Value: "1"}, tcp, "example.com", "", false},
 	} {
-		log := new(lifeLog)
-		s := servertest.NewServer(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {
+		log := new(filotest.Log)
+		s := servertest.NewServer(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
 			return c.Response.SetCookie(&test.cookie)
 		}})
 		var fields []string
@@ -52,7 +53,7 @@ func TestSecureCookieOverPlainHTTP(t *testing.T) {
 		for range 2 {
 			s.DoFrom(t, test.client, "GET http://"+test.host+"/login", fields...)
 		}
-		if got := log.lines("browsers drop a Secure cookie"); len(got) != want || test.warned && !strings.Contains(got[0], "path=/login") {
+		if got := log.Lines("browsers drop a Secure cookie"); len(got) != want || test.warned && !strings.Contains(got[0], "path=/login") {
 			t.Errorf("%s from %v, %q: logged %q", test.host, test.client, test.field, got)
 		}
 	}
@@ -87,10 +88,10 @@ func TestReplacedAnswer(t *testing.T) {
 			return c.Text(200, "the page of all unknown paths")
 		}, false},
 	} {
-		log := new(lifeLog)
+		log := new(filotest.Log)
 		r := router.New()
 		r.GET("/users/{id}", test.handler)
-		s := servertest.NewServer(t, &filo.Server{Logger: log.logger(), Handler: r.Serve})
+		s := servertest.NewServer(t, &filo.Server{Logger: log.Logger(), Handler: r.Serve})
 		for range 2 {
 			s.Do(t, "GET /users/7")
 		}
@@ -98,7 +99,7 @@ func TestReplacedAnswer(t *testing.T) {
 		if race.Enabled && test.warned {
 			want = 1
 		}
-		got := log.lines("a return may be missing")
+		got := log.Lines("a return may be missing")
 		if len(got) != want || want > 0 && !strings.Contains(got[0], `path=/users/7 route="GET /users/{id}"`) {
 			t.Errorf("%s: logged %q", name, got)
 		}
@@ -107,25 +108,25 @@ func TestReplacedAnswer(t *testing.T) {
 
 // A route that was told to be inline and blocks holds up other connections, which is said once, with the route.
 func TestBlockingInline(t *testing.T) {
-	lifeLooped(t)
-	log := new(lifeLog)
+	filotest.NeedLoops(t)
+	log := new(filotest.Log)
 	r := router.New()
 	// So long that even a busy machine sees that the loop is lost in most calls.
 	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(30 * time.Millisecond); return c.NoContent() }).Inline()
-	s := lifeServe(t, &filo.Server{Handler: r.Serve, Logger: log.logger(), Leaders: 1}, lifeListen(t, "tcp", "127.0.0.1:0"))
-	c := s.dial(t)
-	for deadline := time.Now().Add(time.Minute); len(log.lines("an Inline handler blocks")) == 0; {
+	s := filotest.Serve(t, &filo.Server{Handler: r.Serve, Logger: log.Logger(), Leaders: 1}, filotest.Listen(t, "tcp", "127.0.0.1:0"))
+	c := s.Dial(t)
+	for deadline := time.Now().Add(time.Minute); len(log.Lines("an Inline handler blocks")) == 0; {
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing was said of a handler that blocks: %+v", s.Stats().Classes)
 		}
-		c.get("/blocks")
-		c.want(204, "", false)
+		c.Get("/blocks")
+		c.Want(204, "", false)
 	}
 	for range 20 { // the word isn't repeated
-		c.get("/blocks")
-		c.want(204, "", false)
+		c.Get("/blocks")
+		c.Want(204, "", false)
 	}
-	if got := log.lines("an Inline handler blocks"); len(got) != 1 || !strings.Contains(got[0], `route="GET /blocks"`) {
+	if got := log.Lines("an Inline handler blocks"); len(got) != 1 || !strings.Contains(got[0], `route="GET /blocks"`) {
 		t.Errorf("logged %q", got)
 	}
 }

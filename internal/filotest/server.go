@@ -1,0 +1,236 @@
+// Package filotest is the harness of the server's own tests: servers that are checked for what they leave behind, clients of HTTP/1.1 and HTTP/2
+// that hold a server to the rules, and functions that wait. The tests in internal/test use it, and those of the root package that call its
+// exported API alone. A test of package filo itself can't, since filotest imports that.
+package filotest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
+)
+
+// DriverVariable is the environment variable that chooses the driver.
+const DriverVariable = "FILO_DRIVER"
+
+// label is the pprof label that the goroutines of a server under test carry: a goroutine inherits it from the
+// one that starts it.
+const label = "filo.life"
+
+var labels atomic.Int64
+
+// Server is a server that a test has started, and what Serve returned of it.
+type Server struct {
+	*filo.Server
+	Addr   string
+	label  string
+	Served chan error
+}
+
+// Serve serves on the listeners, a loopback socket if there are none. At the end of the test the server is closed,
+// Serve must have returned ErrServerClosed, and no goroutine may be left.
+func Serve(t testing.TB, config *filo.Server, listeners ...net.Listener) *Server {
+	t.Helper()
+	if len(listeners) == 0 {
+		listeners = append(listeners, Listen(t, "tcp", "127.0.0.1:0"))
+	}
+	s := New(config, len(listeners))
+	s.Addr = listeners[0].Addr().String()
+	for _, listener := range listeners {
+		s.Go(func() { s.Served <- config.Serve(listener) })
+	}
+	s.CloseAtEnd(t, len(listeners))
+	return s
+}
+
+// New returns a server under test, before the calls that it serves by.
+func New(config *filo.Server, calls int) *Server {
+	if config.Logger == nil {
+		config.Logger = Quiet
+	}
+	return &Server{
+		Server: config,
+		label:  fmt.Sprint(labels.Add(1)),
+		Served: make(chan error, calls),
+	}
+}
+
+// CloseAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, no goroutine may be left, and nothing may
+// be counted that has ended.
+func (s *Server) CloseAtEnd(t testing.TB, calls int) {
+	t.Cleanup(func() {
+		s.Close()
+		for range calls {
+			s.WantServed(t, filo.ErrServerClosed)
+		}
+		s.WantNoGoroutine(t)
+		var left string
+		if !Try(func() bool { left = inside.Leftover(s.Server); return left == "" }) {
+			t.Errorf("these are counted:\n%s", left)
+		}
+	})
+}
+
+// Blocking reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: these tests run with
+// either driver, by FILO_DRIVER.
+func Blocking() bool {
+	return runtime.GOOS != "linux" || os.Getenv(DriverVariable) == filo.DriverBlocking.String()
+}
+
+// WorkersOf returns how many workers that many idle connections take.
+func WorkersOf(idleConns int) int {
+	if Blocking() {
+		return idleConns
+	}
+	return 0
+}
+
+// Go calls f on a goroutine that counts as one of the server's.
+func (s *Server) Go(f func()) {
+	go pprof.Do(context.Background(), pprof.Labels(label, s.label), func(context.Context) { f() })
+}
+
+// WantServed checks what one call of Serve returned. The result stays there for the end of the test.
+func (s *Server) WantServed(t testing.TB, want error) {
+	t.Helper()
+	select {
+	case err := <-s.Served:
+		if !errors.Is(err, want) {
+			t.Errorf("Serve returned %v, want %v", err, want)
+		}
+		s.Served <- err
+	case <-time.After(Bound):
+		t.Error("Serve didn't return")
+	}
+}
+
+// WantNoGoroutine checks that no goroutine of the server is left, or will be left in a moment.
+func (s *Server) WantNoGoroutine(t testing.TB) {
+	t.Helper()
+	var left string
+	if !Try(func() bool { left = s.Goroutines(); return left == "" }) {
+		t.Errorf("goroutines are left:\n%s", left)
+	}
+}
+
+// Goroutines returns the stacks of the server's goroutines.
+func (s *Server) Goroutines() string {
+	var profile bytes.Buffer
+	pprof.Lookup("goroutine").WriteTo(&profile, 1)
+	label := fmt.Sprintf("%q:%q", label, s.label)
+	var left strings.Builder
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, label) {
+			left.WriteString(stack + "\n\n")
+		}
+	}
+	return left.String()
+}
+
+// ShutdownInTime shuts the server down in a bounded time.
+func (s *Server) ShutdownInTime() error {
+	ctx, cancel := context.WithTimeout(context.Background(), Bound)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+// BeginShutdown starts a shutdown on another goroutine, waits until it has begun, and returns its result to come.
+func (s *Server) BeginShutdown(t testing.TB, begun <-chan struct{}) <-chan error {
+	t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- s.ShutdownInTime() }()
+	Recv(t, begun, "the shutdown to begin")
+	return result
+}
+
+// Listen opens a listener.
+func Listen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// Dial connects to the server's first listener.
+func (s *Server) Dial(t testing.TB) *Client {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewClient(t, conn)
+}
+
+// Listening lets serve listen on a free address, and returns that when it listens. Another process may take the
+// address before: then it is tried again.
+func Listening(t testing.TB, serve func(address string) error) string {
+	t.Helper()
+	for range 10 {
+		free := Listen(t, "tcp", "127.0.0.1:0")
+		address := free.Addr().String()
+		free.Close()
+		failed := make(chan error, 1)
+		go func() { failed <- serve(address) }()
+		var ended error
+		Await(t, "the server to listen", func() bool {
+			select {
+			case ended = <-failed:
+				return true
+			default:
+			}
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil
+		})
+		if ended == nil {
+			return address
+		}
+		if !errors.Is(ended, syscall.EADDRINUSE) {
+			t.Fatalf("serving on %s: %v", address, ended)
+		}
+	}
+	t.Fatal("no address is free")
+	return ""
+}
+
+// NeedLoops skips a test of what only the loop driver does.
+func NeedLoops(t testing.TB) {
+	t.Helper()
+	if Blocking() {
+		t.Skip("the blocking driver is under test")
+	}
+}
+
+// ClassOf returns what is known of a class.
+func ClassOf(s *filo.Server, name string) filo.ClassStats {
+	for _, class := range s.Stats().Classes {
+		if class.Name == name {
+			return class
+		}
+	}
+	return filo.ClassStats{}
+}
+
+// HeapInUse returns the bytes that are in use after a garbage collection, stacks included.
+func HeapInUse() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}

@@ -1,0 +1,151 @@
+package filotest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
+)
+
+// EachTransport runs a test over sockets, in memory, and with TLS, by a listener's and the server's own.
+func EachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*Server, *Client))) {
+	t.Run("socket", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*Server, *Client) {
+			s := Serve(t, config)
+			return s, s.Dial(t)
+		})
+	})
+	t.Run("memory", func(t *testing.T) {
+		test(t, func(config *filo.Server) (*Server, *Client) {
+			listener := servertest.NewListener()
+			s := Serve(t, config, listener)
+			conn, err := listener.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, NewClient(t, conn)
+		})
+	})
+	EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *Server) {
+		test(t, func(config *filo.Server) (*Server, *Client) {
+			s := serve(t, config)
+			return s, s.DialTLS(t)
+		})
+	})
+}
+
+// Certificate is a certificate for filo.test and 127.0.0.1 that signs itself, made once.
+var Certificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "filo.test"},
+		DNSNames:     []string{"filo.test"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		// From before the time in a synctest bubble.
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:  time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+})
+
+// ClientTLS trusts Certificate.
+func ClientTLS() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(Certificate().Leaf)
+	return &tls.Config{RootCAs: roots, ServerName: "filo.test"}
+}
+
+// ServeTLS serves over TLS on a loopback socket.
+func ServeTLS(t testing.TB, config *filo.Server) *Server {
+	t.Helper()
+	return Serve(t, config, tls.NewListener(Listen(t, "tcp", "127.0.0.1:0"),
+		&tls.Config{Certificates: []tls.Certificate{Certificate()}, NextProtos: []string{"http/1.1"}}))
+}
+
+// EachTLS runs a test with a listener that makes TLS connections, and with the server's own TLS.
+func EachTLS(t *testing.T, test func(t *testing.T, serve func(testing.TB, *filo.Server) *Server)) {
+	t.Run("listener's", func(t *testing.T) { test(t, ServeTLS) })
+	t.Run("server's", func(t *testing.T) { test(t, ListenTLS) })
+}
+
+// ListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any.
+func ListenTLS(t testing.TB, config *filo.Server) *Server {
+	t.Helper()
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{Certificate()}}
+	s := New(config, 1)
+	listener, err := config.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = listener.Addr().String()
+	s.Go(func() { s.Served <- config.ServeTLS(listener, "", "") })
+	s.CloseAtEnd(t, 1)
+	return s
+}
+
+// DialTLS connects to the server's first listener over TLS.
+func (s *Server) DialTLS(t testing.TB) *Client {
+	t.Helper()
+	conn, err := tls.Dial("tcp", s.Addr, ClientTLS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewClient(t, conn)
+}
+
+// CertificateFiles writes the certificate and its key into files.
+func CertificateFiles(t testing.TB) (certFile, keyFile string) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(Certificate().PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: Certificate().Certificate[0]},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+// WantServesTLS checks that the server serves, and that no other connection is open.
+func (s *Server) WantServesTLS(t testing.TB) {
+	t.Helper()
+	// The connection ends before its worker's place is free.
+	Await(t, "the connections to go", func() bool {
+		stats := s.Stats()
+		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
+	})
+	c := s.DialTLS(t)
+	c.Get("/")
+	c.Want(200, "quick", false)
+}
