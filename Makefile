@@ -21,6 +21,9 @@ BENCHTIME ?= 1s
 # Modules whose tests need less than 10 MB of other modules than the root's do.
 LIGHT := . contrib/jwt contrib/websocket tools
 
+# The tests of the root package: those that use its exported API alone stand in folders, which run side by side.
+ROOT := . ./internal/test/...
+
 TESTRUN   := .bin/testrun
 TESTFLAGS := -vet=$(VET) -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
 
@@ -76,7 +79,7 @@ ants: ## run the tests that ants has for its users against pool/, COUNT times
 	@go run ./internal/antstest -count $(COUNT)
 
 arm64: $(TESTRUN) ## test the root package as compiled for arm64, in an emulator (which keeps this machine's memory order)
-	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) .
+	@GOARCH=arm64 CGO_ENABLED=0 $(TESTRUN) -name arm64 . -- -exec qemu-aarch64 $(TESTFLAGS) $(ROOT)
 
 # abuse, chaos and trials are tools, whose own tests take long under the race detector, and share little.
 race: $(TESTRUN) ## test the root module under the race detector, COUNT times
@@ -86,7 +89,7 @@ race-nested: $(TESTRUN) ## the same for the other modules that users run
 	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
 
 race-blocking: $(TESTRUN) ## test the root package with the blocking driver under the race detector, COUNT times
-	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race .
+	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race $(ROOT)
 
 .PHONY: unraced
 unraced: $(TESTRUN)
@@ -121,7 +124,7 @@ trials: ## networks and systems that fail: lost packets, failing system calls, l
 	@go run ./internal/trials $(ARGS)
 
 stress: ## close connections from outside while they are served, parked, timed out and taken over, for STRESSTIME (default 1m)
-	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v .
+	FILO_STRESS='$(STRESSTIME)' go test -race -count=1 -timeout=$(TIMEOUT) -run '^TestCloseStress$$' -v ./internal/test/shutdown
 
 bench-quick: ## compare filo, fasthttp and net/http in five rows: five minutes once built; options in ARGS
 	@cd bench && go run ./cmd/compare -size quick $(ARGS)
@@ -187,7 +190,7 @@ tidy: ## go mod tidy in every module
 
 cover: ## statement coverage of the root package; the profile is .cover/root.out
 	@mkdir -p .cover
-	@go test -coverprofile=.cover/root.out .
+	@go test -coverpkg=. -coverprofile=.cover/root.out $(ROOT)
 	@go tool cover -func=.cover/root.out | tail -n 1
 
 deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, ip, chromium, redis-server, haproxy, nginx, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)

@@ -1,6 +1,6 @@
 //go:build !race
 
-package filo_test
+package exchange
 
 import (
 	"fmt"
