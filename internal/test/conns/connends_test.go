@@ -1,4 +1,4 @@
-package filo_test
+package conns
 
 import (
 	"crypto/tls"
