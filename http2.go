@@ -58,9 +58,9 @@ type http2Conn struct {
 	mayUpdate   bool // updateDue may be set
 	ending      bool // no frame is taken any more: the connection ends when the output has been sent
 
-	// inline is the exchange whose handler the owner runs. Before the handler runs, the owner leaves the input and the finished output where
-	// the monitor finds them. The one that replaces the exchange by nil, the owner or the monitor, has the connection.
-	inline atomic.Pointer[http2Exchange]
+	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
+	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
+	inline atomic.Pointer[http2Turn]
 
 	out outbox.Outbox // framed bytes that the client hasn't taken
 
@@ -118,13 +118,6 @@ type http2Silence struct {
 
 // http2Driver is what a connection needs of its driver.
 type http2Driver interface {
-	// watch makes sure that the connection is taken from the worker of s, which runs the handler inline from now on, if that takes long. It is
-	// called when the monitor can find s.
-	watch(s *http2Exchange)
-	// giveAway gives the connection to another worker than the caller's, which leads no loop any more, and runs the handler of s.
-	giveAway(s *http2Exchange)
-	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
-	clientLeft() bool
 	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
 	send(b []byte) (kept bool)
 	// wakeOwner makes the owner have a turn, if nobody has one.
@@ -146,22 +139,31 @@ const (
 type http2Step uint8
 
 const (
-	http2Read http2Step = iota // send, then read more input
-	http2Next                  // call next again
-	http2Run                   // run the handler of the worker's stream
-	http2End                   // send, then close
+	http2Read   http2Step = iota // send, then read more input
+	http2Next                    // call next again
+	http2Run                     // run the handler of the turn's stream
+	http2Refuse                  // answer the turn's stream with an error, then call next again
+	http2End                     // send, then close
 )
 
-// http2Scratch is what a worker lends to a connection of HTTP/2.
+// http2Turn is what a worker lends to a connection of HTTP/2, from beginTurn to endTurn, and what it keeps for the next one.
+type http2Turn struct {
+	in      *http1.Input // the worker's
+	lender  any          // the worker, for the drivers
+	head    http2.Head
+	frame   http2.Frame
+	spare   *http2Stream // for the next request; nil if the last one kept it
+	stream  *http2Stream // whose handler must run, or that must be refused: see http2Step
+	refused http1.Fault  // why, in the second case
+	owned   *http2Conn   // the connection that the worker owns, nil once others have it
+	toWake  uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
+	out     []byte       // rendered in this turn, and not in the connection's queue yet
+}
+
+// http2Scratch is what a worker keeps for HTTP/2.
 type http2Scratch struct {
-	head     http2.Head
-	frame    http2.Frame
-	spare    *http2Stream  // for the next request; nil if the last one kept it
-	run      *http2Stream  // whose handler must run: see http2Run
+	http2Turn
 	exchange http2Exchange // of the request whose handler the worker runs
-	owned    *http2Conn    // the connection that the worker owns, nil once others have it
-	toWake   uint32        // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
-	out      []byte        // rendered in this turn, and not in the connection's queue yet
 	_        apart.Lines
 }
 
@@ -200,13 +202,13 @@ func newHTTP2(c *conn, driver http2Driver) *http2Conn {
 }
 
 // begin renders the server's preface: its SETTINGS.
-func (h *http2Conn) begin(w *scratch) {
+func (h *http2Conn) begin(t *http2Turn) {
 	h.mu.Lock()
 	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
 	h.mu.Unlock()
 	h.acks.Sent(h.conn.server.clock.Now(), settingsTimeout)
 	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
-		h.goAway(w, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
+		h.goAway(t, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
 	}
 }
 
@@ -218,41 +220,41 @@ var http2Suites = []uint16{
 }
 
 // next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
-func (h *http2Conn) next(w *scratch) http2Step {
-	step := h.takeNext(w)
-	if step != http2Next && step != http2Read {
-		h.wakePutOff(w)
+func (h *http2Conn) next(t *http2Turn) http2Step {
+	step := h.takeNext(t)
+	if step == http2Run || step == http2End {
+		h.wakePutOff(t)
 	}
 	return step
 }
 
 // takeNext takes a frame, or a part of one, from the input.
-func (h *http2Conn) takeNext(w *scratch) http2Step {
+func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 	if h.ending {
 		return http2End
 	}
-	unread := w.in.Unread()
+	unread := t.in.Unread()
 	if !h.prefaced {
 		switch done, fault := http2.ReadPreface(unread); {
 		case fault != http2.NoFault:
-			return h.fail(w, fault)
+			return h.fail(t, fault)
 		case !done:
-			return h.needInput(w)
+			return h.needInput(t)
 		}
 		h.prefaced = true
-		w.in.Advance(len(http2.Preface))
+		t.in.Advance(len(http2.Preface))
 		return http2Next
 	}
-	f := &w.http2.frame
+	f := &t.frame
 	n, fault := h.reader.Next(f, unread)
 	if n == 0 && fault == http2.NoFault {
 		if h.pending != nil && len(h.pending.undecided) > 0 {
-			return h.decide(w)
+			return h.decide(t)
 		}
-		return h.needInput(w)
+		return h.needInput(t)
 	}
-	step := h.take(w, f, fault)
-	w.in.Advance(n)
+	step := h.take(t, f, fault)
+	t.in.Advance(n)
 	if !h.reader.InBlock() {
 		h.headSince = 0
 	}
@@ -260,9 +262,9 @@ func (h *http2Conn) takeNext(w *scratch) http2Step {
 }
 
 // needInput is the step when the input is used up. A connection that must end tells its client so, and ends when its streams have.
-func (h *http2Conn) needInput(w *scratch) http2Step {
+func (h *http2Conn) needInput(t *http2Turn) http2Step {
 	if h.leaves() {
-		h.leaveSoon(w)
+		h.leaveSoon(t)
 	}
 	if h.ending {
 		return http2End

@@ -88,12 +88,13 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	w := new(scratch)
 	c.attach(w)
 	d := c.startHTTP2(w)
-	d.h.beginTurn(w)
+	w.beginHTTP2(d.h)
 	stream := &http2Stream{http2Request: new(http2Request)}
 	stream.open(d.h, 1)
 	stream.state, stream.running = http2.HalfClosedRemote, true
+	w.http2.stream = stream
 	x := &w.http2.exchange
-	x.begin(stream, w)
+	x.begin(w, c, d)
 	d.retake()
 	x.disown()
 	for begin := time.Now(); d.h.inline.Load() != nil; time.Sleep(time.Millisecond) {

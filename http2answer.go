@@ -47,7 +47,7 @@ func (s *http2Exchange) abort(ctx *Ctx) {
 
 // render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
 func (s *http2Exchange) render(ctx *Ctx, mine bool) {
-	h, w, r := s.h, s.scratch, &ctx.Response
+	h, t, r := s.h, &s.scratch.http2.http2Turn, &ctx.Response
 	length, size := r.wholeLength(ctx)
 	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead() && !r.tunnels()
 	whole := size == 0 && !trailer
@@ -65,7 +65,7 @@ func (s *http2Exchange) render(ctx *Ctx, mine bool) {
 		h.mu.Lock()
 		if h.updateDue {
 			s.returnedLocked()
-			h.pushLocked(w)
+			h.pushLocked(t)
 			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
 			s.sendWholeLocked(ctx, size, trailer)
 			h.mu.Unlock()
@@ -74,22 +74,22 @@ func (s *http2Exchange) render(ctx *Ctx, mine bool) {
 		h.mayUpdate = false
 		h.mu.Unlock()
 	}
-	out := s.appendHead(w.http2.out, &h.encoder, ctx, length, whole)
-	w.http2.out = out
+	out := s.appendHead(t.out, &h.encoder, ctx, length, whole)
+	t.out = out
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.returnedLocked()
 	if trailer || size > 0 && (size > maxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) {
-		h.pushLocked(w)
+		h.pushLocked(t)
 		s.sendWholeLocked(ctx, size, trailer)
 		return
 	}
 	if size > 0 {
 		s.sentDataLocked(size, true)
-		w.http2.out = http2.AppendData(w.http2.out, s.id, r.bodyBytes(), true)
+		t.out = http2.AppendData(t.out, s.id, r.bodyBytes(), true)
 	}
 	if s.state == http2.Open {
-		h.pushLocked(w) // RST_STREAM will follow
+		h.pushLocked(t) // RST_STREAM will follow
 	}
 	h.sentLocked(s.http2Stream)
 }

@@ -30,6 +30,7 @@ type blockingHTTP2 struct {
 const inlineTime = time.Millisecond
 
 var _ http2Driver = (*blockingHTTP2)(nil)
+var _ http2Runner = (*blockingHTTP2)(nil)
 
 // startHTTP2 makes the connection, which w serves, one of HTTP/2.
 func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
@@ -60,13 +61,13 @@ func (d *blockingHTTP2) do(w *workerChan) (again bool) {
 // serve reads the connection until it has ended, or until another worker reads it: then serve returns false.
 func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	h := d.h
-	h.beginTurn(w)
+	t := w.beginHTTP2(h)
 	defer func() {
-		if w.http2.owned != h {
+		if t.owned != h {
 			return
 		}
-		h.flushTurn(w)
-		h.endTurn(w)
+		h.flushTurn(t)
+		h.endTurn(t)
 		if value := recover(); value != nil {
 			d.failed = true
 			d.end()
@@ -75,26 +76,28 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 		d.succeed(w) // a handler ends its goroutine
 	}()
 	for {
-		switch h.next(w) {
+		switch h.next(t) {
+		case http2Refuse:
+			w.http2.exchange.refuse(w, d.h.conn, d)
 		case http2Run:
-			if !w.http2.exchange.run(w) {
+			if !w.http2.exchange.run(w, d.h.conn, d) {
 				return false
 			}
 			d.monitor.Stop()
-			if len(w.http2.out) >= writeBufferFull {
-				h.flushTurn(w)
+			if len(t.out) >= writeBufferFull {
+				h.flushTurn(t)
 				h.out.AwaitBelow(maxControl)
 			}
 		case http2Read:
-			h.wakePutOff(w)
-			h.flushTurn(w)
+			h.wakePutOff(t)
+			h.flushTurn(t)
 			h.out.AwaitBelow(maxControl)
-			d.read(w)
+			d.read(t)
 		case http2End:
-			for h.flushTurn(w); !h.isFlushed(); {
+			for h.flushTurn(t); !h.isFlushed(); {
 				<-d.idle
 			}
-			h.endTurn(w)
+			h.endTurn(t)
 			d.end()
 			return true
 		}
@@ -102,9 +105,9 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 }
 
 // read waits for input, or for other work.
-func (d *blockingHTTP2) read(w *scratch) {
+func (d *blockingHTTP2) read(t *http2Turn) {
 	h, c := d.h, d.h.conn
-	state, deadline := h.wait(c.server.clock.Now(), w.in.Len() > 0)
+	state, deadline := h.wait(c.server.clock.Now(), t.in.Len() > 0)
 	c.setWait(state, deadline)
 	if h.mustDrain() {
 		c.endWait(deadline, false)
@@ -116,7 +119,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		h.hasLooked()
 		return
 	}
-	space := w.in.Space()
+	space := t.in.Space()
 	n, err := c.netConn.Read(space)
 	if asked {
 		c.netConn.SetReadDeadline(time.Time{})
@@ -129,7 +132,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		n, err = c.netConn.Read(space)
 		c.netConn.SetReadDeadline(time.Time{})
 	}
-	h.received(w, space, n)
+	h.received(t, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -137,7 +140,7 @@ func (d *blockingHTTP2) read(w *scratch) {
 		if asked {
 			h.hasLooked()
 		}
-		h.look(w, late)
+		h.look(t, late)
 	default:
 		h.ending, d.failed = true, !isEOF(err)
 	}
@@ -157,18 +160,18 @@ func (d *blockingHTTP2) end() {
 	c.endConn(!d.failed)
 }
 
-// watch implements http2Driver.
-func (d *blockingHTTP2) watch(*http2Exchange) { d.monitor.Reset(inlineTime) }
+// watch implements http2Runner.
+func (d *blockingHTTP2) watch(*scratch) { d.monitor.Reset(inlineTime) }
 
-// giveAway implements http2Driver.
-func (d *blockingHTTP2) giveAway(s *http2Exchange) {
-	d.h.giveAway(s)
-	d.succeed(s.scratch)
+// giveAway implements http2Runner.
+func (d *blockingHTTP2) giveAway(w *scratch) {
+	d.h.conn.giveHTTP2Away(w)
+	d.succeed(w)
 }
 
 // retake gives the connection to another worker if a handler still runs inline.
 func (d *blockingHTTP2) retake() {
-	if w := d.h.takeAway(); w != nil {
+	if w := d.h.conn.takeHTTP2Away(); w != nil {
 		d.succeed(w)
 	}
 }
@@ -192,7 +195,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	})
 }
 
-// clientLeft implements http2Driver. Only a read tells.
+// clientLeft implements http2Runner. Only a read tells.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
 // send implements http2Driver.

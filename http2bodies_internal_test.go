@@ -46,7 +46,7 @@ func TestHTTP2BodyFill(t *testing.T) {
 		server := new(Server)
 		server.configure()
 		h := &http2Conn{conn: newConn(server, nil), bodies: new(atomic.Int64)}
-		w := &scratch{http2: new(http2Scratch)}
+		turn := new(http2Turn)
 		into := make([]byte, 10)
 		filling := &http2Filling{buffer: into, gathers: gathers}
 		s := &http2Stream{h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), into: filling}
@@ -59,14 +59,14 @@ func TestHTTP2BodyFill(t *testing.T) {
 			if !h.keepLocked(s, []byte(piece[filled:])) {
 				t.Fatal("no room")
 			}
-			h.wakeLaterLocked(w, s)
+			h.wakeLaterLocked(turn, s)
 		}
 		come("abcd")
 		come("efg")
 		if len(s.readable) > 0 || s.body.Size() > 0 || server.bodies.Used() > 0 {
 			t.Errorf("gathers %t: woken %d times, the queue takes %d bytes", gathers, len(s.readable), s.body.Size())
 		}
-		h.wakePutOff(w)
+		h.wakePutOff(turn)
 		if woken := len(s.readable) > 0; woken == gathers {
 			t.Errorf("gathers %t: when the input is used up, the reader was woken: %t", gathers, woken)
 		}

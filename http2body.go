@@ -17,7 +17,7 @@ import (
 // This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
 
 // takeData takes DATA, or a part of it.
-func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
+func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 	event, _ := http2.EventOf(f)
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
@@ -27,7 +27,7 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	}
 	if !h.recv.Receive(f.Size) {
 		h.mu.Unlock()
-		return h.fail(w, http2.FaultConnectionOverrun)
+		return h.fail(t, http2.FaultConnectionOverrun)
 	}
 	// The connection's window must not depend on a body that nobody reads.
 	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
@@ -37,8 +37,8 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	v := state.Step(event)
 	fault := v.Fault
 	if s != nil && fault == http2.NoFault && !v.Late {
-		if fault, ended = s.takeDataLocked(w, f); fault == http2.NoFault && f.EndStream() {
-			step = h.arrivedLocked(w, s)
+		if fault, ended = s.takeDataLocked(t, f); fault == http2.NoFault && f.EndStream() {
+			step = h.arrivedLocked(t, s)
 		}
 	}
 	if s != nil && fault != http2.NoFault && v.Next.Over() {
@@ -47,13 +47,13 @@ func (h *http2Conn) takeData(w *scratch, f *http2.Frame) http2Step {
 	h.mu.Unlock()
 	ended.clientGone()
 	if credit > 0 {
-		w.http2.out = http2.AppendWindowUpdate(w.http2.out, 0, credit)
+		t.out = http2.AppendWindowUpdate(t.out, 0, credit)
 	}
-	return h.judge(w, f, v, fault, step)
+	return h.judge(t, f, v, fault, step)
 }
 
 // takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.
-func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fault, ended *requestContext) {
+func (s *http2Stream) takeDataLocked(t *http2Turn, f *http2.Frame) (fault http2.Fault, ended *requestContext) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if !s.recv.Receive(f.Size) {
@@ -79,7 +79,7 @@ func (s *http2Stream) takeDataLocked(w *scratch, f *http2.Frame) (fault http2.Fa
 			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
 		}
 		s.cameLocked(len(f.Payload))
-		h.wakeLaterLocked(w, s)
+		h.wakeLaterLocked(t, s)
 	}
 	return http2.NoFault, ended
 }
@@ -99,7 +99,7 @@ func (s *http2Stream) cameLocked(n int) {
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
 // body. A handler that wants the whole body is woken only when its buffer is full.
-func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
+func (h *http2Conn) wakeLaterLocked(t *http2Turn, s *http2Stream) {
 	h.mu.AssertHeld()
 	switch f := s.into; {
 	case !s.reading && s.parked == nil || f != nil && f.gathers && !f.isFull():
@@ -108,21 +108,21 @@ func (h *http2Conn) wakeLaterLocked(w *scratch, s *http2Stream) {
 		s.wakeLocked()
 		return
 	}
-	if id := w.http2.toWake; id != s.id {
+	if id := t.toWake; id != s.id {
 		h.wakeStreamLocked(id)
 	}
-	w.http2.toWake = s.id
+	t.toWake = s.id
 }
 
 // wakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
-func (h *http2Conn) wakePutOff(w *scratch) {
-	if w.http2.toWake == 0 {
+func (h *http2Conn) wakePutOff(t *http2Turn) {
+	if t.toWake == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wakeStreamLocked(w.http2.toWake)
-	w.http2.toWake = 0
+	h.wakeStreamLocked(t.toWake)
+	t.toWake = 0
 }
 
 func (h *http2Conn) wakeStreamLocked(id uint32) {

@@ -17,7 +17,7 @@ type http2Deadline struct {
 	at func(h *http2Conn, now clock.Time) clock.Time
 	// act is called, without mu, when it has passed. Afterwards the connection is ending, or at returns 0 or a time that is still to come:
 	// otherwise the owner would never rest again.
-	act func(h *http2Conn, w *scratch, now clock.Time)
+	act func(h *http2Conn, t *http2Turn, now clock.Time)
 }
 
 // http2Deadlines returns the list of them, in the order in which the owner looks at them.
@@ -54,14 +54,14 @@ func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= d
 
 // look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
 // the connection was told to make room for others.
-func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
+func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
 	if !expired {
 		return false
 	}
 	now := h.conn.server.clock.Exact()
 	if shed := h.shed; shed {
 		if h.shed = false; h.openStreams() == 0 {
-			h.goAway(w, http2.NoError, "idle")
+			h.goAway(t, http2.NoError, "idle")
 			return true
 		}
 	}
@@ -72,7 +72,7 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 		if !passed {
 			continue
 		}
-		if d.act(h, w, now); h.ending {
+		if d.act(h, t, now); h.ending {
 			return true
 		}
 		did = true
@@ -84,9 +84,9 @@ func (h *http2Conn) look(w *scratch, expired bool) (did bool) {
 
 func (h *http2Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
 
-func (h *http2Conn) settingsLate(w *scratch, _ clock.Time) {
+func (h *http2Conn) settingsLate(t *http2Turn, _ clock.Time) {
 	h.conn.server.counts.timeouts.settings.Add(1)
-	h.fail(w, http2.FaultSettingsTimeout)
+	h.fail(t, http2.FaultSettingsTimeout)
 }
 
 // The rest of the preface, of a frame or of a field block.
@@ -98,9 +98,9 @@ func (h *http2Conn) headUntil(clock.Time) clock.Time {
 	return h.headSince.Deadline(h.conn.server.config.readHeaderTimeout)
 }
 
-func (h *http2Conn) headLate(w *scratch, _ clock.Time) {
+func (h *http2Conn) headLate(t *http2Turn, _ clock.Time) {
 	h.conn.server.counts.timeouts.head.Add(1)
-	h.goAway(w, http2.ProtocolError, errSlowHead.Detail)
+	h.goAway(t, http2.ProtocolError, errSlowHead.Detail)
 }
 
 // The silence of a client: it is asked by a PING, whose answer is awaited.
@@ -119,14 +119,14 @@ func (h *http2Conn) pingAt(clock.Time) clock.Time {
 	}
 }
 
-func (h *http2Conn) ping(w *scratch, now clock.Time) {
+func (h *http2Conn) ping(t *http2Turn, now clock.Time) {
 	if h.silence.asked != 0 {
 		h.conn.server.counts.timeouts.ping.Add(1)
-		h.goAway(w, http2.NoError, "the client has vanished")
+		h.goAway(t, http2.NoError, "the client has vanished")
 		return
 	}
 	h.silence.asked = now
-	w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+	t.out = http2.AppendPing(t.out, 0, [8]byte{})
 }
 
 // The next step of leaveSoon.
@@ -136,7 +136,7 @@ const goAwayTime = 100 * time.Millisecond
 
 func (h *http2Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }
 
-func (h *http2Conn) leaveLate(w *scratch, _ clock.Time) { h.leaveSoon(w) }
+func (h *http2Conn) leaveLate(t *http2Turn, _ clock.Time) { h.leaveSoon(t) }
 
 // The next request.
 
@@ -151,9 +151,9 @@ func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
 	return since.Deadline(h.conn.server.config.idleTimeout)
 }
 
-func (h *http2Conn) idleLate(w *scratch, _ clock.Time) {
+func (h *http2Conn) idleLate(t *http2Turn, _ clock.Time) {
 	h.conn.server.counts.timeouts.idle.Add(1)
-	h.goAway(w, http2.NoError, "idle")
+	h.goAway(t, http2.NoError, "idle")
 }
 
 // What streams await of their client without a handler.
@@ -185,7 +185,7 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 	return 0
 }
 
-func (h *http2Conn) awaitedLate(_ *scratch, now clock.Time) {
+func (h *http2Conn) awaitedLate(_ *http2Turn, now clock.Time) {
 	timeouts := &h.conn.server.counts.timeouts
 	h.mu.Lock()
 	defer h.mu.Unlock()

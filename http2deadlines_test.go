@@ -18,7 +18,7 @@ func (silentDriver) wakeOwner()       {}
 // deadlineConn is a connection that waits.
 type deadlineConn struct {
 	*http2Conn
-	w *scratch
+	t *http2Turn
 }
 
 // await adds a stream of which something is awaited.
@@ -77,7 +77,7 @@ func TestHTTP2Deadlines(t *testing.T) {
 		{"keep-alives that are off for a moment", func(c deadlineConn) {
 			c.conn.requests.Store(1)
 			c.conn.server.life.noReuse.Store(true)
-			c.next(c.w)
+			c.next(c.t)
 			c.conn.server.life.noReuse.Store(false)
 		}, 1},
 	} {
@@ -85,11 +85,11 @@ func TestHTTP2Deadlines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &Server{HTTP2: HTTP2Options{PingInterval: 10 * time.Second}}
 				server.configure()
-				c := deadlineConn{newHTTP2(newConn(server, nil), silentDriver{}), &scratch{http2: new(http2Scratch)}}
+				c := deadlineConn{newHTTP2(newConn(server, nil), silentDriver{}), &http2Turn{in: new(http1.Input)}}
 				c.prefaced, c.silence = true, nil
 				test.begin(c)
 				rounds := 0
-				for ; c.next(c.w) == http2Read && rounds < 10; rounds++ {
+				for ; c.next(c.t) == http2Read && rounds < 10; rounds++ {
 					now := server.clock.Exact()
 					_, deadline := c.wait(now, false)
 					if deadline <= now {
@@ -101,7 +101,7 @@ func TestHTTP2Deadlines(t *testing.T) {
 							due[d.name] = true
 						}
 					}
-					c.look(c.w, true)
+					c.look(c.t, true)
 				}
 				for _, d := range http2Deadlines() {
 					if !c.ending && c.passed(d) {

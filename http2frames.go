@@ -9,17 +9,17 @@ import (
 // This file has what the frames of a client do to its connection of HTTP/2, except DATA: see http2body.go. All is called by the owner.
 
 // take does what a frame asks for. fault is what its form has wrong.
-func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
 	if fault != http2.NoFault && !fault.OfStream() {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	if fault := h.charge(h.cost(f)); fault != http2.NoFault {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	switch f.Type {
 	case http2.FrameHeaders:
 		if f.Flags.Has(http2.FlagEndHeaders) {
-			return h.takeBlock(w, f.Stream, f.Payload, f.EndStream(), fault)
+			return h.takeBlock(t, f.Stream, f.Payload, f.EndStream(), fault)
 		}
 		k := &http2Block{stream: f.Stream, fault: fault}
 		k.Begin(f)
@@ -27,7 +27,7 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 	case http2.FrameContinuation:
 		whole, fault := h.pending.block.Continue(f, h.conn.server.config.head.Bytes)
 		if fault != http2.NoFault {
-			return h.fail(w, fault)
+			return h.fail(t, fault)
 		}
 		if !whole {
 			return http2Next
@@ -35,19 +35,19 @@ func (h *http2Conn) take(w *scratch, f *http2.Frame, fault http2.Fault) http2Ste
 		k := h.pending.block
 		h.pending.block = nil
 		block, endStream := k.Bytes()
-		return h.takeBlock(w, k.stream, block, endStream, k.fault)
+		return h.takeBlock(t, k.stream, block, endStream, k.fault)
 	case http2.FrameData:
-		return h.takeData(w, f)
+		return h.takeData(t, f)
 	case http2.FrameSettings:
-		return h.takeSettings(w, f)
+		return h.takeSettings(t, f)
 	case http2.FramePing:
-		h.takePing(w, f)
+		h.takePing(t, f)
 	case http2.FrameWindowUpdate:
-		return h.takeWindow(w, f, fault)
+		return h.takeWindow(t, f, fault)
 	case http2.FramePriority, http2.FrameReset:
-		return h.takeOther(w, f, fault)
+		return h.takeOther(t, f, fault)
 	case http2.FramePriorityUpdate:
-		return h.takePriority(w, f)
+		return h.takePriority(t, f)
 	}
 	return http2Next
 }
@@ -70,7 +70,7 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 }
 
 // fail ends the connection, because of what the client has sent.
-func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
+func (h *http2Conn) fail(t *http2Turn, fault http2.Fault) http2Step {
 	if fault.Code() == http2.EnhanceYourCalm {
 		h.conn.server.refused(refusedHTTP2Calm, h.conn.remote())
 	}
@@ -78,23 +78,23 @@ func (h *http2Conn) fail(w *scratch, fault http2.Fault) http2Step {
 		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
 			"remote", fmt.Sprint(h.conn.remoteAddr()))
 	}
-	h.goAway(w, fault.Code(), fault.String())
+	h.goAway(t, fault.Code(), fault.String())
 	return http2End
 }
 
 // goAway announces the end of the connection, which ends when its output has been sent.
-func (h *http2Conn) goAway(w *scratch, code http2.ErrCode, text string) {
+func (h *http2Conn) goAway(t *http2Turn, code http2.ErrCode, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.goAwayLocked(w, code, text)
+	h.goAwayLocked(t, code, text)
 }
 
-func (h *http2Conn) goAwayLocked(w *scratch, code http2.ErrCode, text string) {
+func (h *http2Conn) goAwayLocked(t *http2Turn, code http2.ErrCode, text string) {
 	h.mu.AssertHeld()
 	if h.ending = true; h.goneAway != goneForGood { // what the last one says mustn't grow
 		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
 	}
-	w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, code, text)
+	t.out = http2.AppendGoAway(t.out, h.lastServed, code, text)
 }
 
 // stateLocked returns the stream with the number, if it is known, and its state.
@@ -107,7 +107,7 @@ func (h *http2Conn) stateLocked(id uint32) (*http2Stream, http2.State) {
 }
 
 // takeBlock takes the field block of a request or of a trailer section.
-func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream bool, fault http2.Fault) http2Step {
+func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream bool, fault http2.Fault) http2Step {
 	event := http2.ReceiveHeaders
 	if endStream {
 		event = http2.ReceiveHeadersEnd
@@ -122,7 +122,7 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 	if state == http2.Idle {
 		if idFault := h.ids.Open(id); idFault != http2.NoFault {
 			h.mu.Unlock()
-			return h.fail(w, idFault)
+			return h.fail(t, idFault)
 		}
 		if refused = h.goneAway == goneForGood; !refused && fault == http2.NoFault {
 			fault = h.counts.Enter(h.conn.server.config.http2.maxStreams)
@@ -134,15 +134,15 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 	h.mu.Unlock()
 	switch {
 	case fault != http2.NoFault && v.Next.Ends(fault) == http2.EndsConnection:
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	case fault != http2.NoFault, v.Late, refused:
 		// The client's later blocks build upon this one.
 		if _, err := h.decoder.Decode(block, h.conn.server.config.head.Bytes, nil); err != nil {
-			return h.fail(w, http2.FaultCompression)
+			return h.fail(t, http2.FaultCompression)
 		}
 		if v.Late {
 			if fault := h.charge(1); fault != http2.NoFault {
-				return h.fail(w, fault)
+				return h.fail(t, fault)
 			}
 		}
 		if fault == http2.NoFault || v.Late {
@@ -151,25 +151,25 @@ func (h *http2Conn) takeBlock(w *scratch, id uint32, block []byte, endStream boo
 		if fault == http2.FaultRefused {
 			h.conn.server.refused(refusedHTTP2Streams, h.conn.remote())
 		}
-		return h.reset(w, id, fault)
+		return h.reset(t, id, fault)
 	case s != nil:
-		return h.takeTrailer(w, id, s, block)
+		return h.takeTrailer(t, id, s, block)
 	}
-	return h.takeRequest(w, id, block, endStream)
+	return h.takeRequest(t, id, block, endStream)
 }
 
 // takeRequest begins a request, which has a place.
-func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream bool) http2Step {
+func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream bool) http2Step {
 	config := &h.conn.server.config
-	s := w.http2.spare
+	s := t.spare
 	if s == nil {
 		s = &http2Stream{http2Request: new(http2Request)}
 	}
-	w.http2.spare = nil
+	t.spare = nil
 	s.open(h, id)
-	priority, over, fault, refused := h.decodeRequest(w, s, block, endStream)
+	priority, over, fault, refused := h.decodeRequest(t, s, block, endStream)
 	if fault == http2.FaultCompression {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	h.conn.countRequest()
 	if most := config.maxRequests; most > 0 && int(h.conn.requests.Load()) >= most {
@@ -184,8 +184,8 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 		h.ids.Reset(id)
 		h.leaveLocked()
 		h.mu.Unlock()
-		w.http2.spare = s
-		return h.reset(w, id, fault)
+		t.spare = s
+		return h.reset(t, id, fault)
 	}
 	if h.pending != nil {
 		if prioritized, ok := h.pending.prioritized.Take(id); ok {
@@ -197,12 +197,13 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 	if refused != http1.NoFault {
 		if over {
 			if fault := h.charge(overCost); fault != http2.NoFault {
-				return h.fail(w, fault)
+				return h.fail(t, fault)
 			}
 		}
-		return h.refuse(w, s, faultErrors[refused], string(w.http2.head.Method()) == "HEAD")
+		t.stream, t.refused = s, refused
+		return http2Refuse
 	}
-	w.http2.run = s
+	t.stream = s
 	if endStream {
 		return http2Run
 	}
@@ -231,8 +232,8 @@ func (h *http2Conn) takeRequest(w *scratch, id uint32, block []byte, endStream b
 }
 
 // decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
-func (h *http2Conn) decodeRequest(w *scratch, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
-	config, head := &h.conn.server.config, &w.http2.head
+func (h *http2Conn) decodeRequest(t *http2Turn, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
+	config, head := &h.conn.server.config, &t.head
 	s.text, s.framing, s.extended = s.text[:0], http1.Framing{}, false
 	head.Begin(&s.request, s.text, &config.head, config.http2.extendedConnect)
 	over, err := h.decoder.Decode(block, config.head.Bytes, head)
@@ -277,22 +278,17 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 // overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
 const overCost = 20
 
-// refuse answers a request that isn't valid without calling a handler.
-func (h *http2Conn) refuse(w *scratch, s *http2Stream, reason *HTTPError, isHead bool) http2Step {
-	x := &w.http2.exchange
-	x.begin(s, w)
-	x.logRefused(reason)
-	x.count(reason.Status)
+// refuse answers a request that isn't valid, without a handler.
+func (s *http2Stream) refuse(reason *HTTPError, isHead bool) {
+	h := s.h
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	s.running = true
 	if s.state == http2.Open {
 		h.listLocked(s) // the rest of the request will come
 	}
 	s.refuseLocked(reason, &refusalFields, isHead)
 	h.handlerEndedLocked(s)
-	h.mu.Unlock()
-	x.http2Stream = nil
-	return http2Next
 }
 
 // leaveUndecided has the stream's handler run when the input is used up.
@@ -316,25 +312,25 @@ func (h *http2Conn) trimPending() {
 }
 
 // decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
-func (h *http2Conn) decide(w *scratch) http2Step {
+func (h *http2Conn) decide(t *http2Turn) http2Step {
 	id := h.pending.undecided[0]
 	h.pending.undecided = h.pending.undecided[1:]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.streams.Find(id); s != nil {
-		return h.arrivedLocked(w, s) // unless its body has come since
+		return h.arrivedLocked(t, s) // unless its body has come since
 	}
 	return http2Next
 }
 
 // takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become another one's.
-func (h *http2Conn) takeTrailer(w *scratch, id uint32, s *http2Stream, block []byte) http2Step {
+func (h *http2Conn) takeTrailer(t *http2Turn, id uint32, s *http2Stream, block []byte) http2Step {
 	config := &h.conn.server.config
-	head, trailer := &w.http2.head, new(http2Trailer)
+	head, trailer := &t.head, new(http2Trailer)
 	head.BeginTrailer(&trailer.head, nil, &config.head)
 	over, err := h.decoder.Decode(block, config.head.Bytes, head)
 	if err != nil {
-		return h.fail(w, http2.FaultCompression)
+		return h.fail(t, http2.FaultCompression)
 	}
 	fault, refused := head.EndTrailer(&trailer.fields, over)
 	if fault == http2.NoFault && refused != http1.NoFault {
@@ -352,37 +348,37 @@ func (h *http2Conn) takeTrailer(w *scratch, id uint32, s *http2Stream, block []b
 	if fault == http2.NoFault {
 		s.trailer = trailer
 		h.receivedLocked(s)
-		step = h.arrivedLocked(w, s)
+		step = h.arrivedLocked(t, s)
 	}
 	h.mu.Unlock()
 	if fault != http2.NoFault {
-		return h.reset(w, id, fault)
+		return h.reset(t, id, fault)
 	}
 	return step
 }
 
 // arrivedLocked runs the handler of a request if it waits for the body. Without the lock the stream may be over at any time, unless its
 // handler hasn't begun, and its memory may be another connection's.
-func (h *http2Conn) arrivedLocked(w *scratch, s *http2Stream) http2Step {
+func (h *http2Conn) arrivedLocked(t *http2Turn, s *http2Stream) http2Step {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
 		return http2Next
 	}
 	h.awaitLocked(s, awaitsNothing)
-	w.http2.run = s
+	t.stream = s
 	return http2Run
 }
 
 // judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame that is late, or gives the
 // answer up. If nothing was wrong it returns step.
-func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault http2.Fault, step http2Step) http2Step {
+func (h *http2Conn) judge(t *http2Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step http2Step) http2Step {
 	switch {
 	case fault != http2.NoFault:
 		switch v.Next.Ends(fault) {
 		case http2.EndsConnection:
-			return h.fail(w, fault)
+			return h.fail(t, fault)
 		case http2.EndsStream:
-			return h.reset(w, f.Stream, fault)
+			return h.reset(t, f.Stream, fault)
 		}
 		return http2Next
 	case v.Late || v.GivesUp:
@@ -390,7 +386,7 @@ func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault htt
 		cost := h.earned.StreamCost(f, v)
 		h.mu.Unlock()
 		if fault := h.charge(cost); fault != http2.NoFault {
-			return h.fail(w, fault)
+			return h.fail(t, fault)
 		}
 		return http2Next
 	}
@@ -398,13 +394,13 @@ func (h *http2Conn) judge(w *scratch, f *http2.Frame, v http2.Verdict, fault htt
 }
 
 // reset resets a stream because of a fault.
-func (h *http2Conn) reset(w *scratch, id uint32, fault http2.Fault) http2Step {
+func (h *http2Conn) reset(t *http2Turn, id uint32, fault http2.Fault) http2Step {
 	if h.conn.server.LogAllErrors {
 		h.conn.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
 			"remote", fmt.Sprint(h.conn.remoteAddr()))
 	}
 	if fault := h.charge(1); fault != http2.NoFault {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	h.mu.Lock()
 	h.ids.Reset(id)
@@ -413,17 +409,17 @@ func (h *http2Conn) reset(w *scratch, id uint32, fault http2.Fault) http2Step {
 		ended = h.endStreamLocked(s, http2.Reset)
 	}
 	h.mu.Unlock()
-	w.http2.out = http2.AppendReset(w.http2.out, id, fault.Code())
+	t.out = http2.AppendReset(t.out, id, fault.Code())
 	ended.clientGone()
 	return http2Next
 }
 
 // takeSettings takes SETTINGS.
-func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
+func (h *http2Conn) takeSettings(t *http2Turn, f *http2.Frame) http2Step {
 	if f.Ack() {
 		if !h.acks.Received() {
 			if fault := h.charge(1); fault != http2.NoFault {
-				return h.fail(w, fault)
+				return h.fail(t, fault)
 			}
 		}
 		return http2Next
@@ -431,11 +427,11 @@ func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
 	h.mu.Lock()
 	fault := h.applyLocked(f.Payload)
 	if fault == http2.NoFault {
-		w.http2.out = http2.AppendSettingsAck(w.http2.out)
+		t.out = http2.AppendSettingsAck(t.out)
 	}
 	if least, last, changed := h.peer.TakeTableSize(); changed {
 		// The blocks that were rendered before belong before the acknowledgement, and the update into the first block behind it.
-		h.pushLocked(w)
+		h.pushLocked(t)
 		h.encoder.SetTableSize(least, last)
 		h.updateDue, h.mayUpdate = true, true
 	}
@@ -445,7 +441,7 @@ func (h *http2Conn) takeSettings(w *scratch, f *http2.Frame) http2Step {
 		fault = h.charge(streams / streamsPerGlitch) // each stream's window was looked at
 	}
 	if fault != http2.NoFault {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	return http2Next
 }
@@ -470,18 +466,18 @@ func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
 }
 
 // takePing answers PING, and knows the answer to the server's own.
-func (h *http2Conn) takePing(w *scratch, f *http2.Frame) {
+func (h *http2Conn) takePing(t *http2Turn, f *http2.Frame) {
 	if f.Ack() {
 		h.pinged = false
 		return
 	}
-	w.http2.out = http2.AppendPing(w.http2.out, http2.FlagAck, [8]byte(f.Payload))
+	t.out = http2.AppendPing(t.out, http2.FlagAck, [8]byte(f.Payload))
 }
 
 // takeWindow takes WINDOW_UPDATE.
-func (h *http2Conn) takeWindow(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *http2Conn) takeWindow(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
 	if f.Stream != 0 {
-		return h.takeOther(w, f, fault)
+		return h.takeOther(t, f, fault)
 	}
 	h.mu.Lock()
 	shut := h.sendWindow <= 0
@@ -491,13 +487,13 @@ func (h *http2Conn) takeWindow(w *scratch, f *http2.Frame, fault http2.Fault) ht
 	}
 	h.mu.Unlock()
 	if !ok {
-		return h.fail(w, http2.FaultConnectionWindow)
+		return h.fail(t, http2.FaultConnectionWindow)
 	}
 	return http2Next
 }
 
 // takeOther takes a frame of a stream that has no content.
-func (h *http2Conn) takeOther(w *scratch, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *http2Conn) takeOther(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
 	event, _ := http2.EventOf(f)
 	var ended *requestContext
 	h.mu.Lock()
@@ -520,11 +516,11 @@ func (h *http2Conn) takeOther(w *scratch, f *http2.Frame, fault http2.Fault) htt
 	}
 	h.mu.Unlock()
 	ended.clientGone()
-	return h.judge(w, f, v, fault, http2Next)
+	return h.judge(t, f, v, fault, http2Next)
 }
 
 // takePriority takes PRIORITY_UPDATE.
-func (h *http2Conn) takePriority(w *scratch, f *http2.Frame) http2Step {
+func (h *http2Conn) takePriority(t *http2Turn, f *http2.Frame) http2Step {
 	priority := http2.ParsePriority(f.Payload)
 	h.mu.Lock()
 	s, state := h.stateLocked(f.Value)
@@ -537,7 +533,7 @@ func (h *http2Conn) takePriority(w *scratch, f *http2.Frame) http2Step {
 		return http2Next
 	}
 	if fault := h.openPending().prioritized.Put(f.Value, priority, room); fault != http2.NoFault && (h.acks.Acked() || f.Value&1 == 0) {
-		return h.fail(w, fault)
+		return h.fail(t, fault)
 	}
 	return http2Next
 }

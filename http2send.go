@@ -53,10 +53,10 @@ func (h *http2Conn) endAnswerLocked(s *http2Stream) {
 }
 
 // pushLocked moves what the owner has rendered in this turn into the queue.
-func (h *http2Conn) pushLocked(w *scratch) {
+func (h *http2Conn) pushLocked(t *http2Turn) {
 	h.mu.AssertHeld()
-	h.queue = append(h.queue, w.http2.out...)
-	w.http2.out = w.http2.out[:0]
+	h.queue = append(h.queue, t.out...)
+	t.out = t.out[:0]
 }
 
 // fillLocked frames the content of streams into the queue.
@@ -148,18 +148,18 @@ func (h *http2Conn) flushSoon() {
 }
 
 // flushTurn is flush for the owner, with what it has rendered.
-func (h *http2Conn) flushTurn(w *scratch) {
+func (h *http2Conn) flushTurn(t *http2Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 && !h.flushing {
-		h.queue, w.http2.out = w.http2.out, nil
+		h.queue, t.out = t.out, nil
 	} else {
-		h.pushLocked(w)
+		h.pushLocked(t)
 	}
-	spare := w.http2.out
-	w.http2.out = nil // the outbox may keep it
+	spare := t.out
+	t.out = nil // the outbox may keep it
 	if buffer := h.flushLocked(spare); cap(buffer) <= maxKeptWriteBuffer {
-		w.http2.out = buffer
+		t.out = buffer
 	}
 }
 

@@ -26,9 +26,7 @@ type http2Stream struct {
 	id            uint32     // immutable
 	extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
-	// The handler's goroutine's.
-	apart bool // others may have the connection
-	lent  bool // an http2Duplex has the stream, perhaps for longer than the handler: no other request gets it
+	lent bool // an http2Duplex has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool
@@ -98,16 +96,39 @@ func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 type http2Exchange struct {
 	exchange
 	*http2Stream // nil between requests
+	conn         *conn
+	driver       http2Runner
+	apart        bool // others may have the connection
+}
+
+// http2Runner is what a worker that runs a handler needs of the connection's driver.
+type http2Runner interface {
+	// watch makes sure that the connection is taken from w, which runs a handler inline from now on, if that takes long. It is called when the
+	// monitor can find w.
+	watch(w *scratch)
+	// giveAway gives the connection to another worker than w, which leads no loop any more, and runs a handler.
+	giveAway(w *scratch)
+	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
+	clientLeft() bool
 }
 
 var _ wire = (*http2Exchange)(nil)
 var _ watchWire = (*http2Exchange)(nil)
 
-// begin makes s the exchange of a stream, whose handler w runs.
-func (s *http2Exchange) begin(stream *http2Stream, w *scratch) {
-	c := stream.h.conn
+// begin makes s the exchange of the stream of w's turn.
+func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
-	s.http2Stream = stream
+	s.http2Stream, s.conn, s.driver, s.apart = w.http2.stream, c, driver, false
+}
+
+// refuse answers a request that isn't valid without calling a handler.
+func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
+	reason := faultErrors[w.http2.refused]
+	s.begin(w, c, driver)
+	s.logRefused(reason)
+	s.count(reason.Status)
+	s.http2Stream.refuse(reason, string(w.http2.head.Method()) == "HEAD")
+	s.http2Stream = nil
 }
 
 // queuedBody implements wire.
@@ -119,7 +140,7 @@ func (s *http2Exchange) overrunBody() bool { return s.http2Stream.overrunBody() 
 // open makes s a new stream.
 func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
-	s.awaits, s.apart, s.headSent = awaitsNothing, false, false
+	s.awaits, s.headSent = awaitsNothing, false
 	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete = false, false, false, false
 	s.parked, s.taken, s.closed, s.starved, s.overrun, s.late, s.hasRead, s.charged = nil, nil, false, false, false, false, false, 0
@@ -206,25 +227,19 @@ func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
 	}
-	if s.h.inline.CompareAndSwap(s, nil) {
+	t := &s.scratch.http2.http2Turn
+	if s.h.own(t) {
 		return true
 	}
-	s.wasTaken()
+	s.h.wasTaken(t)
+	s.apart = true
 	return false
 }
 
 // disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
 func (s *http2Exchange) disown() {
-	s.h.inline.Store(s)
-	s.h.driver.watch(s)
-}
-
-// wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the worker's buffers alone.
-func (s *http2Exchange) wasTaken() {
-	s.apart, s.scratch.http2.owned = true, nil
-	s.h.mu.Lock()
-	//lint:ignore SA2001 the monitor holds the lock while it moves the buffers
-	s.h.mu.Unlock()
+	s.h.disown(&s.scratch.http2.http2Turn)
+	s.driver.watch(s.scratch)
 }
 
 // giveWay implements wire: it gives the connection away as well, which other streams wait for. If the client has left, a handler that waits
@@ -233,7 +248,7 @@ func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
 		return s.scratch.giveWay(class, places)
 	}
-	if s.h.driver.clientLeft() {
+	if s.driver.clientLeft() {
 		s.disown()
 		s.lose()
 		return ErrClientGone
@@ -246,8 +261,8 @@ func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !led {
 		class.Handoffs.Add(1) // in the blocking driver only the connection is given away
 	}
-	s.h.driver.giveAway(s)
-	s.apart, s.scratch.http2.owned = true, nil
+	s.driver.giveAway(s.scratch)
+	s.apart = true
 	return nil
 }
 
@@ -262,8 +277,8 @@ func (s *http2Exchange) queueUp() error {
 	owned := s.own()
 	s.scratch.worker.LeaveFor(nil, admit.None.Only())
 	if owned {
-		s.h.driver.giveAway(s)
-		s.apart, s.scratch.http2.owned = true, nil
+		s.driver.giveAway(s.scratch)
+		s.apart = true
 	}
 	return s.awaitPlace(s.scratch.occupy)
 }
@@ -366,8 +381,8 @@ const (
 )
 
 // run runs the handler on the stream's request. It reports false if others have the connection now.
-func (s *http2Exchange) run(w *scratch) (mine bool) {
-	s.begin(w.http2.run, w)
+func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool) {
+	s.begin(w, c, driver)
 	h, ctx := s.h, w.ctx
 	s.running = true
 	ctx.exchange = &s.exchange

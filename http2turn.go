@@ -13,29 +13,36 @@ import (
 // This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
 // waits for between its turns, and how it ends.
 
-// beginTurn lends the worker's buffers to the connection.
-func (h *http2Conn) beginTurn(w *scratch) {
+// beginHTTP2 begins a turn of the connection with the worker's buffers.
+func (w *scratch) beginHTTP2(h *http2Conn) *http2Turn {
 	if w.http2 == nil {
 		w.http2 = new(http2Scratch)
+		w.http2.in, w.http2.lender = &w.in, w
 	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
-	w.http2.owned = h
+	h.beginTurn(&w.http2.http2Turn)
+	return &w.http2.http2Turn
+}
+
+// beginTurn lends the worker's buffers to the connection.
+func (h *http2Conn) beginTurn(t *http2Turn) {
+	t.owned = h
 	if !h.began {
 		h.began = true
-		h.begin(w)
+		h.begin(t)
 	}
 	if h.in != nil {
-		w.in.TakeOver(h.in)
+		t.in.TakeOver(h.in)
 		h.in = nil
 	}
 }
 
 // received records that n bytes have come, into this space.
-func (h *http2Conn) received(w *scratch, space []byte, n int) {
-	if w.in.Received(n); n == len(space) {
-		w.in.Enlarge() // more is probably there
+func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
+	if t.in.Received(n); n == len(space) {
+		t.in.Enlarge() // more is probably there
 	}
 	if n > 0 {
 		h.shed = false
@@ -46,13 +53,13 @@ func (h *http2Conn) received(w *scratch, space []byte, n int) {
 }
 
 // endTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
-func (h *http2Conn) endTurn(w *scratch) {
-	h.wakePutOff(w)
-	w.http2.owned = nil
-	if unread := w.in.Unread(); len(unread) > 0 {
+func (h *http2Conn) endTurn(t *http2Turn) {
+	h.wakePutOff(t)
+	t.owned = nil
+	if unread := t.in.Unread(); len(unread) > 0 {
 		h.saveInput(unread)
 	}
-	w.in.Reset()
+	t.in.Reset()
 }
 
 func (h *http2Conn) saveInput(unread []byte) {
@@ -60,44 +67,73 @@ func (h *http2Conn) saveInput(unread []byte) {
 	h.in.Save(unread)
 }
 
-// giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of s.
-func (h *http2Conn) giveAwayLocked(s *http2Exchange) {
+// giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of the turn's stream.
+func (h *http2Conn) giveAwayLocked(t *http2Turn) {
 	h.mu.AssertHeld()
-	h.listLocked(s.http2Stream)
-	h.pushLocked(s.scratch)
-	// The buffer goes along: the next worker copies nothing, and s may wait long.
-	in := s.scratch.in
-	h.in, s.scratch.in = &in, http1.Input{}
+	h.listLocked(t.stream)
+	h.pushLocked(t)
+	// The buffer goes along: the next worker copies nothing, and the handler may wait long.
+	in := *t.in
+	h.in, *t.in = &in, http1.Input{}
 }
 
-// giveAway is giveAwayLocked without the lock.
-func (h *http2Conn) giveAway(s *http2Exchange) {
+// giveAway is giveAwayLocked for the owner. From then on the connection is another worker's.
+func (h *http2Conn) giveAway(t *http2Turn) {
 	h.mu.Lock()
-	h.giveAwayLocked(s)
-	h.mu.Unlock()
-	w := s.scratch
-	w.running.begin(h.conn.server.clock.Now(), w.timer.Class(), h.conn, RunningHandler)
+	defer h.mu.Unlock()
+	h.giveAwayLocked(t)
+	t.owned = nil
 }
 
-// takeAway takes the connection, and its parts that the worker holds, from a worker that runs a handler inline, and returns the worker. Then the
-// connection is the caller's. takeAway returns nil if no handler runs inline.
-func (h *http2Conn) takeAway() *scratch {
-	s := h.inline.Load()
-	if s == nil {
+// disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
+func (h *http2Conn) disown(t *http2Turn) { h.inline.Store(t) }
+
+// own ends what disown has begun. It reports false if the monitor has taken the connection: then wasTaken follows.
+func (h *http2Conn) own(t *http2Turn) bool { return h.inline.CompareAndSwap(t, nil) }
+
+// wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the turn alone.
+func (h *http2Conn) wasTaken(t *http2Turn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.owned = nil
+}
+
+// takeAway takes the connection, and its parts that the turn holds, from a worker that runs a handler inline. Then the connection is the
+// caller's. takeAway returns the turn, or nil if no handler runs inline. It calls taken before the worker can notice, with mu held.
+func (h *http2Conn) takeAway(taken func(t *http2Turn)) *http2Turn {
+	t := h.inline.Load()
+	if t == nil {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.inline.CompareAndSwap(s, nil) {
+	if !h.inline.CompareAndSwap(t, nil) {
 		return nil
 	}
-	h.giveAwayLocked(s)
-	w, running := s.scratch, (*class.Class)(nil)
-	if w.worker != nil {
-		running = w.worker.Running()
+	h.giveAwayLocked(t)
+	taken(t)
+	return t
+}
+
+// giveHTTP2Away gives the connection to another worker than w, which runs the handler.
+func (c *conn) giveHTTP2Away(w *scratch) {
+	c.http2.Load().giveAway(&w.http2.http2Turn)
+	w.running.begin(c.server.clock.Now(), w.timer.Class(), c, RunningHandler)
+}
+
+// takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
+func (c *conn) takeHTTP2Away() *scratch {
+	t := c.http2.Load().takeAway(func(t *http2Turn) {
+		w, running := t.lender.(*scratch), (*class.Class)(nil)
+		if w.worker != nil {
+			running = w.worker.Running()
+		}
+		w.running.begin(c.server.clock.Exact(), running, c, RunningHandler)
+	})
+	if t == nil {
+		return nil
 	}
-	w.running.begin(h.conn.server.clock.Exact(), running, h.conn, RunningHandler)
-	return w
+	return t.lender.(*scratch)
 }
 
 // wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
@@ -193,7 +229,7 @@ func (h *http2Conn) mustDrain() bool {
 }
 
 // leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
-func (h *http2Conn) leaveSoon(w *scratch) {
+func (h *http2Conn) leaveSoon(t *http2Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mustDrain() {
@@ -202,12 +238,12 @@ func (h *http2Conn) leaveSoon(w *scratch) {
 	}
 	if h.goneAway == goneNowhere {
 		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.Exact().Add(goAwayTime), true
-		w.http2.out = http2.AppendGoAway(w.http2.out, 1<<31-1, http2.NoError, "")
-		w.http2.out = http2.AppendPing(w.http2.out, 0, [8]byte{})
+		t.out = http2.AppendGoAway(t.out, 1<<31-1, http2.NoError, "")
+		t.out = http2.AppendPing(t.out, 0, [8]byte{})
 	}
 	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.Exact() >= h.leaveTime) {
 		h.goneAway, h.leaveTime, h.lastServed = goneForGood, 0, h.ids.Last()
-		w.http2.out = http2.AppendGoAway(w.http2.out, h.lastServed, http2.NoError, "")
+		t.out = http2.AppendGoAway(t.out, h.lastServed, http2.NoError, "")
 	}
 	if h.goneAway == goneForGood {
 		h.ending = h.ending || h.counts.Streams() == 0

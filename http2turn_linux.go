@@ -11,6 +11,7 @@ import (
 type loopHTTP2 loopConn
 
 var _ http2Driver = (*loopHTTP2)(nil)
+var _ http2Runner = (*loopHTTP2)(nil)
 
 // startHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
 func (lc *loopConn) startHTTP2() {
@@ -33,39 +34,41 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	leader.MayLose(&lc.Socket)
 	defer leader.MayLose(nil)
 	crowded := h.in != nil && h.crowded()
-	h.beginTurn(w)
+	t := w.beginHTTP2(h)
 	for budget := turnRequests; ; {
 		if lc.failed {
 			h.ending = true
 		}
 		if !leader.Leads() {
-			h.flushTurn(w)
-			h.endTurn(w)
+			h.flushTurn(t)
+			h.endTurn(t)
 			return true
 		}
 		step := http2Read
 		if !crowded || h.ending {
-			step = h.next(w)
+			step = h.next(t)
 		} else if h.mustDrain() {
-			h.leaveSoon(w)
+			h.leaveSoon(t)
 		}
 		switch step {
 		case http2Next:
+		case http2Refuse:
+			w.http2.exchange.refuse(w, &lc.conn, (*loopHTTP2)(lc))
 		case http2Run:
-			if !w.http2.exchange.run(w) {
+			if !w.http2.exchange.run(w, &lc.conn, (*loopHTTP2)(lc)) {
 				return false
 			}
 			if budget--; budget <= 0 {
-				h.flushTurn(w)
-				h.endTurn(w)
+				h.flushTurn(t)
+				h.endTurn(t)
 				return true
 			}
-			if len(w.http2.out) >= writeBufferFull {
-				h.flushTurn(w)
+			if len(t.out) >= writeBufferFull {
+				h.flushTurn(t)
 				crowded = h.crowded()
 			}
 		case http2Read:
-			h.flushTurn(w)
+			h.flushTurn(t)
 			switch was := crowded; {
 			case h.crowded():
 				if crowded = true; lc.http2Suspend(w, true) {
@@ -74,7 +77,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			case was:
 				crowded = false
 			case budget < readBudget: // now the input is used up, and nothing of it must be kept
-				h.endTurn(w)
+				h.endTurn(t)
 				return true
 			default:
 				if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
@@ -82,13 +85,13 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				}
 			}
 		case http2End:
-			if h.flushTurn(w); !h.isFlushed() {
+			if h.flushTurn(t); !h.isFlushed() {
 				if lc.http2Suspend(w, true) { // a wait to read would end at once, and again, if the client has ended its side
 					return false
 				}
 				continue
 			}
-			h.endTurn(w)
+			h.endTurn(t)
 			h.close() // a client that doesn't take what is left keeps no handler
 			lc.http2Ended()
 			return false
@@ -107,17 +110,17 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	}
 	switch {
 	case n > 0:
-		lc.http2.Load().received(w, space, n)
+		lc.http2.Load().received(&w.http2.http2Turn, space, n)
 		lc.expired = false // what has come may be what was waited for
 		return true
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
-		lc.http2.Load().wakePutOff(w)
+		lc.http2.Load().wakePutOff(&w.http2.http2Turn)
 		lc.http2.Load().hasLooked()
 		expired := lc.expired
 		lc.expired = false
-		return lc.http2.Load().look(w, expired)
+		return lc.http2.Load().look(&w.http2.http2Turn, expired)
 	}
 	lc.failed = !isEOF(err)
 	lc.http2.Load().ending = true
@@ -133,13 +136,13 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 		deadline = 0 // the outbox watches the client
 	}
 	lc.deadline, lc.since, lc.expired = deadline, now, false
-	h.endTurn(w)
+	h.endTurn(&w.http2.http2Turn)
 	lc.setWait(state, deadline)
 	if !h.mustDrain() && lc.Release(write) {
 		return true
 	}
 	lc.resume()
-	h.beginTurn(w)
+	w.beginHTTP2(h)
 	return false
 }
 
@@ -165,37 +168,37 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 		return // others have the connection
 	}
 	if goexit {
-		h.flushTurn(w)
-		h.endTurn(w)
+		h.flushTurn(&w.http2.http2Turn)
+		h.endTurn(&w.http2.http2Turn)
 		lc.Post()
 		return
 	}
-	h.endTurn(w)
+	h.endTurn(&w.http2.http2Turn)
 	h.close()
 	lc.endConn(false)
 }
 
 // Retaken implements loop.Conn: it takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
 func (lc *loopConn) Retaken() {
-	if h := lc.http2.Load(); h != nil && h.takeAway() != nil {
+	if lc.http2.Load() != nil && lc.takeHTTP2Away() != nil {
 		lc.Post()
 	}
 }
 
-// watch implements http2Driver. If the seat was taken away before the monitor could find the stream, nobody watches it.
-func (d *loopHTTP2) watch(s *http2Exchange) {
-	if !s.scratch.worker.HoldsLoop() {
+// watch implements http2Runner. If the seat was taken away before the monitor could find the worker's turn, nobody watches it.
+func (d *loopHTTP2) watch(w *scratch) {
+	if !w.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()
 	}
 }
 
-// giveAway implements http2Driver.
-func (d *loopHTTP2) giveAway(s *http2Exchange) {
-	d.http2.Load().giveAway(s)
+// giveAway implements http2Runner.
+func (d *loopHTTP2) giveAway(w *scratch) {
+	d.giveHTTP2Away(w)
 	(*loopConn)(d).Post()
 }
 
-// clientLeft implements http2Driver.
+// clientLeft implements http2Runner.
 func (d *loopHTTP2) clientLeft() bool {
 	half, _ := d.SawEnd()
 	return half

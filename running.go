@@ -258,7 +258,7 @@ func (x *exchange) recordRunning(class *class.Class, state RunningState) {
 			}
 			return
 		}
-		c = wire.h.conn
+		c = wire.conn
 	}
 	if state == RunningHandler {
 		state = w.ctx.runningState()
