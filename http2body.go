@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/pace"
 )
@@ -130,61 +129,6 @@ func (h *http2Conn) wakeStreamLocked(id uint32) {
 	if s, _ := h.stateLocked(id); s != nil {
 		s.wakeLocked()
 	}
-}
-
-// readBody implements wire.
-func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
-	switch {
-	case b.err != nil:
-		return 0, b.err
-	case len(p) == 0:
-		return 0, nil
-	case b.isTooLarge():
-		return 0, b.fail(errTooLarge)
-	case s.scratch.ctx.timedOut():
-		return 0, b.fail(ErrHandlerTimeout)
-	}
-	n, err := s.receive(b, p)
-	if n > 0 && !b.chunked && int64(n) >= b.remaining {
-		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
-		_, err = s.receive(b, make([]byte, 1))
-	}
-	switch {
-	case err == io.EOF && n == 0:
-		return 0, s.bodyEnded(b)
-	case err != nil && err != io.EOF:
-		return 0, b.fail(bodyError(err))
-	}
-	if err := b.took(n); err != nil {
-		return 0, err
-	}
-	if b.done {
-		s.takeTrailer()
-	}
-	return n, nil
-}
-
-// receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
-func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
-	ctx, waits := s.scratch.ctx, false
-	r := http2Reading{until: &ctx.readUntil, pace: &s.readPace, fills: true, gathers: s.gathers(b), end: s.endOfBodyLocked}
-	r.beforeWait = func(start clock.Time) error {
-		if err := s.beforeWait(b); err != nil {
-			return err
-		}
-		if !r.gathers {
-			s.server.bodies.BeginSilence(&ctx.room, s.http2Stream, start) // it has a lock that comes before mu
-		}
-		s.scratch.running.is(RunningReading)
-		waits = true
-		return nil
-	}
-	n, err = s.read(p, &r)
-	if waits {
-		s.scratch.running.is(ctx.runningState())
-	}
-	s.server.bodies.EndSilence(&ctx.room)
-	return n, err
 }
 
 // http2Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
@@ -396,76 +340,6 @@ func (s *http2Stream) drainLocked(n int) (credit uint32) {
 	return credit
 }
 
-// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
-func (s *http2Exchange) beforeWait(b *body) error {
-	if err := s.leave(); err != nil {
-		return err
-	}
-	ctx := s.scratch.ctx
-	if err := ctx.holdAnswer(); err != nil {
-		return err
-	}
-	defer ctx.releaseAnswer()
-	if b.expect {
-		b.expect = false
-		if b.received == 0 && !ctx.stream.sent {
-			return s.inform(100, nil)
-		}
-	}
-	return nil
-}
-
-// bodyEnded records that the handler has read all of the body.
-func (s *http2Exchange) bodyEnded(b *body) error {
-	s.takeTrailer()
-	b.reachEnd()
-	return io.EOF
-}
-
-// takeTrailer gives the request the fields behind its body.
-func (s *http2Exchange) takeTrailer() {
-	s.h.mu.Lock()
-	trailer := s.trailer
-	s.h.mu.Unlock()
-	if trailer != nil {
-		list := &s.scratch.ctx.Request.Trailer.list
-		for i := range trailer.fields.Len() {
-			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
-		}
-	}
-}
-
-// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
-// announces a body has a buffer.
-func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
-	s.h.mu.Lock()
-	if s.mayComeLocked() {
-		s.h.mu.Unlock()
-		if s.scratch.ctx.timedOut() {
-			return nil, true, b.fail(ErrHandlerTimeout)
-		}
-		if _, err := s.receive(b, nil); err != nil && err != io.EOF {
-			return nil, true, b.fail(bodyError(err))
-		}
-		s.h.mu.Lock()
-	}
-	if !s.hasEndedLocked() || s.overrun || s.late {
-		s.h.mu.Unlock()
-		return nil, false, nil
-	}
-	whole, ok = s.body.Whole()
-	s.h.mu.Unlock()
-	if !ok {
-		return nil, false, nil
-	}
-	if err := b.took(len(whole)); err != nil {
-		return nil, true, err
-	}
-	b.reachEnd()
-	s.takeTrailer()
-	return whole, true, nil
-}
-
 // http2Duplex reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's.
 type http2Duplex struct {
 	s *http2Stream
@@ -478,23 +352,6 @@ type http2Duplex struct {
 	err      error
 
 	closed bool // guarded by the connection's mu
-}
-
-// duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
-func (c *Ctx) duplex() (hooks.Duplex, bool) {
-	c.check()
-	b := &c.Request.body
-	s, ok := c.exchange.wire.(*http2Exchange)
-	if !ok || s.extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
-		return nil, false
-	}
-	s.lent = true
-	d := &http2Duplex{s: s.http2Stream, limit: b.limit, expect: b.expect}
-	if b.isTooLarge() {
-		d.err = errTooLarge
-	}
-	b.fail(errBodyLent)
-	return d, true
 }
 
 // Read implements io.Reader.
@@ -522,9 +379,6 @@ func (d *http2Duplex) Close() {
 
 // errBodyClosed is the error of a Read that Close has ended.
 var errBodyClosed = errors.New("filo: the body was closed")
-
-// errBodyLent is the error of a Ctx whose body is read otherwise.
-var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
 
 // beforeWait lets a client that waits for a 100 send its body.
 func (d *http2Duplex) beforeWait(clock.Time) error {

@@ -2,7 +2,6 @@ package filo
 
 import (
 	"github.com/filohttp/filo/internal/budget"
-	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
 )
 
@@ -188,45 +187,6 @@ func (s *http2Stream) hasRoomLocked(size int) bool {
 	return h.mayHoldLocked(size)
 }
 
-// makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
-// taken it, and keeps its place. That isn't for an answer that was made for this client alone: with a 503 its memory is free at once.
-func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
-	h, r := s.h, &ctx.Response
-	size := r.size()
-	if size == 0 || size <= maxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
-		return endingWhole
-	}
-	h.mu.Lock()
-	room := s.state.Over() || s.hasRoomLocked(size)
-	h.mu.Unlock()
-	if room {
-		return endingWhole
-	}
-	if r.source != bodyBuffer {
-		switch err := s.leave(); {
-		case err == ErrClientGone:
-			return endingAborted
-		case err == nil:
-			length, _ := r.wholeLength(ctx)
-			s.head(ctx, length)
-			if s.data(r.bodyBytes(), true) != nil {
-				return endingAborted
-			}
-			s.endStream(&r.Trailer)
-			return endingStreamed
-		}
-	}
-	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !s.state.Over() {
-		s.refuseLocked(errAnswersFull, r.refusalFields(errAnswersFull), false)
-	}
-	return endingStreamed
-}
-
-var _ windowWire = (*http2Exchange)(nil)
-
 // window implements windowWire.
 func (s *http2Stream) window() int {
 	s.h.mu.Lock()
@@ -238,24 +198,6 @@ func (s *http2Stream) window() int {
 func (s *http2Stream) openLocked() int {
 	s.h.mu.AssertHeld()
 	return max(0, int(min(s.h.sendWindow, s.windowLocked()))-len(s.unsent))
-}
-
-// awaitWindow implements windowWire.
-func (s *http2Exchange) awaitWindow() (n int, err error) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.listLocked(s.http2Stream)
-	err = s.awaitClientLocked(func() bool {
-		n = s.openLocked()
-		s.starved = n == 0
-		return n > 0
-	})
-	s.starved = false
-	if err == nil {
-		err = s.reachedLocked()
-	}
-	return n, err
 }
 
 // windowOpenedLocked wakes the writers that wait for the connection's window, which was closed.

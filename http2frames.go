@@ -2,6 +2,7 @@ package filo
 
 import (
 	"fmt"
+
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
 )

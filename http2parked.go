@@ -20,6 +20,7 @@ import (
 type http2StreamConn http2Stream
 
 var _ net.Conn = (*http2StreamConn)(nil)
+
 var _ outbox.Socket = (*http2StreamConn)(nil)
 
 // parkPhase says what becomes of a parked stream.
@@ -34,49 +35,6 @@ const (
 
 // maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in the ParkedConn's queue.
 const maxParkedUnsent = 16 << 10
-
-// park answers with the response's head, or switches protocols, and parks the stream.
-func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (*ParkedConn, error) {
-	var err error
-	if switches {
-		_, err = s.prepareHijack(true)
-	} else {
-		err = ctx.maySucceed()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.claimAnswer(); err != nil {
-		return nil, err
-	}
-	h := s.h
-	if reason := s.server.conns.addStream(); reason != nil {
-		return nil, reason
-	}
-	ctx.endWatch()
-	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s.http2Stream), serve: serve}
-	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s.http2Stream), nil, false)
-	if switches {
-		ctx.switchProtocols()
-	} else {
-		s.head(ctx, noLength)
-		s.count(ctx.Response.status)
-	}
-	h.mu.Lock()
-	if s.gone {
-		h.mu.Unlock()
-		s.server.conns.removeStream()
-		s.lose()
-		return nil, errStreamReset
-	}
-	h.listLocked(s.http2Stream)
-	s.parked, s.phase, s.readUntil = p, parkBusy, 0
-	h.mu.Unlock()
-	ctx.Request.body.hijacked()
-	s.hijacked = true
-	h.flush()
-	return p, nil
-}
 
 // wakeParkedLocked makes a goroutine see to a parked stream.
 func (s *http2Stream) wakeParkedLocked() {

@@ -7,15 +7,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/filohttp/filo/internal/admit"
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
-	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/proxyproto"
-	"github.com/filohttp/filo/internal/race"
 )
 
 // http2Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
@@ -90,52 +86,6 @@ type http2Filling struct {
 }
 
 func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
-
-// http2Exchange is the exchange of a request by HTTP/2, with its stream. A worker has one, for the request whose handler it runs: the stream
-// itself knows neither the worker nor the Ctx. It is the handler's goroutine's.
-type http2Exchange struct {
-	exchange
-	*http2Stream // nil between requests
-	conn         *conn
-	driver       http2Runner
-	apart        bool // others may have the connection
-}
-
-// http2Runner is what a worker that runs a handler needs of the connection's driver.
-type http2Runner interface {
-	// watch makes sure that the connection is taken from w, which runs a handler inline from now on, if that takes long. It is called when the
-	// monitor can find w.
-	watch(w *scratch)
-	// giveAway gives the connection to another worker than w, which leads no loop any more, and runs a handler.
-	giveAway(w *scratch)
-	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
-	clientLeft() bool
-}
-
-var _ wire = (*http2Exchange)(nil)
-var _ watchWire = (*http2Exchange)(nil)
-
-// begin makes s the exchange of the stream of w's turn.
-func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
-	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
-	s.http2Stream, s.conn, s.driver, s.apart = w.http2.stream, c, driver, false
-}
-
-// refuse answers a request that isn't valid without calling a handler.
-func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
-	reason := faultErrors[w.http2.refused]
-	s.begin(w, c, driver)
-	s.logRefused(reason)
-	s.count(reason.Status)
-	s.http2Stream.refuse(reason, string(w.http2.head.Method()) == "HEAD")
-	s.http2Stream = nil
-}
-
-// queuedBody implements wire.
-func (s *http2Exchange) queuedBody() int64 { return s.http2Stream.queuedBody() }
-
-// overrunBody implements wire.
-func (s *http2Exchange) overrunBody() bool { return s.http2Stream.overrunBody() }
 
 // open makes s a new stream.
 func (s *http2Stream) open(h *http2Conn, id uint32) {
@@ -222,76 +172,6 @@ func wake(waiting chan struct{}) {
 // errStreamReset is the error of a stream whose client is gone.
 var errStreamReset = errors.New("filo: the client has reset the stream")
 
-// own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
-func (s *http2Exchange) own() bool {
-	if s.apart {
-		return false
-	}
-	t := &s.scratch.http2.http2Turn
-	if s.h.own(t) {
-		return true
-	}
-	s.h.wasTaken(t)
-	s.apart = true
-	return false
-}
-
-// disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
-func (s *http2Exchange) disown() {
-	s.h.disown(&s.scratch.http2.http2Turn)
-	s.driver.watch(s.scratch)
-}
-
-// giveWay implements wire: it gives the connection away as well, which other streams wait for. If the client has left, a handler that waits
-// serves nobody, and many requests may still be unread: then the error is ErrClientGone.
-func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
-	if !s.own() {
-		return s.scratch.giveWay(class, places)
-	}
-	if s.driver.clientLeft() {
-		s.disown()
-		s.lose()
-		return ErrClientGone
-	}
-	led := s.scratch.leads()
-	if err := s.scratch.giveWay(class, places); err != nil {
-		s.disown()
-		return err
-	}
-	if !led {
-		class.Handoffs.Add(1) // in the blocking driver only the connection is given away
-	}
-	s.driver.giveAway(s.scratch)
-	s.apart = true
-	return nil
-}
-
-// queueUp implements wire.
-func (s *http2Exchange) queueUp() error {
-	if s.scratch.worker == nil {
-		return errBusy
-	}
-	if err := s.server.joinQueue(); err != nil {
-		return err
-	}
-	owned := s.own()
-	s.scratch.worker.LeaveFor(nil, admit.None.Only())
-	if owned {
-		s.driver.giveAway(s.scratch)
-		s.apart = true
-	}
-	return s.awaitPlace(s.scratch.occupy)
-}
-
-// leave is giveWay for a handler that waits, of whatever class.
-func (s *http2Exchange) leave() error {
-	if s.apart {
-		return nil
-	}
-	class := s.scratch.timer.Class()
-	return s.giveWay(class, placesFor(class.MayRunInline(), s.scratch.ctx.always))
-}
-
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
 func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	s.h.mu.AssertHeld()
@@ -368,125 +248,4 @@ func (s *http2Stream) endWatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = nil
-}
-
-// http2Progress says how far run has come.
-type http2Progress uint8
-
-const (
-	progressHandler  http2Progress = iota // the handler runs, or the ErrorHandler
-	progressAnswer                        // run knows whether the connection is the caller's
-	progressAnswered                      // the answer is on its way
-	progressEnded
-)
-
-// run runs the handler on the stream's request. It reports false if others have the connection now.
-func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool) {
-	s.begin(w, c, driver)
-	h, ctx := s.h, w.ctx
-	s.running = true
-	ctx.exchange = &s.exchange
-	ctx.begin(&s.request, s.text, s.framing)
-	ctx.Request.http2, ctx.Request.extended = true, s.extended
-	progress := progressHandler
-	defer func() {
-		if progress != progressEnded {
-			s.abandon(ctx, progress, mine) // the program's code ends its goroutine, or a panic of the server's own
-		}
-	}()
-	s.disown()
-	e := s.finish(ctx, s.answer(ctx))
-	if e == endingWhole {
-		e = s.makeRoom(ctx)
-	}
-	mine, progress = s.own(), progressAnswer
-	s.conclude(ctx, e, mine)
-	progress = progressAnswered
-	s.endHandler(ctx)
-	progress = progressEnded
-	if mine {
-		return true
-	}
-	w.yieldPlace()
-	h.flushSoon()
-	return false
-}
-
-// answer runs the handler, or returns the error to answer with instead.
-func (s *http2Exchange) answer(ctx *Ctx) error {
-	if err := s.enterServer(); err != nil {
-		return err
-	}
-	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
-		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
-	}
-	return s.invoke(ctx)
-}
-
-// yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
-// place free.
-func (w *scratch) yieldPlace() {
-	if w.place != nil {
-		w.place.Leave()
-	}
-}
-
-// abandon ends a stream whose handler, or other code of the program, ends its goroutine. That code may do so once more: all that the server
-// must do is deferred.
-func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
-	h := s.h
-	defer h.flush()
-	defer s.endHandler(ctx)
-	if progress == progressAnswered {
-		return
-	}
-	e := endingAborted
-	defer func() {
-		ctx.Response.close = false // the connection goes on
-		if progress == progressHandler {
-			mine = s.own()
-		}
-		s.conclude(ctx, e, mine)
-	}()
-	if progress == progressHandler {
-		e = s.exited(ctx)
-	}
-}
-
-// endHandler releases what the request holds. Its answer is on its way.
-func (s *http2Exchange) endHandler(ctx *Ctx) {
-	h, w := s.h, s.scratch
-	ctx.end()
-	if race.Enabled {
-		lend.Poison(s.text)
-		ctx.poison()
-		w.ctx = new(Ctx)
-		*ctx = Ctx{}
-	}
-	w.ctx.exchange = nil
-	h.mu.Lock()
-	parked, taken := s.parked != nil, s.taken != nil
-	if taken {
-		s.taken.returned = true
-	}
-	if !parked && !s.takenLocked() {
-		h.handlerEndedLocked(s.http2Stream)
-	}
-	listed := s.listed
-	if waits := listed && !s.lent; waits || parked || taken {
-		s.http2Request = nil // the stream may wait long for its client
-	}
-	h.mu.Unlock()
-	stream := s.http2Stream
-	s.http2Stream = nil
-	if parked || taken {
-		if parked && !(*http2StreamConn)(stream).wait() {
-			go stream.serveParked()
-		}
-		return
-	}
-	if !listed && !stream.lent && w.http2.spare == nil && cap(stream.text) <= maxKeptHeader {
-		stream.body.Reset()
-		w.http2.spare = stream
-	}
 }

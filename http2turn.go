@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
@@ -12,19 +11,6 @@ import (
 
 // This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
 // waits for between its turns, and how it ends.
-
-// beginHTTP2 begins a turn of the connection with the worker's buffers.
-func (w *scratch) beginHTTP2(h *http2Conn) *http2Turn {
-	if w.http2 == nil {
-		w.http2 = new(http2Scratch)
-		w.http2.in, w.http2.lender = &w.in, w
-	}
-	if w.ctx == nil {
-		w.ctx = new(Ctx)
-	}
-	h.beginTurn(&w.http2.http2Turn)
-	return &w.http2.http2Turn
-}
 
 // beginTurn lends the worker's buffers to the connection.
 func (h *http2Conn) beginTurn(t *http2Turn) {
@@ -113,27 +99,6 @@ func (h *http2Conn) takeAway(taken func(t *http2Turn)) *http2Turn {
 	h.giveAwayLocked(t)
 	taken(t)
 	return t
-}
-
-// giveHTTP2Away gives the connection to another worker than w, which runs the handler.
-func (c *conn) giveHTTP2Away(w *scratch) {
-	c.http2.Load().giveAway(&w.http2.http2Turn)
-	w.running.begin(c.server.clock.Now(), w.timer.Class(), c, RunningHandler)
-}
-
-// takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
-func (c *conn) takeHTTP2Away() *scratch {
-	t := c.http2.Load().takeAway(func(t *http2Turn) {
-		w, running := t.lender.(*scratch), (*class.Class)(nil)
-		if w.worker != nil {
-			running = w.worker.Running()
-		}
-		w.running.begin(c.server.clock.Exact(), running, c, RunningHandler)
-	})
-	if t == nil {
-		return nil
-	}
-	return t.lender.(*scratch)
 }
 
 // wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.

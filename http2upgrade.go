@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -15,55 +14,6 @@ import (
 // of HTTP/1.1. internal/http2 has made a GET with Upgrade of the request. The answer that says that the protocol was switched has the
 // status 200 in place of 101, and what follows the heads goes both ways as DATA. Ctx.Upgrade gives the stream as a net.Conn, and Ctx.Park
 // parks it: see http2parked.go.
-
-// errNotSwitched refuses what no handler has switched. The client would take any answer of 2xx for the beginning of its protocol.
-var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
-	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
-
-// errNoHijack is the error for other requests that ask for their connection.
-var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
-	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
-
-// maySucceed returns an error if the answer's status would tell the client that the protocol is switched. No head was sent yet.
-func (c *Ctx) maySucceed() error {
-	if c.Request.extended && c.Response.status/100 == 2 {
-		return errNotSwitched
-	}
-	return nil
-}
-
-// prepareHijack implements wire. The handler may wait for the client from now on, so it must not have the connection.
-func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err error) {
-	if !switches || !s.extended {
-		return nil, errNoHijack
-	}
-	return nil, s.leave()
-}
-
-// switchProtocols implements wire.
-func (s *http2Exchange) switchProtocols(header *Header) {
-	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: it isn't used
-	ctx := s.scratch.ctx
-	ctx.Response.status = 200
-	s.head(ctx, noLength)
-}
-
-// hijack implements wire.
-func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.gone {
-		s.lose()
-		return nil, nil, errStreamReset
-	}
-	h.listLocked(s.http2Stream)
-	tunnel := &http2Tunnel{s: s.http2Stream, h: h}
-	s.taken, s.hijacked = tunnel, true
-	s.scratch.running.end()
-	h.flushLocked(nil)
-	return tunnel, nil, nil
-}
 
 // http2Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read the
 // rest of the request's.

@@ -1,0 +1,328 @@
+package filo
+
+import (
+	"context"
+	"crypto/tls"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/outbox"
+	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/sock"
+)
+
+// http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
+// calls next, which takes one frame from the input.
+//
+// One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
+// run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
+// be slow. Unless said otherwise a field belongs to the owner.
+//
+// A server may have very many idle connections. So what only some of them need, or for a short time, is behind a pointer, and the fields
+// are in an order that leaves few gaps.
+//
+// Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
+type http2Conn struct {
+	conn   *conn       // immutable
+	driver http2Driver // immutable
+
+	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
+	decoder   http2.Decoder
+	pending   *http2Pending // nil for nothing
+	silence   *http2Silence // kept if PingInterval is set, else nil
+	acks      http2.Acks
+	glitches  http2.Glitches
+	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: none is
+	leaveTime clock.Time // when leaveSoon is due, unless the client does something before; 0: never. Changed with mu held
+	reader    http2.Reader
+	encoder   http2.Encoder // see updateDue
+
+	connContext sync.Mutex  // guards the context of ConnContext
+	closeAsked  atomic.Bool // the connection must end when its streams have ended
+	asksLook    atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
+	wakers      wakers
+	goneAway    goneAway
+	drains      bool // the owner knows that the server is shutting down
+	pinged      bool // the PING behind the first GOAWAY wasn't answered yet
+	prefaced    bool // the client's preface has come
+	began       bool // the server's SETTINGS were rendered
+	active      bool // ConnState was told that the connection is active
+	mayUpdate   bool // updateDue may be set
+	ending      bool // no frame is taken any more: the connection ends when the output has been sent
+
+	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
+	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
+	inline atomic.Pointer[http2Turn]
+
+	out outbox.Outbox // framed bytes that the client hasn't taken
+
+	mu race.Mutex
+
+	// What follows is guarded by mu.
+	streams    http2.Table[http2Stream]    // those that others than the owner may touch
+	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
+	queue      []byte                      // frames that will go to out, in order
+	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
+	used       clock.Time                  // when content was framed last, or a stream has ended
+	ids        http2.IDs
+	peer       http2.PeerSettings
+	counts     http2.Counts
+	sendWindow http2.SendWindow
+	recv       http2.ReceiveWindow
+	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
+	grown      int32         // by how much the receive windows of open streams have grown together
+	awaiting   int32         // streams that await more of their request: see http2Stream.awaits
+	earned     http2.Earned
+	flushDue   bool // a goroutine is about to flush: see flushSoon
+	flushing   bool // a goroutine moves the queue to out
+	finishing  bool // the owner waits for the end of that
+	closed     bool // nothing is sent any more
+	wakeEmpty  bool // the owner must know when the last stream ends
+	// updateDue says that the next field block, of any stream, must begin with an update of HPACK's table. Until that block is in
+	// the queue, encoder is guarded by mu. Set by the owner.
+	updateDue bool
+	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
+	wakeAwaiting bool
+
+	shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
+	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
+}
+
+// http2Pending holds what waits for more frames. It belongs to the connection's owner.
+type http2Pending struct {
+	block       *http2Block       // a field block of several frames that has begun, nil for none
+	prioritized http2.Prioritized // of streams that the client hasn't opened yet
+	undecided   []uint32          // streams that wait for their body, and whose handler runs when the input is used up
+}
+
+// http2Block is a field block of several frames.
+type http2Block struct {
+	http2.Block
+	stream uint32      // of its first frame
+	fault  http2.Fault // of its first frame
+}
+
+// http2Silence says how long the client has sent nothing. It belongs to the connection's owner.
+type http2Silence struct {
+	heard clock.Time // when something has come last, or nothing was asked
+	asked clock.Time // when a PING was sent since; 0: none was
+}
+
+// http2Driver is what a connection needs of its driver.
+type http2Driver interface {
+	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
+	send(b []byte) (kept bool)
+	// wakeOwner makes the owner have a turn, if nobody has one.
+	wakeOwner()
+	// flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
+	flushed()
+}
+
+// goneAway says how far the connection's end was announced.
+type goneAway uint8
+
+const (
+	goneNowhere goneAway = iota
+	goneSoon             // GOAWAY with the highest number, and a PING behind it: streams that are on their way are still served
+	goneForGood          // GOAWAY with the last stream that is served
+)
+
+// http2Step tells a driver what comes next.
+type http2Step uint8
+
+const (
+	http2Read   http2Step = iota // send, then read more input
+	http2Next                    // call next again
+	http2Run                     // run the handler of the turn's stream
+	http2Refuse                  // answer the turn's stream with an error, then call next again
+	http2End                     // send, then close
+)
+
+// http2Turn is what a worker lends to a connection of HTTP/2, from beginTurn to endTurn, and what it keeps for the next one.
+type http2Turn struct {
+	in      *http1.Input // the worker's
+	lender  any          // the worker, for the drivers
+	head    http2.Head
+	frame   http2.Frame
+	spare   *http2Stream // for the next request; nil if the last one kept it
+	stream  *http2Stream // whose handler must run, or that must be refused: see http2Step
+	refused http1.Fault  // why, in the second case
+	owned   *http2Conn   // the connection that the worker owns, nil once others have it
+	toWake  uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
+	out     []byte       // rendered in this turn, and not in the connection's queue yet
+}
+
+const (
+	// maxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
+	// answers, which is framed as long as no more than maxFilled waits: a client must be able to reset a large answer that it takes slowly.
+	maxControl = 192 << 10
+	maxFilled  = 64 << 10
+	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
+	fillSize = 64 << 10
+	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
+	maxStreamUnsent = 256 << 10
+	lowStreamUnsent = maxStreamUnsent / 2
+	// maxShutUnsent is how much of it may wait while the client's windows are closed: less than what a waiting handler would take.
+	maxShutUnsent = 4 << 10
+	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
+	settingsTimeout = 10 * time.Second
+)
+
+// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
+// a large one, which was megabytes otherwise.
+const maxUnsentHTTP2 = 128 << 10
+
+func newHTTP2(c *conn, driver http2Driver) *http2Conn {
+	h := &http2Conn{conn: c, driver: driver, sendWindow: http2.DefaultWindow}
+	h.decoder.Reset()
+	h.encoder.Reset()
+	h.peer.Reset()
+	h.recv.Open(http2.DefaultWindow)
+	h.used = c.server.clock.Now()
+	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
+	if c.server.config.http2.pingInterval > 0 {
+		h.silence = &http2Silence{heard: h.used}
+	}
+	return h
+}
+
+// begin renders the server's preface: its SETTINGS.
+func (h *http2Conn) begin(t *http2Turn) {
+	h.mu.Lock()
+	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
+	h.mu.Unlock()
+	h.acks.Sent(h.conn.server.clock.Now(), settingsTimeout)
+	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
+		h.goAway(t, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
+	}
+}
+
+// http2Suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
+var http2Suites = []uint16{
+	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
+func (h *http2Conn) next(t *http2Turn) http2Step {
+	step := h.takeNext(t)
+	if step == http2Run || step == http2End {
+		h.wakePutOff(t)
+	}
+	return step
+}
+
+// takeNext takes a frame, or a part of one, from the input.
+func (h *http2Conn) takeNext(t *http2Turn) http2Step {
+	if h.ending {
+		return http2End
+	}
+	unread := t.in.Unread()
+	if !h.prefaced {
+		switch done, fault := http2.ReadPreface(unread); {
+		case fault != http2.NoFault:
+			return h.fail(t, fault)
+		case !done:
+			return h.needInput(t)
+		}
+		h.prefaced = true
+		t.in.Advance(len(http2.Preface))
+		return http2Next
+	}
+	f := &t.frame
+	n, fault := h.reader.Next(f, unread)
+	if n == 0 && fault == http2.NoFault {
+		if h.pending != nil && len(h.pending.undecided) > 0 {
+			return h.decide(t)
+		}
+		return h.needInput(t)
+	}
+	step := h.take(t, f, fault)
+	t.in.Advance(n)
+	if !h.reader.InBlock() {
+		h.headSince = 0
+	}
+	return step
+}
+
+// needInput is the step when the input is used up. A connection that must end tells its client so, and ends when its streams have.
+func (h *http2Conn) needInput(t *http2Turn) http2Step {
+	if h.leaves() {
+		h.leaveSoon(t)
+	}
+	if h.ending {
+		return http2End
+	}
+	return http2Read
+}
+
+// Limits implements outbox.Owner.
+func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
+
+// Now implements outbox.Owner.
+func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.Exact() }
+
+// HasMore implements outbox.Owner.
+func (h *http2Conn) HasMore() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.schedule.Empty() && h.sendWindow > 0
+}
+
+// Drained implements outbox.Owner.
+func (h *http2Conn) Drained() { h.flush() }
+
+// Disconnect implements outbox.Owner.
+func (h *http2Conn) Disconnect(err error) {
+	h.conn.server.counts.slowWriter(err)
+	(*observedConn)(h.conn).Close()
+}
+
+// close ends all streams, since the connection has ended.
+func (h *http2Conn) close() {
+	var ended []*requestContext
+	h.mu.Lock()
+	h.closed, h.queue = true, nil
+	for s := range h.streams.All {
+		if r := h.endStreamLocked(s, http2.Closed); r != nil {
+			ended = append(ended, r)
+		}
+	}
+	h.mu.Unlock()
+	for _, r := range ended {
+		r.clientGone()
+	}
+	h.endWaking()
+}
+
+// http2Trailer is a request's trailer section, until its handler has read the body.
+type http2Trailer struct {
+	head   http1.RequestHead
+	fields field.List
+}
+
+// outerContext returns the context of ConnContext, which is called once, or again if it has panicked.
+func (h *http2Conn) outerContext() context.Context {
+	if h.conn.server.ConnContext == nil {
+		return nil
+	}
+	h.connContext.Lock()
+	defer h.connContext.Unlock()
+	outer, _ := h.conn.outerContext()
+	return outer
+}
+
+// openStreams returns how many streams are open, or have a handler.
+func (h *http2Conn) openStreams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counts.Streams()
+}
