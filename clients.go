@@ -56,7 +56,7 @@ func (s *Server) Clients() []Client {
 	s.conns.walk(func(c *conn) {
 		client := of(limitIP(c.knownRemote().Addr()))
 		client.Conns++
-		client.Requests += uint64(c.requests.Load())
+		client.Requests += uint64(c.requestCount())
 		if received, sent, ok := sock.Transferred(c.netConn); ok {
 			client.BytesReceived += received
 			client.BytesSent += sent

@@ -278,7 +278,7 @@ func (c *conn) next() step {
 	case c.reading == readingRest || c.in.Len() == 0:
 		return stepRead
 	}
-	if c.requests.Load() == 0 && c.server.config.http2.unencrypted && c.tlsState == nil {
+	if c.requests.Load() == 0 && c.server.config.unencryptedHTTP2 && c.tlsState == nil {
 		switch done, fault := http2.ReadPreface(c.in.Unread()); {
 		case done:
 			return stepHTTP2

@@ -185,13 +185,9 @@ func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	return look
 }
 
-// waited returns how long a client was waited for. If that was much longer than a sweep allows, the process was paused, and only the time before
-// the deadline counts.
+// waited returns how long a client was waited for: see clock.Waited.
 func (s *Server) waited(since, deadline, now clock.Time) time.Duration {
-	if deadline != 0 && now.Sub(deadline) > 2*s.conns.interval {
-		now = deadline
-	}
-	return max(now.Sub(since), 0)
+	return clock.Waited(since, deadline, now, s.config.pause)
 }
 
 // bodyCame records n bytes of a body, which came after a wait. It reports false if the client is too slow.

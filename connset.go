@@ -171,7 +171,7 @@ func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 func (s *connSet) remove(c *conn) {
 	client := c.knownRemote()
 	if s.removeMember(c) {
-		c.server.clients.addEnded(c.server.clock.Now(), limitIP(client.Addr()), c.requests.Load())
+		c.server.clients.addEnded(c.server.clock.Now(), limitIP(client.Addr()), c.requestCount())
 	}
 }
 
@@ -316,12 +316,17 @@ func limitIP(ip netip.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
+// sweepInterval returns the minimum time between two sweeps.
+func sweepInterval(shortest time.Duration) time.Duration {
+	return max(min(time.Second, shortest/4), time.Millisecond)
+}
+
 // startSweep begins to enforce deadlines. The sweep rests while there are no connections.
 func (s *connSet) startSweep(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
-	s.interval = max(min(time.Second, s.shortest/4), time.Millisecond)
+	s.interval = sweepInterval(s.shortest)
 	s.sweeping = s.conns.count > 0
 	s.due.Store(s.clock.Now().Add(s.interval))
 	s.timer = time.AfterFunc(s.interval, s.sweep)

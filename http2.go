@@ -1,10 +1,14 @@
 package filo
 
 import (
+	"fmt"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // http2Scratch is what a worker keeps for HTTP/2.
@@ -12,13 +16,6 @@ type http2Scratch struct {
 	http2Turn
 	exchange http2Exchange // of the request whose handler the worker runs
 	_        apart.Lines
-}
-
-// clientGone ends the context, if there is one, since its stream has ended.
-func (r *requestContext) clientGone() {
-	if r != nil {
-		r.cancel(ErrClientGone)
-	}
 }
 
 // HTTP2Options configure HTTP/2. Over TLS the server speaks it with clients that ask for it (ALPN "h2"). The zero value suits servers on the
@@ -58,42 +55,37 @@ type HTTP2Options struct {
 	MaxGlitches int
 }
 
-// http2Config is HTTP2Options with the defaults applied, and what is prepared for all connections.
-type http2Config struct {
-	unencrypted              bool
-	extendedConnect          bool
-	maxStreams               int
-	streamWindow, connWindow int32
-	glitches                 http2.GlitchLimits
-	pingInterval             time.Duration  // 0: never
-	settings                 []byte         // the SETTINGS that a connection begins with
-	name                     *http2.Literal // the Server field; nil for none
-}
-
 // defaultMaxStreams is the default of MaxConcurrentStreams.
 const defaultMaxStreams = 128
 
-func (s *Server) newHTTP2Config(c *serverConfig) http2Config {
-	o := &s.HTTP2
-	h := http2Config{
-		unencrypted: o.Unencrypted && !o.Disabled, extendedConnect: o.ExtendedConnect,
-		maxStreams:   defaultMaxStreams,
-		streamWindow: http2Window(o.MaxStreamWindow), connWindow: http2Window(o.MaxConnWindow),
-		glitches: http2.DefaultGlitches, pingInterval: max(o.PingInterval, 0),
-	}
-	if o.MaxConcurrentStreams > 0 {
-		h.maxStreams = o.MaxConcurrentStreams
+// newHTTP2Shared returns HTTP2Options with the defaults applied, and what else the connections share.
+func (s *Server) newHTTP2Shared(c *serverConfig) *http2Shared {
+	o, timeouts := &s.HTTP2, &s.counts.timeouts
+	shared := &http2Shared{
+		http2Limits: http2Limits{
+			Head: c.head, MaxBody: c.maxBody, MaxRequests: c.maxRequests, AwaitedBody: maxAwaitedBody, MaxStreams: positive(o.MaxConcurrentStreams, defaultMaxStreams),
+			StreamWindow: http2Window(o.MaxStreamWindow), ConnWindow: http2Window(o.MaxConnWindow),
+			Glitches: http2.DefaultGlitches, ExtendedConnect: o.ExtendedConnect, Reading: c.reading, Writing: c.writing,
+			ReadHeader: c.readHeaderTimeout, Idle: c.idleTimeout, PingInterval: max(o.PingInterval, 0), Pause: c.pause,
+		},
+		Clock: &s.clock.Coarse, Bodies: &s.bodies, Answers: &s.answers,
+		Counts: http2Counts{
+			Settings: &timeouts.settings, Head: &timeouts.head, Ping: &timeouts.ping, Idle: &timeouts.idle, Body: &timeouts.body,
+			Write: &timeouts.write, Overloads: &s.counts.overloads, RefusedBodies: &s.counts.refusals[refusedBufferedBodies],
+		},
+		Draining: &s.life.draining, NoReuse: &s.life.noReuse, TellsActive: s.ConnState != nil,
+		FirstRequest: func(waited time.Duration) time.Duration { return s.lastReadTime(stateNew, waited) },
 	}
 	if o.MaxGlitches != 0 {
-		h.glitches.Burst = o.MaxGlitches
+		shared.Glitches.Burst = o.MaxGlitches
 	}
-	settings := http2.Settings{MaxStreams: uint32(h.maxStreams), MaxHeaderList: uint32(c.head.Bytes), ExtendedConnect: o.ExtendedConnect}
-	h.settings = settings.Append(nil)
+	settings := http2.Settings{MaxStreams: uint32(shared.MaxStreams), MaxHeaderList: uint32(c.head.Bytes), ExtendedConnect: o.ExtendedConnect}
+	shared.Settings = settings.Append(nil)
 	if len(c.serverLine) > 0 {
 		name := http2.NewLiteral("server", string(c.serverLine[len("Server: "):len(c.serverLine)-len("\r\n")]))
-		h.name = &name
+		shared.Server = &name
 	}
-	return h
+	return shared
 }
 
 // http2Window returns a limit for a window.
@@ -106,3 +98,80 @@ func http2Window(n int) int32 {
 	}
 	return int32(min(n, 1<<30))
 }
+
+// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
+// a large one, which was megabytes otherwise.
+const maxUnsentHTTP2 = 128 << 10
+
+// newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
+func (c *conn) newHTTP2(driver http2Driver) *http2Conn {
+	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
+	h := newHTTP2Conn(c.server.config.http2, driver, c.tlsState)
+	if unread := c.in.Unread(); len(unread) > 0 {
+		h.saveInput(unread)
+		h.active = true // ConnState was told when they came
+	}
+	return h
+}
+
+// http2Waits are the states of a connection's waits.
+var http2WaitStates = [...]waitState{http2New: stateNew, http2Idle: stateIdle, http2Streams: stateStreams, http2Leaving: stateLeaving}
+
+// requestCount returns how many requests have begun. Any goroutine may call it.
+func (c *conn) requestCount() int32 {
+	if h := c.http2.Load(); h != nil {
+		return h.requests.Load()
+	}
+	return c.requests.Load()
+}
+
+// What follows is for http2Driver, which both drivers implement with it.
+
+// Bodies implements http2Driver.
+func (c *conn) Bodies() *atomic.Int64 { return c.server.conns.bodiesOf(c) }
+
+// Active implements http2Driver.
+func (c *conn) Active(active bool) {
+	if active {
+		c.server.changed(c, StateActive)
+	} else {
+		c.server.changed(c, StateIdle)
+	}
+}
+
+// Failed implements http2Driver.
+func (c *conn) Failed(fault http2.Fault) {
+	if fault.Code() == http2.EnhanceYourCalm {
+		c.server.refused(refusedHTTP2Calm, c.remote())
+	}
+	if c.server.LogAllErrors {
+		c.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
+			"remote", fmt.Sprint(c.remoteAddr()))
+	}
+}
+
+// StreamFailed implements http2Driver.
+func (c *conn) StreamFailed(id uint32, fault http2.Fault) {
+	if fault == http2.FaultRefused {
+		c.server.refused(refusedHTTP2Streams, c.remote())
+	}
+	if c.server.LogAllErrors {
+		c.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
+			"remote", fmt.Sprint(c.remoteAddr()))
+	}
+}
+
+// BodyRefused implements http2Driver.
+func (c *conn) BodyRefused() { c.server.tellRefused(refusedBufferedBodies, c.remote) }
+
+// Disconnect implements http2Driver.
+func (c *conn) Disconnect(err error) {
+	c.server.counts.slowWriter(err)
+	(*observedConn)(c).Close()
+}
+
+// LocalEnd implements http2Driver.
+func (c *conn) LocalEnd() net.Addr { return c.localAddr() }
+
+// RemoteEnd implements http2Driver.
+func (c *conn) RemoteEnd() net.Addr { return c.remoteAddr() }

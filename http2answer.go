@@ -1,25 +1,176 @@
 package filo
 
 import (
-	"sync"
-
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
 )
 
+// http2Answer is a final answer, or its head. It is its caller's: none of it is kept but Body.
+type http2Answer struct {
+	Status  int
+	Fields  *field.List
+	Trailer *field.List // behind the content; nil for none
+	Length  int64       // what Content-Length says; negative: nothing
+	Body    []byte
+	Reused  bool           // Body's memory is used again afterwards
+	Date    *http2.Literal // the Date field, unless Fields has one
+}
+
 // Fields that most answers have, prepared.
+const (
+	textPlain8 = "text/plain; charset=utf-8"
+	textHTML8  = "text/html; charset=utf-8"
+	textJSON   = "application/json"
+)
+
 var (
-	http2TextPlain = http2.NewLiteral("content-type", textPlain)
-	http2TextHTML  = http2.NewLiteral("content-type", textHTML)
-	http2JSON      = http2.NewLiteral("content-type", "application/json")
+	literalPlain = http2.NewLiteral("content-type", textPlain8)
+	literalHTML  = http2.NewLiteral("content-type", textHTML8)
+	literalJSON  = http2.NewLiteral("content-type", textJSON)
 )
 
 // maxInlineBody is the largest body that is copied behind its head in the owner's turn.
 const maxInlineBody = 16 << 10
 
+// Answer renders a whole answer: in the owner's turn if the handler has run inline, otherwise, where t is nil, into the queue.
+func (s *http2Stream) Answer(t *http2Turn, a *http2Answer) {
+	h, size := s.h, len(a.Body)
+	whole := size == 0 && a.Trailer == nil
+	if t == nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.returnedLocked()
+		if !s.state.Over() {
+			h.queue = s.appendHead(h.queue, nil, a, whole)
+			s.sendWholeLocked(a)
+		}
+		return
+	}
+	if h.mayUpdate {
+		h.mu.Lock()
+		if h.updateDue {
+			s.returnedLocked()
+			h.pushLocked(t)
+			h.queue = s.appendHead(h.queue, nil, a, whole)
+			s.sendWholeLocked(a)
+			h.mu.Unlock()
+			return
+		}
+		h.mayUpdate = false
+		h.mu.Unlock()
+	}
+	out := s.appendHead(t.out, &h.encoder, a, whole)
+	t.out = out
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.returnedLocked()
+	if a.Trailer != nil || size > 0 && (size > MaxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) {
+		h.pushLocked(t)
+		s.sendWholeLocked(a)
+		return
+	}
+	if size > 0 {
+		s.sentDataLocked(size, true)
+		t.out = http2.AppendData(t.out, s.id, a.Body, true)
+	}
+	if s.state == http2.Open {
+		h.pushLocked(t) // RST_STREAM will follow
+	}
+	h.sentLocked(s)
+}
+
+// MaxInlineBody is the largest body that is copied behind its head in the owner's turn.
+const MaxInlineBody = 16 << 10
+
+// sendWholeLocked leaves the body of a whole answer and its trailer to the queue.
+func (s *http2Stream) sendWholeLocked(a *http2Answer) {
+	s.h.mu.AssertHeld()
+	h, body := s.h, a.Body
+	if len(body) == 0 && a.Trailer == nil {
+		h.sentLocked(s)
+		return
+	}
+	h.listLocked(s)
+	if a.Reused {
+		body = append([]byte(nil), body...)
+	}
+	s.setUnsentLocked(body, nil, false)
+	s.complete = true // nothing is appended, so the body may be the program's
+	if a.Trailer != nil {
+		s.tail = newTail(a.Trailer)
+	}
+	h.mayGoOnLocked(s)
+}
+
+// Abort resets a stream whose answer isn't completed.
+func (s *http2Stream) Abort() {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.returnedLocked()
+	if s.state.Over() {
+		return
+	}
+	h.breakOffLocked(s, http2.InternalError)
+}
+
+// Refuse answers a request that isn't valid, without a handler. head says that it is a HEAD.
+func (s *http2Stream) Refuse(a *http2Answer, head bool) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.running = true
+	if s.state == http2.Open {
+		h.listLocked(s) // the rest of the request will come
+	}
+	s.refuseLocked(a, head)
+	h.handlerEndedLocked(s)
+}
+
+// Replace answers in place of an answer of which nothing was sent.
+func (s *http2Stream) Replace(a *http2Answer) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if !s.state.Over() {
+		s.refuseLocked(a, false)
+	}
+}
+
+// AnswerApart answers while the handler still runs, which learns by http2Answered that it did. It returns the size of the body.
+func (s *http2Stream) AnswerApart(a *http2Answer, head bool) (size int64, err error) {
+	h := s.h
+	h.mu.Lock()
+	if s.state.Over() {
+		h.mu.Unlock()
+		return 0, errStreamReset
+	}
+	size = s.refuseLocked(a, head)
+	s.late = true // the handler may wait for the body
+	s.wakeLocked()
+	h.mu.Unlock()
+	h.flush()
+	return size, nil
+}
+
+// appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
+func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, a *http2Answer, endStream bool) []byte {
+	start := len(dst)
+	dst = http2.BeginHeaders(dst)
+	dst = s.beginBlock(dst, e)
+	dst = http2.AppendStatus(dst, a.Status)
+	dst = s.appendFields(dst, e, a.Fields, a.Date)
+	if a.Length >= 0 {
+		dst = http2.AppendNumber(dst, field.ContentLength, a.Length)
+	}
+	if a.Trailer != nil && !endStream {
+		dst = appendTrailerNames(dst, a.Trailer)
+	}
+	return http2.EndHeaders(dst, start, s.id, endStream)
+}
+
 // appendFields appends the fields of a final answer, with the server's own, and without those about its framing.
-func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List) []byte {
-	name, date := s.h.conn.server.config.http2.name, true
+func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List, date *http2.Literal) []byte {
+	name := s.h.shared.Server
 	for i := range list.Len() {
 		id := list.ID(i)
 		switch id {
@@ -28,7 +179,7 @@ func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.Lis
 		case field.Server:
 			name = nil
 		case field.Date:
-			if date = false; len(list.Value(i)) == 0 {
+			if date = nil; len(list.Value(i)) == 0 {
 				continue
 			}
 		case field.ContentType:
@@ -44,8 +195,8 @@ func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.Lis
 	if name != nil {
 		dst = appendLiteral(dst, e, name)
 	}
-	if date {
-		dst = appendLiteral(dst, e, s.h.conn.server.clock.dateLiteral())
+	if date != nil {
+		dst = appendLiteral(dst, e, date)
 	}
 	return dst
 }
@@ -71,27 +222,27 @@ func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
 // preparedType returns the prepared field for a common Content-Type, or nil.
 func preparedType(value []byte) *http2.Literal {
 	switch string(value) {
-	case textPlain:
-		return &http2TextPlain
-	case textHTML:
-		return &http2TextHTML
-	case "application/json":
-		return &http2JSON
+	case textPlain8:
+		return &literalPlain
+	case textHTML8:
+		return &literalHTML
+	case textJSON:
+		return &literalJSON
 	}
 	return nil
 }
 
 // appendTrailerNames appends the field that announces what follows the body.
-func appendTrailerNames(dst []byte, trailer *Header) []byte {
+func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 	var names []byte
-	for i := range trailer.list.Len() {
-		if !trailer.list.ID(i).InTrailer() {
+	for i := range trailer.Len() {
+		if !trailer.ID(i).InTrailer() {
 			continue
 		}
 		if names != nil {
 			names = append(names, ", "...)
 		}
-		names = append(names, trailer.list.Name(i)...)
+		names = append(names, trailer.Name(i)...)
 	}
 	if names == nil {
 		return dst
@@ -100,9 +251,8 @@ func appendTrailerNames(dst []byte, trailer *Header) []byte {
 }
 
 // newTail renders the fields behind a body, nil for none.
-func newTail(trailer *Header) *[]byte {
+func newTail(list *field.List) *[]byte {
 	var block []byte
-	list := &trailer.list
 	for i := range list.Len() {
 		if list.ID(i).InTrailer() {
 			block = http2.AppendField(block, list.ID(i), list.Name(i), list.Value(i))
@@ -114,70 +264,48 @@ func newTail(trailer *Header) *[]byte {
 	return &block
 }
 
-// informLocked renders an interim answer into the queue. The header is nil for a 100 of the server's own.
-func (s *http2Stream) informLocked(status int, header *Header) {
+// Inform sends an interim answer.
+func (s *http2Stream) Inform(status int, fields *field.List) error {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.state.Over() {
+		return errStreamReset
+	}
+	s.informLocked(status, fields)
+	h.flushLocked(nil)
+	return nil
+}
+
+// informLocked renders an interim answer into the queue. The list is nil for a 100 of the server's own.
+func (s *http2Stream) informLocked(status int, list *field.List) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	start := len(h.queue)
 	h.queue = s.beginBlock(http2.BeginHeaders(h.queue), nil)
 	h.queue = http2.AppendStatus(h.queue, status)
-	if header != nil {
-		for i := range header.list.Len() {
-			if id := header.list.ID(i); id.InInterim() && id != field.Upgrade {
-				h.queue = http2.AppendField(h.queue, id, header.list.Name(i), header.list.Value(i))
+	if list != nil {
+		for i := range list.Len() {
+			if id := list.ID(i); id.InInterim() && id != field.Upgrade {
+				h.queue = http2.AppendField(h.queue, id, list.Name(i), list.Value(i))
 			}
 		}
 	}
 	h.queue = http2.EndHeaders(h.queue, start, s.id, false)
 }
 
-// unsentBuffer holds what waits of a streamed answer, when that is more than maxSmallUnsent.
-type unsentBuffer [maxStreamUnsent]byte
-
-const maxSmallUnsent = 32 << 10
-
-var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
-
-// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What fillLocked has framed of that isn't looked
-// at any more, so the buffer's beginning can be used again.
-func (s *http2Stream) keepLocked(p []byte) {
-	s.h.mu.AssertHeld()
-	unsent, buffer := s.unsent, s.buffer
-	if n := len(unsent) + len(p); n > cap(unsent) && n > maxSmallUnsent {
-		if buffer == nil {
-			buffer = unsentBuffers.Get().(*unsentBuffer)
-		}
-		unsent = append(buffer[:0], unsent...)
-	}
-	s.setUnsentLocked(append(unsent, p...), buffer, false)
-}
-
-// dropUnsentLocked forgets what waits.
-func (s *http2Stream) dropUnsentLocked() {
-	s.h.mu.AssertHeld()
-	if buffer := s.buffer; buffer != nil {
-		defer unsentBuffers.Put(buffer)
-	}
-	s.setUnsentLocked(nil, nil, false)
-}
-
 // refuseLocked answers without a handler, or in its place. It returns the size of the body.
-func (s *http2Stream) refuseLocked(e *HTTPError, fields *field.List, head bool) (size int64) {
+func (s *http2Stream) refuseLocked(a *http2Answer, head bool) (size int64) {
 	s.h.mu.AssertHeld()
-	h, body := s.h, refusalText(e)
-	start := len(h.queue)
-	dst := s.beginBlock(http2.BeginHeaders(h.queue), nil)
-	dst = http2.AppendStatus(dst, e.Status)
-	dst = s.appendFields(dst, nil, fields)
-	dst = http2.AppendNumber(dst, field.ContentLength, int64(len(body)))
-	h.queue = http2.EndHeaders(dst, start, s.id, head)
+	h := s.h
+	h.queue = s.appendHead(h.queue, nil, a, head)
 	if head {
 		h.sentLocked(s)
 		return 0
 	}
 	h.listLocked(s)
-	s.setUnsentLocked([]byte(body), nil, false)
+	s.setUnsentLocked(a.Body, nil, false)
 	s.complete = true
 	h.mayGoOnLocked(s)
-	return int64(len(body))
+	return int64(len(a.Body))
 }

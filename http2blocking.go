@@ -15,6 +15,7 @@ import (
 //
 // It is the job of reading the connection.
 type blockingHTTP2 struct {
+	*conn
 	h      *http2Conn
 	failed bool // nothing can be sent any more; the owner's
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
@@ -34,14 +35,11 @@ var _ http2Runner = (*blockingHTTP2)(nil)
 
 // startHTTP2 makes the connection, which w serves, one of HTTP/2.
 func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
-	d := &blockingHTTP2{ended: make(chan struct{}), idle: make(chan struct{}, 1)}
+	d := &blockingHTTP2{conn: c, ended: make(chan struct{}), idle: make(chan struct{}, 1)}
 	d.monitor = time.AfterFunc(time.Hour, d.retake)
 	d.monitor.Stop()
-	d.h = newHTTP2(c, d)
-	if unread := c.in.Unread(); len(unread) > 0 {
-		d.h.saveInput(unread)
-		d.h.active = true // ConnState was told when they came
-	}
+	d.h = c.newHTTP2(d)
+	c.remote() // so that Clients and Running know it
 	d.h.out.Open(d.h, nil, c.netConn, false)
 	c.detach()
 	c.http2.Store(d.h)
@@ -78,9 +76,9 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	for {
 		switch h.next(t) {
 		case http2Refuse:
-			w.http2.exchange.refuse(w, d.h.conn, d)
+			w.http2.exchange.refuse(w, d.conn, d)
 		case http2Run:
-			if !w.http2.exchange.run(w, d.h.conn, d) {
+			if !w.http2.exchange.run(w, d.conn, d) {
 				return false
 			}
 			d.monitor.Stop()
@@ -106,9 +104,9 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 
 // read waits for input, or for other work.
 func (d *blockingHTTP2) read(t *http2Turn) {
-	h, c := d.h, d.h.conn
-	state, deadline := h.wait(c.server.clock.Now(), t.in.Len() > 0)
-	c.setWait(state, deadline)
+	h, c := d.h, d.conn
+	waits, deadline := h.wait(c.server.clock.Now(), t.in.Len() > 0)
+	c.setWait(http2WaitStates[waits], deadline)
 	if h.mustDrain() {
 		c.endWait(deadline, false)
 		return
@@ -149,7 +147,7 @@ func (d *blockingHTTP2) read(t *http2Turn) {
 // end ends the connection, once its output has been sent.
 func (d *blockingHTTP2) end() {
 	defer close(d.ended)
-	h, c := d.h, d.h.conn
+	h, c := d.h, d.conn
 	if d.failed {
 		h.out.Fail(net.ErrClosed)
 	}
@@ -165,13 +163,13 @@ func (d *blockingHTTP2) watch(*scratch) { d.monitor.Reset(inlineTime) }
 
 // giveAway implements http2Runner.
 func (d *blockingHTTP2) giveAway(w *scratch) {
-	d.h.conn.giveHTTP2Away(w)
+	d.giveHTTP2Away(w)
 	d.succeed(w)
 }
 
 // retake gives the connection to another worker if a handler still runs inline.
 func (d *blockingHTTP2) retake() {
-	if w := d.h.conn.takeHTTP2Away(); w != nil {
+	if w := d.takeHTTP2Away(); w != nil {
 		d.succeed(w)
 	}
 }
@@ -182,8 +180,8 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 		w.worker.pool.pop(true).ch <- d
 		return
 	}
-	go survive(d.h.conn.server.logger(), "panic in a connection of ServeConn", func() {
-		next, running, returned := scratches.Get().(*scratch), &d.h.conn.server.running, false
+	go survive(d.server.logger(), "panic in a connection of ServeConn", func() {
+		next, running, returned := scratches.Get().(*scratch), &d.server.running, false
 		running.add(next.running)
 		defer func() {
 			if running.remove(next.running); returned {
@@ -198,11 +196,11 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 // clientLeft implements http2Runner. Only a read tells.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
-// send implements http2Driver.
-func (d *blockingHTTP2) send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
+// Send implements http2Driver.
+func (d *blockingHTTP2) Send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
 
-// wakeOwner implements http2Driver.
-func (d *blockingHTTP2) wakeOwner() { d.h.conn.netConn.SetReadDeadline(clock.Past) }
+// WakeOwner implements http2Driver.
+func (d *blockingHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
-// flushed implements http2Driver.
-func (d *blockingHTTP2) flushed() { d.idle <- struct{}{} }
+// Flushed implements http2Driver.
+func (d *blockingHTTP2) Flushed() { d.idle <- struct{}{} }

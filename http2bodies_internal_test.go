@@ -8,10 +8,8 @@ import (
 )
 
 // A buffer doesn't grow because its handler is always a little behind.
-func TestHTTP2BodyBuffer(t *testing.T) {
-	server := new(Server)
-	server.configure()
-	h := &http2Conn{conn: newConn(server, nil), bodies: new(atomic.Int64)}
+func TestBodyBuffer(t *testing.T) {
+	h := &http2Conn{shared: newShared(), bodies: new(atomic.Int64)}
 	s := &http2Stream{h: h, state: http2.Open, running: true}
 	s.recv.Open(http2.DefaultWindow)
 	h.mu.Lock()
@@ -34,22 +32,21 @@ func TestHTTP2BodyBuffer(t *testing.T) {
 	if size > 8<<10 {
 		t.Errorf("2,000 bytes take %d", size)
 	}
-	if charged := server.bodies.Used(); charged != int64(size) || charged != h.bodies.Load() {
+	if charged := h.shared.Bodies.Used(); charged != int64(size) || charged != h.bodies.Load() {
 		t.Errorf("%d bytes are charged, and %d to the client, for %d", charged, h.bodies.Load(), size)
 	}
 }
 
 // A reader that waits gets what comes in its own buffer, which costs no memory of the server's, and what doesn't fit there from the queue. It
 // isn't woken before the input is used up, and one that wants all of the body not before its buffer is full.
-func TestHTTP2BodyFill(t *testing.T) {
+func TestBodyFill(t *testing.T) {
 	for _, gathers := range []bool{false, true} {
-		server := new(Server)
-		server.configure()
-		h := &http2Conn{conn: newConn(server, nil), bodies: new(atomic.Int64)}
+		h := &http2Conn{shared: newShared(), bodies: new(atomic.Int64)}
 		turn := new(http2Turn)
 		into := make([]byte, 10)
-		filling := &http2Filling{buffer: into, gathers: gathers}
-		s := &http2Stream{h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), into: filling}
+		request := &http2Request{filling: http2Filling{buffer: into, gathers: gathers}}
+		filling := &request.filling
+		s := &http2Stream{http2Request: request, h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), fills: true}
 		s.recv.Open(http2.DefaultWindow)
 		h.streams.Add(1, s)
 		come := func(piece string) {
@@ -63,7 +60,7 @@ func TestHTTP2BodyFill(t *testing.T) {
 		}
 		come("abcd")
 		come("efg")
-		if len(s.readable) > 0 || s.body.Size() > 0 || server.bodies.Used() > 0 {
+		if len(s.readable) > 0 || s.body.Size() > 0 || h.shared.Bodies.Used() > 0 {
 			t.Errorf("gathers %t: woken %d times, the queue takes %d bytes", gathers, len(s.readable), s.body.Size())
 		}
 		h.wakePutOff(turn)

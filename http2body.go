@@ -1,14 +1,12 @@
 package filo
 
 import (
-	"errors"
 	"io"
-	"iter"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/pace"
 )
@@ -21,7 +19,7 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
 		h.mu.Unlock()
-		h.conn.server.bodies.CutSilent(h.conn.server.clock.Exact()) // it takes locks that come before mu
+		h.shared.Bodies.CutSilent(h.shared.Clock.Exact()) // it takes locks that come before mu
 		h.mu.Lock()
 	}
 	if !h.recv.Receive(f.Size) {
@@ -29,8 +27,8 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 		return h.fail(t, http2.FaultConnectionOverrun)
 	}
 	// The connection's window must not depend on a body that nobody reads.
-	credit := h.recv.Drain(f.Size, h.conn.server.config.http2.connWindow)
-	var ended *requestContext
+	credit := h.recv.Drain(f.Size, h.shared.ConnWindow)
+	var ended http2Watcher
 	step := http2Next
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
@@ -44,7 +42,7 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
 	}
 	h.mu.Unlock()
-	ended.clientGone()
+	tell(ended)
 	if credit > 0 {
 		t.out = http2.AppendWindowUpdate(t.out, 0, credit)
 	}
@@ -52,7 +50,7 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 }
 
 // takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.
-func (s *http2Stream) takeDataLocked(t *http2Turn, f *http2.Frame) (fault http2.Fault, ended *requestContext) {
+func (s *http2Stream) takeDataLocked(t *http2Turn, f *http2.Frame) (fault http2.Fault, ended http2Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if !s.recv.Receive(f.Size) {
@@ -89,9 +87,9 @@ func (s *http2Stream) cameLocked(n int) {
 	if s.awaits != awaitsBody {
 		return
 	}
-	now := s.h.conn.server.clock.Now()
-	s.readPace.Add(s.h.conn.server.config.reading, n, s.h.conn.server.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.readPace.UsedUp(s.h.conn.server.config.reading) { // or look finds that the time is over
+	now := s.h.shared.Clock.Now()
+	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // or look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -100,10 +98,11 @@ func (s *http2Stream) cameLocked(n int) {
 // body. A handler that wants the whole body is woken only when its buffer is full.
 func (h *http2Conn) wakeLaterLocked(t *http2Turn, s *http2Stream) {
 	h.mu.AssertHeld()
-	switch f := s.into; {
-	case !s.reading && s.parked == nil || f != nil && f.gathers && !f.isFull():
+	full := s.fills && s.filling.isFull()
+	switch {
+	case !s.reading && s.parked == nil || s.fills && s.filling.gathers && !full:
 		return
-	case f != nil && f.isFull() || s.body.Len() > maxAwaitedBody: // there is enough to do
+	case full || s.body.Len() > h.shared.AwaitedBody: // there is enough to do
 		s.wakeLocked()
 		return
 	}
@@ -133,57 +132,62 @@ func (h *http2Conn) wakeStreamLocked(id uint32) {
 
 // http2Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
 type http2Reading struct {
-	until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
-	pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
-	fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
-	// gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. So is fills then.
-	gathers bool
-	// beforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
-	beforeWait func(start clock.Time) error
-	// end returns why nothing more comes, nil if something may. It is called with mu held, and not again after an error.
+	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
+	Pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
+	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
+	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. So is Fills then.
+	Gathers bool
+	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
+	BeforeWait func(start clock.Time) error
+	// end returns why nothing more comes, nil if something may. It is called with mu held, and not again after an error. The default is
+	// endOfBodyLocked.
 	end func() error
 }
 
 // deadline returns until when a read may wait that began at start; 0 for ever. mu is held.
 func (r *http2Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
-	if *r.until != 0 || r.pace == nil {
-		return *r.until
+	if *r.Until != 0 || r.Pace == nil {
+		return *r.Until
 	}
-	return r.pace.Deadline(start, limits)
+	return r.Pace.Deadline(start, limits)
 }
 
-// read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
-func (s *http2Stream) read(p []byte, r *http2Reading) (n int, err error) {
-	h, server := s.h, s.h.conn.server
-	start, limits := server.clock.Now(), server.config.reading
+// Read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
+func (s *http2Stream) Read(p []byte, r *http2Reading) (n int, err error) {
+	h, shared := s.h, s.h.shared
+	start, limits := shared.Clock.Now(), shared.Reading
 	look := start.Add(limits.Look()) // see conn.gatherUntil
+	end := r.end
+	if end == nil {
+		end = s.endOfBodyLocked
+	}
 	h.mu.Lock()
 	deadline := r.deadline(start, limits)
-	r.gathers = r.gathers && (deadline == 0 || look < deadline)
-	for prepared := r.beforeWait == nil; n == 0 && s.body.Len() == 0; {
-		if err = r.end(); err != nil {
+	r.Gathers = r.Gathers && (deadline == 0 || look < deadline)
+	for prepared := r.BeforeWait == nil; n == 0 && s.body.Len() == 0; {
+		if err = end(); err != nil {
 			break
 		}
 		if !prepared {
 			h.mu.Unlock()
-			err = r.beforeWait(start)
+			err = r.BeforeWait(start)
 			h.mu.Lock()
 			if prepared = true; err != nil {
 				break
 			}
 			continue
 		}
-		if deadline = r.deadline(start, limits); r.gathers {
-			n, r.gathers = s.awaitBodyLocked(p, r, look)
-			prepared = r.gathers // otherwise the next byte counts
+		if deadline = r.deadline(start, limits); r.Gathers {
+			n, r.Gathers = s.awaitBodyLocked(p, r, look)
+			prepared = r.Gathers // otherwise the next byte counts
 			continue
 		}
-		if r.pace == nil && s.passedLocked(deadline) {
+		if r.Pace == nil && s.passedLocked(deadline) {
 			err = os.ErrDeadlineExceeded
 			break
 		}
 		var inTime bool
-		if n, inTime = s.awaitBodyLocked(p, r, deadline); !inTime && r.pace != nil && n == 0 && s.mayComeLocked() {
+		if n, inTime = s.awaitBodyLocked(p, r, deadline); !inTime && r.Pace != nil && n == 0 && s.mayComeLocked() {
 			s.late = true
 		}
 	}
@@ -192,8 +196,8 @@ func (s *http2Stream) read(p []byte, r *http2Reading) (n int, err error) {
 		n, credited = s.takeLocked(p)
 	}
 	h.mu.Unlock()
-	if err == nil && r.pace != nil {
-		r.pace.Add(limits, n, server.waited(start, deadline, server.clock.Now()))
+	if err == nil && r.Pace != nil {
+		r.Pace.Add(limits, n, shared.waited(start, deadline, shared.Clock.Now()))
 	}
 	if credited {
 		h.flush()
@@ -208,7 +212,7 @@ func (s *http2Stream) endOfBodyLocked() error {
 	case s.gone:
 		return errStreamReset
 	case s.overrun:
-		return errBodiesFull
+		return errNoRoom
 	case s.late:
 		return s.overdueLocked()
 	case s.hasEndedLocked():
@@ -227,10 +231,10 @@ func (s *http2Stream) mayComeLocked() bool {
 func (s *http2Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
 	if s.complete || s.state != http2.Open { // an answer to HEAD has no content that waits
-		return ErrHandlerTimeout
+		return errAnswered
 	}
-	s.h.conn.server.counts.timeouts.body.Add(1)
-	return errDeadline
+	s.h.shared.Counts.Body.Add(1)
+	return errLate
 }
 
 // awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p. Where the client has an account of time, and the
@@ -241,18 +245,18 @@ func (s *http2Stream) awaitBodyLocked(p []byte, r *http2Reading, deadline clock.
 	case <-s.readable: // from before the last read
 	default:
 	}
-	if r.fills {
-		s.filling = http2Filling{buffer: p, gathers: r.gathers}
-		s.into = &s.filling
+	if r.Fills {
+		s.filling = http2Filling{buffer: p, gathers: r.Gathers}
+		s.fills = true
 	}
-	if r.gathers || r.pace == nil {
+	if r.Gathers || r.Pace == nil {
 		inTime = s.awaitLocked(&s.readable, deadline)
 	} else {
 		inTime = s.awaitReadLocked(deadline)
 	}
-	if r.fills {
+	if r.Fills {
 		n = s.filling.n
-		s.into, s.filling = nil, http2Filling{}
+		s.fills, s.filling = false, http2Filling{}
 	}
 	return n, inTime
 }
@@ -270,7 +274,7 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	h.mu.Unlock()
 	h.wakeOwner() // it takes locks that come before mu
 	h.mu.Lock()
-	until := h.conn.server.clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
+	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
 	for s.asksLook && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
 	}
 	s.asksLook = false
@@ -280,7 +284,7 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 // hasComeLocked reports whether there is something for the body's reader.
 func (s *http2Stream) hasComeLocked() bool {
 	s.h.mu.AssertHeld()
-	return !s.mayComeLocked() || s.into != nil && s.into.n > 0
+	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
 // hasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
@@ -302,10 +306,10 @@ func (h *http2Conn) hasLooked() {
 // fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
 func (s *http2Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
-	f := s.into
-	if f == nil || s.late {
+	if !s.fills || s.late {
 		return 0
 	}
+	f := &s.filling
 	n = copy(f.buffer[f.n:], p)
 	if f.n += n; n > 0 {
 		s.hasRead = true
@@ -334,54 +338,77 @@ func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 // A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
 func (s *http2Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
-	h, config, before := s.h, &s.h.conn.server.config.http2, s.recv.Size()
-	credit = s.recv.Drain(n, min(config.streamWindow, before+(config.connWindow-h.grown)/2))
+	h, shared, before := s.h, s.h.shared, s.recv.Size()
+	credit = s.recv.Drain(n, min(shared.StreamWindow, before+(shared.ConnWindow-h.grown)/2))
 	h.grown += s.recv.Size() - before
 	return credit
 }
 
-// http2Duplex reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's.
-type http2Duplex struct {
-	s *http2Stream
+// Trailer returns the fields behind the body, once they have come; nil for none.
+func (s *http2Stream) Trailer() *field.List {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if s.trailer == nil {
+		return nil
+	}
+	return &s.trailer.fields
+}
 
-	mu       sync.Mutex // one Read at a time; taken before the connection's mu
-	pace     pace.Pace
-	limit    bodyLimit
-	received int64
-	expect   bool // 100 is due before the first wait
-	err      error
+// Whole returns a body that has come as a whole, if it lies in one piece. waits says that the first byte hasn't come yet.
+func (s *http2Stream) Whole() (whole []byte, ok, waits bool) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	if s.mayComeLocked() {
+		return nil, false, true
+	}
+	if !s.hasEndedLocked() || s.overrun || s.late {
+		return nil, false, false
+	}
+	whole, ok = s.body.Whole()
+	return whole, ok, false
+}
 
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own again.
+func (s *http2Stream) SetReadDeadline(until clock.Time) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	s.readUntil = until
+	s.wakeLocked()
+}
+
+// http2BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's. One goroutine at
+// a time calls Read.
+type http2BodyReader struct {
+	s      *http2Stream
+	pace   pace.Pace
+	expect bool // 100 is due before the first wait
 	closed bool // guarded by the connection's mu
 }
 
-// Read implements io.Reader.
-func (d *http2Duplex) Read(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.err != nil || len(p) == 0 {
-		return 0, d.err
-	}
-	n, err := d.s.read(p, &http2Reading{until: &d.s.readUntil, pace: &d.pace, beforeWait: d.beforeWait, end: d.endLocked})
-	d.err = err
-	if d.received += int64(n); d.limit.isBelow(d.received) {
-		n, d.err = 0, errTooLarge
-	}
-	return n, d.err
+// Lend returns a reader of the body, which may outlive the handler. expect says that the client waits for a 100.
+func (s *http2Stream) Lend(expect bool) http2BodyReader {
+	s.lent = true
+	return http2BodyReader{s: s, expect: expect}
 }
 
-// Close implements hooks.Duplex.
-func (d *http2Duplex) Close() {
+// Read implements io.Reader.
+func (d *http2BodyReader) Read(p []byte) (int, error) {
+	return d.s.Read(p, &http2Reading{Until: &d.s.readUntil, Pace: &d.pace, BeforeWait: d.beforeWait, end: d.endLocked})
+}
+
+// Trailer returns the fields behind the body, once they have come; nil for none.
+func (d *http2BodyReader) Trailer() *field.List { return d.s.Trailer() }
+
+// Close ends a Read that waits.
+func (d *http2BodyReader) Close() {
 	d.s.h.mu.Lock()
 	defer d.s.h.mu.Unlock()
 	d.closed = true
 	d.s.wakeLocked()
 }
 
-// errBodyClosed is the error of a Read that Close has ended.
-var errBodyClosed = errors.New("filo: the body was closed")
-
 // beforeWait lets a client that waits for a 100 send its body.
-func (d *http2Duplex) beforeWait(clock.Time) error {
+func (d *http2BodyReader) beforeWait(clock.Time) error {
 	if !d.expect {
 		return nil
 	}
@@ -397,27 +424,14 @@ func (d *http2Duplex) beforeWait(clock.Time) error {
 }
 
 // endLocked returns why nothing more comes, nil if something may.
-func (d *http2Duplex) endLocked() error {
+func (d *http2BodyReader) endLocked() error {
 	d.s.h.mu.AssertHeld()
 	if d.closed {
 		return errBodyClosed
 	}
-	switch err := d.s.endOfBodyLocked(); {
-	case err == nil && !d.s.running:
-		return errStreamOver
-	case err == nil, err == io.EOF:
-		return err
-	default:
-		return bodyError(err)
+	err := d.s.endOfBodyLocked()
+	if err == nil && !d.s.running {
+		return errOver
 	}
-}
-
-// Trailer implements hooks.Duplex.
-func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
-	d.s.h.mu.Lock()
-	defer d.s.h.mu.Unlock()
-	if d.s.trailer == nil {
-		return func(func(name, value []byte) bool) {}
-	}
-	return d.s.trailer.fields.All()
+	return err
 }

@@ -15,7 +15,7 @@ import (
 // mayBufferLocked reports whether n more bytes of a body have room.
 func (h *http2Conn) mayBufferLocked(n int) bool {
 	h.mu.AssertHeld()
-	return h.conn.server.bodies.MayQueue(h.bodies, n)
+	return h.shared.Bodies.MayQueue(h.bodies, n)
 }
 
 // chargeLocked records how many bytes the buffer of a stream's body takes now.
@@ -23,7 +23,7 @@ func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 	h.mu.AssertHeld()
 	if delta := int64(size) - int64(s.charged); delta != 0 {
 		s.charged = int32(size)
-		h.conn.server.bodies.Queue(h.bodies, delta)
+		h.shared.Bodies.Queue(h.bodies, delta)
 	}
 }
 
@@ -31,7 +31,7 @@ func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 // body and isn't far behind.
 func (s *http2Stream) keepsUpLocked(n int) bool {
 	s.h.mu.AssertHeld()
-	return s.reading || s.phase == parkResting || s.hasRead && s.body.Len()+n <= maxAwaitedBody
+	return s.reading || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
 }
 
 // wantsBodyLocked reports whether what comes of the body may be read.
@@ -44,7 +44,7 @@ func (s *http2Stream) wantsBodyLocked() bool {
 func (h *http2Conn) lacksRoomLocked(f *http2.Frame) bool {
 	h.mu.AssertHeld()
 	n := len(f.Payload)
-	if !h.conn.server.bodies.IsFull(n) {
+	if !h.shared.Bodies.IsFull(n) {
 		return false
 	}
 	s := h.streams.Find(f.Stream)
@@ -65,15 +65,15 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 	return true
 }
 
-// queuedBody implements wire.
-func (s *http2Stream) queuedBody() int64 {
+// QueuedBody returns how many bytes of the body wait for the handler, and count.
+func (s *http2Stream) QueuedBody() int64 {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return int64(s.charged)
 }
 
-// overrunBody implements wire: what comes of the body is thrown away from now on.
-func (s *http2Stream) overrunBody() bool {
+// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that was so before.
+func (s *http2Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if s.overrun {
@@ -85,25 +85,25 @@ func (s *http2Stream) overrunBody() bool {
 	return true
 }
 
-// CutBody is conn.CutBody for a stream.
+// CutBody implements budget.Silent: the read of the body that is waited for ends, since the client is late.
 func (s *http2Stream) CutBody(room *budget.Room) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if !s.reading || !s.mayComeLocked() || s.into != nil && s.into.n > 0 {
+	if !s.reading || !s.mayComeLocked() || s.fills && s.filling.n > 0 {
 		return false
 	}
-	s.h.conn.server.bodies.Pass(room)
+	s.h.shared.Bodies.Pass(room)
 	s.late = true
 	s.wakeLocked()
 	return true
 }
 
 // overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
-func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
+func (h *http2Conn) overrunLocked(s *http2Stream) (ended http2Watcher) {
 	h.mu.AssertHeld()
-	h.conn.server.counts.overloads.Add(1)
-	h.conn.server.counts.refusals[refusedBufferedBodies].Add(1)
-	go h.conn.server.tellRefused(refusedBufferedBodies, h.conn.remote) // not here: the connection and the logger may be the user's
+	h.shared.Counts.Overloads.Add(1)
+	h.shared.Counts.RefusedBodies.Add(1)
+	go h.driver.BodyRefused() // not here: the connection and the logger may be the user's
 	if s.running && s.parked == nil && s.taken == nil {
 		s.overrun = true
 		s.body.Drop()
@@ -121,7 +121,7 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended *requestContext) {
 // mayHoldLocked reports whether n more bytes of answers on the connection have room.
 func (h *http2Conn) mayHoldLocked(n int) bool {
 	h.mu.AssertHeld()
-	return h.conn.server.answers.MayHold(n, h.holdsLocked)
+	return h.shared.Answers.MayHold(n, h.holdsLocked)
 }
 
 // holdsLocked returns how many bytes of answers wait on the connection.
@@ -151,7 +151,7 @@ func (s *http2Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed b
 	before := s.unsentCostLocked()
 	s.unsent, s.buffer, s.borrowed = b, buffer, borrowed
 	if n := s.unsentCostLocked() - before; n != 0 {
-		s.h.conn.server.answers.Add(n)
+		s.h.shared.Answers.Add(n)
 	}
 }
 
@@ -176,6 +176,13 @@ func (s *http2Stream) keepsLocked() int {
 	return 0
 }
 
+// HasRoom reports whether a whole answer of that size has room, or nobody wants it any more.
+func (s *http2Stream) HasRoom(size int) bool {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.state.Over() || s.hasRoomLocked(size)
+}
+
 // hasRoomLocked reports whether a whole answer of that size has room. What the client's windows let through at once always has: that bounds it
 // by one answer for each connection.
 func (s *http2Stream) hasRoomLocked(size int) bool {
@@ -185,13 +192,6 @@ func (s *http2Stream) hasRoomLocked(size int) bool {
 		return true
 	}
 	return h.mayHoldLocked(size)
-}
-
-// window implements windowWire.
-func (s *http2Stream) window() int {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return s.openLocked()
 }
 
 // openLocked returns how many more bytes of content the client's windows let through; 0 if they are closed.

@@ -1,7 +1,6 @@
 package filo
 
 import (
-	"context"
 	"crypto/tls"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
@@ -30,8 +28,8 @@ import (
 //
 // Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
 type http2Conn struct {
-	conn   *conn       // immutable
-	driver http2Driver // immutable
+	shared *http2Shared // immutable
+	driver http2Driver  // immutable
 
 	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
 	decoder   http2.Decoder
@@ -44,18 +42,17 @@ type http2Conn struct {
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	connContext sync.Mutex  // guards the context of ConnContext
-	closeAsked  atomic.Bool // the connection must end when its streams have ended
-	asksLook    atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
-	wakers      wakers
-	goneAway    goneAway
-	drains      bool // the owner knows that the server is shutting down
-	pinged      bool // the PING behind the first GOAWAY wasn't answered yet
-	prefaced    bool // the client's preface has come
-	began       bool // the server's SETTINGS were rendered
-	active      bool // ConnState was told that the connection is active
-	mayUpdate   bool // updateDue may be set
-	ending      bool // no frame is taken any more: the connection ends when the output has been sent
+	aloneMu    sync.Mutex  // see alone
+	closeAsked atomic.Bool // the connection must end when its streams have ended
+	asksLook   atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
+	wakers     wakers
+	goneAway   goneAway
+	drains     bool // the owner knows that the server is shutting down
+	pinged     bool // the PING behind the first GOAWAY wasn't answered yet
+	prefaced   bool // the client's preface has come
+	active     bool // ConnState was told that the connection is active
+	mayUpdate  bool // updateDue may be set
+	ending     bool // no frame is taken any more: the connection ends when the output has been sent
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
 	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
@@ -93,6 +90,8 @@ type http2Conn struct {
 
 	shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
 	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
+
+	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
 }
 
 // http2Pending holds what waits for more frames. It belongs to the connection's owner.
@@ -113,16 +112,6 @@ type http2Block struct {
 type http2Silence struct {
 	heard clock.Time // when something has come last, or nothing was asked
 	asked clock.Time // when a PING was sent since; 0: none was
-}
-
-// http2Driver is what a connection needs of its driver.
-type http2Driver interface {
-	// send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
-	send(b []byte) (kept bool)
-	// wakeOwner makes the owner have a turn, if nobody has one.
-	wakeOwner()
-	// flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
-	flushed()
 }
 
 // goneAway says how far the connection's end was announced.
@@ -175,33 +164,24 @@ const (
 	settingsTimeout = 10 * time.Second
 )
 
-// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
-// a large one, which was megabytes otherwise.
-const maxUnsentHTTP2 = 128 << 10
-
-func newHTTP2(c *conn, driver http2Driver) *http2Conn {
-	h := &http2Conn{conn: c, driver: driver, sendWindow: http2.DefaultWindow}
+// newHTTP2Conn returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. The caller opens Out.
+func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.ConnectionState) *http2Conn {
+	h := &http2Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
 	h.encoder.Reset()
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
-	h.used = c.server.clock.Now()
-	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
-	if c.server.config.http2.pingInterval > 0 {
+	h.used = shared.Clock.Now()
+	if shared.PingInterval > 0 {
 		h.silence = &http2Silence{heard: h.used}
 	}
-	return h
-}
-
-// begin renders the server's preface: its SETTINGS.
-func (h *http2Conn) begin(t *http2Turn) {
-	h.mu.Lock()
-	h.queue = append(h.queue, h.conn.server.config.http2.settings...) // before all that others leave there
-	h.mu.Unlock()
-	h.acks.Sent(h.conn.server.clock.Now(), settingsTimeout)
-	if state := h.conn.tlsState; state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
-		h.goAway(t, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
+	h.queue = append(h.queue, shared.Settings...)
+	h.acks.Sent(h.used, settingsTimeout)
+	if state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
+		h.ending, h.goneAway = true, goneForGood
+		h.queue = http2.AppendGoAway(h.queue, 0, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
 	}
+	return h
 }
 
 // http2Suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
@@ -214,7 +194,11 @@ var http2Suites = []uint16{
 // next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
 func (h *http2Conn) next(t *http2Turn) http2Step {
 	step := h.takeNext(t)
-	if step == http2Run || step == http2End {
+	switch step {
+	case http2Run:
+		h.wakePutOff(t)
+		t.stream.running = true
+	case http2End:
 		h.wakePutOff(t)
 	}
 	return step
@@ -265,10 +249,10 @@ func (h *http2Conn) needInput(t *http2Turn) http2Step {
 }
 
 // Limits implements outbox.Owner.
-func (h *http2Conn) Limits() pace.Limits { return h.conn.server.config.writing }
+func (h *http2Conn) Limits() pace.Limits { return h.shared.Writing }
 
 // Now implements outbox.Owner.
-func (h *http2Conn) Now() clock.Time { return h.conn.server.clock.Exact() }
+func (h *http2Conn) Now() clock.Time { return h.shared.Clock.Exact() }
 
 // HasMore implements outbox.Owner.
 func (h *http2Conn) HasMore() bool {
@@ -281,24 +265,21 @@ func (h *http2Conn) HasMore() bool {
 func (h *http2Conn) Drained() { h.flush() }
 
 // Disconnect implements outbox.Owner.
-func (h *http2Conn) Disconnect(err error) {
-	h.conn.server.counts.slowWriter(err)
-	(*observedConn)(h.conn).Close()
-}
+func (h *http2Conn) Disconnect(err error) { h.driver.Disconnect(err) }
 
 // close ends all streams, since the connection has ended.
 func (h *http2Conn) close() {
-	var ended []*requestContext
+	var ended []http2Watcher
 	h.mu.Lock()
 	h.closed, h.queue = true, nil
 	for s := range h.streams.All {
-		if r := h.endStreamLocked(s, http2.Closed); r != nil {
-			ended = append(ended, r)
+		if w := h.endStreamLocked(s, http2.Closed); w != nil {
+			ended = append(ended, w)
 		}
 	}
 	h.mu.Unlock()
-	for _, r := range ended {
-		r.clientGone()
+	for _, w := range ended {
+		tell(w)
 	}
 	h.endWaking()
 }
@@ -309,15 +290,11 @@ type http2Trailer struct {
 	fields field.List
 }
 
-// outerContext returns the context of ConnContext, which is called once, or again if it has panicked.
-func (h *http2Conn) outerContext() context.Context {
-	if h.conn.server.ConnContext == nil {
-		return nil
-	}
-	h.connContext.Lock()
-	defer h.connContext.Unlock()
-	outer, _ := h.conn.outerContext()
-	return outer
+// alone calls f when no other call of alone runs: handlers of several streams may need what belongs to their connection.
+func (h *http2Conn) alone(f func()) {
+	h.aloneMu.Lock()
+	defer h.aloneMu.Unlock()
+	f()
 }
 
 // openStreams returns how many streams are open, or have a handler.

@@ -58,7 +58,7 @@ func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
 	if !expired {
 		return false
 	}
-	now := h.conn.server.clock.Exact()
+	now := h.shared.Clock.Exact()
 	if shed := h.shed; shed {
 		if h.shed = false; h.openStreams() == 0 {
 			h.goAway(t, http2.NoError, "idle")
@@ -85,7 +85,7 @@ func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
 func (h *http2Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
 
 func (h *http2Conn) settingsLate(t *http2Turn, _ clock.Time) {
-	h.conn.server.counts.timeouts.settings.Add(1)
+	h.shared.Counts.Settings.Add(1)
 	h.fail(t, http2.FaultSettingsTimeout)
 }
 
@@ -95,12 +95,12 @@ func (h *http2Conn) headUntil(clock.Time) clock.Time {
 	if h.headSince == 0 {
 		return 0
 	}
-	return h.headSince.Deadline(h.conn.server.config.readHeaderTimeout)
+	return h.headSince.Deadline(h.shared.ReadHeader)
 }
 
 func (h *http2Conn) headLate(t *http2Turn, _ clock.Time) {
-	h.conn.server.counts.timeouts.head.Add(1)
-	h.goAway(t, http2.ProtocolError, errSlowHead.Detail)
+	h.shared.Counts.Head.Add(1)
+	h.goAway(t, http2.ProtocolError, "the request head took too long to arrive")
 }
 
 // The silence of a client: it is asked by a PING, whose answer is awaited.
@@ -115,13 +115,13 @@ func (h *http2Conn) pingAt(clock.Time) clock.Time {
 	case q.asked != 0:
 		return q.asked.Add(pingTimeout)
 	default:
-		return q.heard.Add(h.conn.server.config.http2.pingInterval)
+		return q.heard.Add(h.shared.PingInterval)
 	}
 }
 
 func (h *http2Conn) ping(t *http2Turn, now clock.Time) {
 	if h.silence.asked != 0 {
-		h.conn.server.counts.timeouts.ping.Add(1)
+		h.shared.Counts.Ping.Add(1)
 		h.goAway(t, http2.NoError, "the client has vanished")
 		return
 	}
@@ -148,11 +148,11 @@ func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
 	if h.counts.Streams() > 0 || h.prefaced && h.headSince != 0 {
 		since = now
 	}
-	return since.Deadline(h.conn.server.config.idleTimeout)
+	return since.Deadline(h.shared.Idle)
 }
 
 func (h *http2Conn) idleLate(t *http2Turn, _ clock.Time) {
-	h.conn.server.counts.timeouts.idle.Add(1)
+	h.shared.Counts.Idle.Add(1)
 	h.goAway(t, http2.NoError, "idle")
 }
 
@@ -166,7 +166,7 @@ func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	for s := range h.streams.All {
 		first = earliest(first, s.awaitsUntil())
 		if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
-			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.conn.server.config.writing.Grace)))
+			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.shared.Writing.Grace)))
 		}
 	}
 	return first
@@ -176,7 +176,7 @@ func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 func (s *http2Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:
-		return s.readPace.Deadline(s.awaitsSince, s.h.conn.server.config.reading)
+		return s.ReadPace.Deadline(s.awaitsSince, s.h.shared.Reading)
 	case awaitsEnd:
 		return s.awaitsSince.Add(restTime)
 	case awaitsWindow:
@@ -186,7 +186,7 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 }
 
 func (h *http2Conn) awaitedLate(_ *http2Turn, now clock.Time) {
-	timeouts := &h.conn.server.counts.timeouts
+	counts := &h.shared.Counts
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.streams.All {
@@ -198,13 +198,13 @@ func (h *http2Conn) awaitedLate(_ *http2Turn, now clock.Time) {
 			s.late = true // the handler gets the error
 			h.leaveUndecided(s)
 		case awaitsEnd:
-			timeouts.body.Add(1)
+			counts.Body.Add(1)
 			h.resetLocked(s, http2.NoError)
 		case awaitsWindow:
 			if s.isExcusedLocked(now) {
 				continue
 			}
-			timeouts.write.Add(1)
+			counts.Write.Add(1)
 			h.breakOffLocked(s, http2.Cancel)
 		}
 	}

@@ -9,12 +9,6 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// silentDriver is the driver of a connection whose client sends nothing, and takes everything.
-type silentDriver struct{ http2Driver }
-
-func (silentDriver) send([]byte) bool { return false }
-func (silentDriver) wakeOwner()       {}
-
 // deadlineConn is a connection that waits.
 type deadlineConn struct {
 	*http2Conn
@@ -26,7 +20,7 @@ func (c deadlineConn) await(what http2Awaits) *http2Stream {
 	s := &http2Stream{http2Request: new(http2Request)}
 	s.open(c.http2Conn, 1)
 	s.sender.Init(s, 1, http2.UnsaidPriority)
-	s.framing = http1.Framing{Length: -1}
+	s.Framing = http1.Framing{Length: -1}
 	s.expectBody(false, false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +41,7 @@ func (c deadlineConn) await(what http2Awaits) *http2Stream {
 }
 
 // The owner of a connection never looks in vain again and again: what passes is done, and passes no more.
-func TestHTTP2Deadlines(t *testing.T) {
+func TestDeadlines(t *testing.T) {
 	due := make(map[string]bool)
 	for _, test := range []struct {
 		name   string
@@ -55,9 +49,9 @@ func TestHTTP2Deadlines(t *testing.T) {
 		rounds int // of a wait and a look, until nothing is waited for; -1: for ever
 	}{
 		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
-		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.conn.server.clock.Now(), settingsTimeout) }, 1},
+		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.shared.Clock.Now(), settingsTimeout) }, 1},
 		{"a client that doesn't answer PING", func(c deadlineConn) {
-			c.silence = &http2Silence{heard: c.conn.server.clock.Now()}
+			c.silence = &http2Silence{heard: c.shared.Clock.Now()}
 		}, 2},
 		{"an idle client", func(deadlineConn) {}, 1},
 		{"an idle client that must make room", func(c deadlineConn) { c.shed = true }, 1},
@@ -70,27 +64,28 @@ func TestHTTP2Deadlines(t *testing.T) {
 			s := c.await(awaitsWindow)
 			s.send, c.sendWindow = 1, 1
 		}, -1},
-		{"a shutdown before the first request", func(c deadlineConn) { c.conn.server.life.draining.Store(true) }, 2},
-		{"a shutdown before the preface", func(c deadlineConn) { c.prefaced = false; c.conn.server.life.draining.Store(true) }, 2},
-		{"a shutdown", func(c deadlineConn) { c.conn.requests.Store(1); c.conn.server.life.draining.Store(true) }, 1},
-		{"a connection that is to end", func(c deadlineConn) { c.conn.requests.Store(1); c.closeAsked.Store(true) }, 1},
+		{"a shutdown before the first request", func(c deadlineConn) { c.shared.Draining.Store(true) }, 2},
+		{"a shutdown before the preface", func(c deadlineConn) { c.prefaced = false; c.shared.Draining.Store(true) }, 2},
+		{"a shutdown", func(c deadlineConn) { c.requests.Store(1); c.shared.Draining.Store(true) }, 1},
+		{"a connection that is to end", func(c deadlineConn) { c.requests.Store(1); c.closeAsked.Store(true) }, 1},
 		{"keep-alives that are off for a moment", func(c deadlineConn) {
-			c.conn.requests.Store(1)
-			c.conn.server.life.noReuse.Store(true)
+			c.requests.Store(1)
+			c.shared.NoReuse.Store(true)
 			c.next(c.t)
-			c.conn.server.life.noReuse.Store(false)
+			c.shared.NoReuse.Store(false)
 		}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := &Server{HTTP2: HTTP2Options{PingInterval: 10 * time.Second}}
-				server.configure()
-				c := deadlineConn{newHTTP2(newConn(server, nil), silentDriver{}), &http2Turn{in: new(http1.Input)}}
+				shared := newShared()
+				shared.PingInterval = 10 * time.Second
+				c := deadlineConn{newHTTP2Conn(shared, silentDriver{}, nil), &http2Turn{in: new(http1.Input)}}
+				c.acks.Received()
 				c.prefaced, c.silence = true, nil
 				test.begin(c)
 				rounds := 0
 				for ; c.next(c.t) == http2Read && rounds < 10; rounds++ {
-					now := server.clock.Exact()
+					now := shared.Clock.Exact()
 					_, deadline := c.wait(now, false)
 					if deadline <= now {
 						t.Fatalf("round %d: a wait of %v", rounds, deadline.Sub(now))
@@ -124,6 +119,6 @@ func TestHTTP2Deadlines(t *testing.T) {
 func (c deadlineConn) passed(d http2Deadline) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.conn.server.clock.Exact()
+	now := c.shared.Clock.Exact()
 	return hasPassed(d.at(c.http2Conn, now), now)
 }

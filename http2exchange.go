@@ -1,20 +1,23 @@
 package filo
 
 import (
+	"context"
 	"errors"
 	"io"
+	"iter"
 	"net"
-	"os"
+	"net/netip"
+	"sync"
+	"time"
 
 	"github.com/filohttp/filo/internal/admit"
-	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
-	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/lend"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -26,6 +29,7 @@ type http2Exchange struct {
 	exchange
 	*http2Stream // nil between requests
 	conn         *conn
+	h            *http2Conn // conn's
 	driver       http2Runner
 	apart        bool // others may have the connection
 }
@@ -50,7 +54,7 @@ var _ windowWire = (*http2Exchange)(nil)
 // begin makes s the exchange of the stream of w's turn.
 func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
-	s.http2Stream, s.conn, s.driver, s.apart = w.http2.stream, c, driver, false
+	s.http2Stream, s.conn, s.h, s.driver, s.apart = w.http2.stream, c, c.http2.Load(), driver, false
 }
 
 // refuse answers a request that isn't valid without calling a handler.
@@ -59,7 +63,8 @@ func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
 	s.begin(w, c, driver)
 	s.logRefused(reason)
 	s.count(reason.Status)
-	s.http2Stream.refuse(reason, string(w.http2.head.Method()) == "HEAD")
+	a := s.refusal(reason, &refusalFields)
+	s.Refuse(&a, string(w.http2.head.Method()) == "HEAD")
 	s.http2Stream = nil
 }
 
@@ -147,10 +152,9 @@ const (
 func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool) {
 	s.begin(w, c, driver)
 	h, ctx := s.h, w.ctx
-	s.running = true
 	ctx.exchange = &s.exchange
-	ctx.begin(&s.request, s.text, s.framing)
-	ctx.Request.http2, ctx.Request.extended = true, s.extended
+	ctx.begin(&s.Head, s.Text, s.Framing)
+	ctx.Request.http2, ctx.Request.extended = true, s.Extended
 	progress := progressHandler
 	defer func() {
 		if progress != progressEnded {
@@ -218,39 +222,22 @@ func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 
 // endHandler releases what the request holds. Its answer is on its way.
 func (s *http2Exchange) endHandler(ctx *Ctx) {
-	h, w := s.h, s.scratch
+	w := s.scratch
 	ctx.end()
 	if race.Enabled {
-		lend.Poison(s.text)
+		lend.Poison(s.Text)
 		ctx.poison()
 		w.ctx = new(Ctx)
 		*ctx = Ctx{}
 	}
 	w.ctx.exchange = nil
-	h.mu.Lock()
-	parked, taken := s.parked != nil, s.taken != nil
-	if taken {
-		s.taken.returned = true
-	}
-	if !parked && !s.takenLocked() {
-		h.handlerEndedLocked(s.http2Stream)
-	}
-	listed := s.listed
-	if waits := listed && !s.lent; waits || parked || taken {
-		s.http2Request = nil // the stream may wait long for its client
-	}
-	h.mu.Unlock()
 	stream := s.http2Stream
 	s.http2Stream = nil
-	if parked || taken {
-		if parked && !(*http2StreamConn)(stream).wait() {
-			go stream.serveParked()
+	if out := stream.EndHandler(&w.http2.http2Turn); out != nil {
+		p := (*ParkedConn)(out.Owner().(*parkedOwner))
+		if !(parkedStream{p}).wait() {
+			go p.serveBy(parkedStream{p})
 		}
-		return
-	}
-	if !listed && !stream.lent && w.http2.spare == nil && cap(stream.text) <= maxKeptHeader {
-		stream.body.Reset()
-		w.http2.spare = stream
 	}
 }
 
@@ -260,87 +247,56 @@ func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 	case endingWhole:
 		s.render(ctx, mine)
 	case endingAborted:
-		s.abort(ctx)
+		ctx.Response.resetBody()
+		s.Abort()
 	}
 	if ctx.Response.wantsClose() {
 		s.h.closeSoon()
 	}
 }
 
-// abort resets a stream whose answer isn't completed.
-func (s *http2Exchange) abort(ctx *Ctx) {
-	ctx.Response.resetBody()
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.returnedLocked()
-	if s.state.Over() {
-		return
+// render renders a whole answer.
+func (s *http2Exchange) render(ctx *Ctx, mine bool) {
+	r := &ctx.Response
+	length, size := r.wholeLength(ctx)
+	a := s.answerHead(r, length)
+	if size > 0 {
+		a.Body, a.Reused = r.bodyBytes(), r.source == bodyBuffer && size <= maxKeptBody
 	}
-	h.breakOffLocked(s.http2Stream, http2.InternalError)
+	if ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
+		a.Trailer = nil
+	}
+	var t *http2Turn
+	if mine {
+		t = &s.scratch.http2.http2Turn
+	}
+	s.Answer(t, &a)
 }
 
-// render renders a whole answer: in the owner's turn if the handler has run inline, otherwise into the queue.
-func (s *http2Exchange) render(ctx *Ctx, mine bool) {
-	h, t, r := s.h, &s.scratch.http2.http2Turn, &ctx.Response
-	length, size := r.wholeLength(ctx)
-	trailer := r.Trailer.Len() > 0 && http1.BodyAllowed(r.status) && !ctx.Request.isHead() && !r.tunnels()
-	whole := size == 0 && !trailer
-	if !mine {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		s.returnedLocked()
-		if !s.state.Over() {
-			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
-			s.sendWholeLocked(ctx, size, trailer)
-		}
-		return
+// answerHead returns the head of the response as an answer of the stream.
+func (s *http2Exchange) answerHead(r *Response, length int64) http2Answer {
+	a := http2Answer{Status: r.status, Fields: &r.Header.list, Length: length, Date: s.server.clock.dateLiteral()}
+	if r.Trailer.Len() > 0 && !r.tunnels() {
+		a.Trailer = &r.Trailer.list
 	}
-	if h.mayUpdate {
-		h.mu.Lock()
-		if h.updateDue {
-			s.returnedLocked()
-			h.pushLocked(t)
-			h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
-			s.sendWholeLocked(ctx, size, trailer)
-			h.mu.Unlock()
-			return
-		}
-		h.mayUpdate = false
-		h.mu.Unlock()
-	}
-	out := s.appendHead(t.out, &h.encoder, ctx, length, whole)
-	t.out = out
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.returnedLocked()
-	if trailer || size > 0 && (size > maxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) {
-		h.pushLocked(t)
-		s.sendWholeLocked(ctx, size, trailer)
-		return
-	}
-	if size > 0 {
-		s.sentDataLocked(size, true)
-		t.out = http2.AppendData(t.out, s.id, r.bodyBytes(), true)
-	}
-	if s.state == http2.Open {
-		h.pushLocked(t) // RST_STREAM will follow
-	}
-	h.sentLocked(s.http2Stream)
+	return a
+}
+
+// refusal returns an answer that the server gives instead of the handler's.
+func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2Answer {
+	body := []byte(refusalText(reason))
+	return http2Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
 }
 
 // makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
 // taken it, and keeps its place. That isn't for an answer that was made for this client alone: with a 503 its memory is free at once.
 func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
-	h, r := s.h, &ctx.Response
+	r := &ctx.Response
 	size := r.size()
-	if size == 0 || size <= maxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
+	if size == 0 || size <= MaxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
 		return endingWhole
 	}
-	h.mu.Lock()
-	room := s.state.Over() || s.hasRoomLocked(size)
-	h.mu.Unlock()
-	if room {
+	if s.HasRoom(size) {
 		return endingWhole
 	}
 	if r.source != bodyBuffer {
@@ -358,19 +314,56 @@ func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 		}
 	}
 	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !s.state.Over() {
-		s.refuseLocked(errAnswersFull, r.refusalFields(errAnswersFull), false)
-	}
+	a := s.refusal(errAnswersFull, r.refusalFields(errAnswersFull))
+	s.Replace(&a)
 	return endingStreamed
 }
 
 // queuedBody implements wire.
-func (s *http2Exchange) queuedBody() int64 { return s.http2Stream.queuedBody() }
+func (s *http2Exchange) queuedBody() int64 { return s.QueuedBody() }
 
 // overrunBody implements wire.
-func (s *http2Exchange) overrunBody() bool { return s.http2Stream.overrunBody() }
+func (s *http2Exchange) overrunBody() bool { return s.OverrunBody() }
+
+// localAddr implements wire.
+func (s *http2Exchange) localAddr() net.Addr { return s.conn.localAddr() }
+
+// remoteAddr implements wire.
+func (s *http2Exchange) remoteAddr() net.Addr { return s.conn.remoteAddr() }
+
+// remote implements wire.
+func (s *http2Exchange) remote() netip.AddrPort { return s.conn.remote() }
+
+// proxyHeader implements wire.
+func (s *http2Exchange) proxyHeader() *proxyproto.Header { return s.conn.proxyHeader() }
+
+// outerContext implements wire. The context of ConnContext is made once, or again if that has panicked.
+func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
+	if s.server.ConnContext != nil {
+		s.h.alone(func() { outer, _ = s.conn.outerContext() })
+	}
+	return outer, false
+}
+
+// deadlineSet implements wire. Most waits read the deadlines from the Ctx.
+func (s *http2Exchange) deadlineSet(t time.Time, write bool) error {
+	if !write {
+		s.SetReadDeadline(s.server.clock.At(t))
+	}
+	return nil
+}
+
+// mayWatch implements watchWire: the connection is read whatever the handler does.
+func (s *http2Exchange) mayWatch(*body) bool { return true }
+
+// startWatch implements watchWire.
+func (s *http2Exchange) startWatch(r *requestContext) (half, gone bool) { return false, s.Watch(r) }
+
+// endWatch implements watchWire.
+func (s *http2Exchange) endWatch() { s.Unwatch() }
+
+// ClientGone implements http2Watcher.
+func (r *requestContext) ClientGone() { r.cancel(ErrClientGone) }
 
 // readBody implements wire.
 func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
@@ -407,24 +400,37 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 // receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
 func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	ctx, waits := s.scratch.ctx, false
-	r := http2Reading{until: &ctx.readUntil, pace: &s.readPace, fills: true, gathers: s.gathers(b), end: s.endOfBodyLocked}
-	r.beforeWait = func(start clock.Time) error {
+	r := http2Reading{Until: &ctx.readUntil, Pace: &s.ReadPace, Fills: true, Gathers: s.gathers(b)}
+	r.BeforeWait = func(start clock.Time) error {
 		if err := s.beforeWait(b); err != nil {
 			return err
 		}
-		if !r.gathers {
+		if !r.Gathers {
 			s.server.bodies.BeginSilence(&ctx.room, s.http2Stream, start) // it has a lock that comes before mu
 		}
 		s.scratch.running.is(RunningReading)
 		waits = true
 		return nil
 	}
-	n, err = s.read(p, &r)
+	n, err = s.Read(p, &r)
 	if waits {
 		s.scratch.running.is(ctx.runningState())
 	}
 	s.server.bodies.EndSilence(&ctx.room)
-	return n, err
+	return n, http2BodyError(err)
+}
+
+// http2BodyError returns what an error of a stream is for the reader of its body.
+func http2BodyError(err error) error {
+	switch err {
+	case errNoRoom:
+		return errBodiesFull
+	case errAnswered:
+		return ErrHandlerTimeout
+	case errLate:
+		return errDeadline
+	}
+	return err
 }
 
 // beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
@@ -440,7 +446,7 @@ func (s *http2Exchange) beforeWait(b *body) error {
 	if b.expect {
 		b.expect = false
 		if b.received == 0 && !ctx.stream.sent {
-			return s.inform(100, nil)
+			return s.Inform(100, nil)
 		}
 	}
 	return nil
@@ -455,13 +461,10 @@ func (s *http2Exchange) bodyEnded(b *body) error {
 
 // takeTrailer gives the request the fields behind its body.
 func (s *http2Exchange) takeTrailer() {
-	s.h.mu.Lock()
-	trailer := s.trailer
-	s.h.mu.Unlock()
-	if trailer != nil {
+	if trailer := s.Trailer(); trailer != nil {
 		list := &s.scratch.ctx.Request.Trailer.list
-		for i := range trailer.fields.Len() {
-			list.AddBytes(string(trailer.fields.Name(i)), trailer.fields.Value(i))
+		for i := range trailer.Len() {
+			list.AddBytes(string(trailer.Name(i)), trailer.Value(i))
 		}
 	}
 }
@@ -469,23 +472,16 @@ func (s *http2Exchange) takeTrailer() {
 // lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
 // announces a body has a buffer.
 func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
-	s.h.mu.Lock()
-	if s.mayComeLocked() {
-		s.h.mu.Unlock()
+	whole, ok, waits := s.Whole()
+	if waits {
 		if s.scratch.ctx.timedOut() {
 			return nil, true, b.fail(ErrHandlerTimeout)
 		}
 		if _, err := s.receive(b, nil); err != nil && err != io.EOF {
 			return nil, true, b.fail(bodyError(err))
 		}
-		s.h.mu.Lock()
+		whole, ok, _ = s.Whole()
 	}
-	if !s.hasEndedLocked() || s.overrun || s.late {
-		s.h.mu.Unlock()
-		return nil, false, nil
-	}
-	whole, ok = s.body.Whole()
-	s.h.mu.Unlock()
 	if !ok {
 		return nil, false, nil
 	}
@@ -497,16 +493,55 @@ func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 	return whole, true, nil
 }
 
+// http2Duplex reads a request's body for package adaptor, beside the handler: see hooks.Duplex.
+type http2Duplex struct {
+	http2BodyReader
+
+	mu       sync.Mutex // one Read at a time
+	limit    bodyLimit
+	received int64
+	err      error
+}
+
+// Read implements io.Reader.
+func (d *http2Duplex) Read(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil || len(p) == 0 {
+		return 0, d.err
+	}
+	n, err := d.http2BodyReader.Read(p)
+	switch err {
+	case nil, io.EOF, errBodyClosed:
+		d.err = err
+	case errOver:
+		d.err = errStreamOver
+	default:
+		d.err = bodyError(http2BodyError(err))
+	}
+	if d.received += int64(n); d.limit.isBelow(d.received) {
+		n, d.err = 0, errTooLarge
+	}
+	return n, d.err
+}
+
+// Trailer implements hooks.Duplex.
+func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
+	if trailer := d.http2BodyReader.Trailer(); trailer != nil {
+		return trailer.All()
+	}
+	return func(func(name, value []byte) bool) {}
+}
+
 // duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
 func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	c.check()
 	b := &c.Request.body
 	s, ok := c.exchange.wire.(*http2Exchange)
-	if !ok || s.extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
+	if !ok || s.Extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
-	s.lent = true
-	d := &http2Duplex{s: s.http2Stream, limit: b.limit, expect: b.expect}
+	d := &http2Duplex{http2BodyReader: s.Lend(b.expect), limit: b.limit}
 	if b.isTooLarge() {
 		d.err = errTooLarge
 	}
@@ -517,255 +552,71 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 // errBodyLent is the error of a Ctx whose body is read otherwise.
 var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
 
-// sendWholeLocked leaves the body of a whole answer, of size bytes, and its trailer to the queue.
-func (s *http2Exchange) sendWholeLocked(ctx *Ctx, size int, trailer bool) {
-	s.h.mu.AssertHeld()
-	h, r := s.h, &ctx.Response
-	if size == 0 && !trailer {
-		h.sentLocked(s.http2Stream)
-		return
-	}
-	h.listLocked(s.http2Stream)
-	body := r.bodyBytes()
-	if r.source == bodyBuffer && size <= maxKeptBody {
-		body = append([]byte(nil), body...) // the buffer will be used again
-	}
-	s.setUnsentLocked(body, nil, false)
-	s.http2Stream.complete = true // nothing is appended, so the body may be the program's
-	if trailer {
-		s.tail = newTail(&r.Trailer)
-	}
-	h.mayGoOnLocked(s.http2Stream)
-}
-
-// appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
-func (s *http2Exchange) appendHead(dst []byte, e *http2.Encoder, ctx *Ctx, length int64, endStream bool) []byte {
-	r := &ctx.Response
-	start := len(dst)
-	dst = http2.BeginHeaders(dst)
-	dst = s.beginBlock(dst, e)
-	dst = http2.AppendStatus(dst, r.status)
-	dst = s.appendFields(dst, e, &r.Header.list)
-	if length >= 0 {
-		dst = http2.AppendNumber(dst, field.ContentLength, length)
-	}
-	if r.Trailer.Len() > 0 && !endStream && !r.tunnels() {
-		dst = appendTrailerNames(dst, &r.Trailer)
-	}
-	return http2.EndHeaders(dst, start, s.id, endStream)
-}
-
 // inform implements wire.
 func (s *http2Exchange) inform(status int, header *Header) error {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.state.Over() {
-		return errStreamReset
-	}
-	s.informLocked(status, header)
-	h.flushLocked(nil)
-	return nil
+	return s.Inform(status, &header.list)
 }
 
 // head implements wire.
 func (s *http2Exchange) head(ctx *Ctx, length int64) {
-	h, r := s.h, &ctx.Response
+	r := &ctx.Response
 	switch {
 	case !http1.BodyAllowed(r.status):
 		length = r.bareLength(length)
 	case r.tunnels():
 		length = noLength
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.headSent = true
-	if s.state.Over() {
-		return
-	}
-	// Nothing follows the head, but a body that is still coming may have a reader.
-	whole := ctx.stream.discard && s.hasEndedLocked()
-	h.queue = s.appendHead(h.queue, nil, ctx, length, whole)
-	if whole {
-		h.sentLocked(s.http2Stream)
-	}
+	a := s.answerHead(r, length)
+	s.Begin(&a, ctx.stream.discard)
 }
 
 // data implements wire.
 func (s *http2Exchange) data(p []byte, flush bool) error {
-	h := s.h
-	if until := s.scratch.ctx.writeUntil; until != 0 && s.server.clock.Exact() >= until {
+	return s.sent(s.Write(p, flush, &http2Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave}))
+}
+
+// sent returns what an error of the stream's answer is for the handler, and records what it says of the client.
+func (s *http2Exchange) sent(err error) error {
+	switch err {
+	case errStreamReset:
+		s.lose()
+	case errGivenUp:
+		s.lose()
+		return errDeadline
+	case errLate:
 		s.failed = true
-		s.server.counts.timeouts.write.Add(1)
 		return errDeadline
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for len(p) > 0 && !s.state.Over() {
-		h.listLocked(s.http2Stream)
-		room := s.keepsLocked() - len(s.unsent)
-		if len(s.unsent) == 0 && (flush || room < len(p)) {
-			return s.lendLocked(p)
-		}
-		if room <= 0 {
-			if err := s.awaitRoomLocked(); err != nil {
-				return err
-			}
-			continue
-		}
-		n := min(room, len(p))
-		s.keepLocked(p[:n])
-		p = p[n:]
-		h.mayGoOnLocked(s.http2Stream)
-		if len(p) > 0 {
-			h.flushLocked(nil)
-		}
-	}
-	if flush && !s.gone {
-		h.flushLocked(nil)
-	}
-	return s.reachedLocked()
-}
-
-// lendLocked is data for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
-// as it may wait without the handler.
-func (s *http2Exchange) lendLocked(p []byte) error {
-	s.h.mu.AssertHeld()
-	h := s.h
-	s.setUnsentLocked(p[:len(p):len(p)], nil, true)
-	h.mayGoOnLocked(s.http2Stream)
-	h.flushLocked(nil)
-	if len(s.unsent) > s.keepsLocked() {
-		if err := s.awaitRoomLocked(); err != nil {
-			s.dropUnsentLocked()
-			h.schedule.Remove(&s.sender)
-			return err
-		}
-	}
-	rest := s.unsent
-	s.dropUnsentLocked()
-	if !s.state.Over() {
-		s.keepLocked(rest)
-	}
-	return s.reachedLocked()
-}
-
-// reachedLocked returns an error if the client can't be reached any more.
-func (s *http2Exchange) reachedLocked() error {
-	s.h.mu.AssertHeld()
-	if !s.gone {
-		return nil
-	}
-	s.lose()
-	if errors.Is(s.h.out.Err(), os.ErrDeadlineExceeded) {
-		return errDeadline // the connection was given up, since its client has taken too little of what waited
-	}
-	return errStreamReset
+	return err
 }
 
 // lose records that the client can't be reached.
 func (s *http2Exchange) lose() { s.failed, s.lost = true, true }
 
-// awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
-func (s *http2Exchange) awaitRoomLocked() error {
-	s.h.mu.AssertHeld()
-	return s.awaitClientLocked(func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
-}
-
-// awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
-func (s *http2Exchange) awaitClientLocked(ready func() bool) error {
-	s.h.mu.AssertHeld()
-	h := s.h
-	h.flushLocked(nil)
-	if s.gone || ready() {
-		return nil
-	}
-	h.mu.Unlock()
-	err := s.leave()
-	h.mu.Lock()
-	if err != nil {
-		return err
-	}
-	answers := &s.server.answers
-	answers.Wait(1)
-	defer answers.Wait(-1)
-	for start, before := s.server.clock.Now(), len(s.unsent); !s.gone && !ready(); {
-		until := func() clock.Time {
-			if own := s.scratch.ctx.writeUntil; own != 0 {
-				return own
-			}
-			return s.windowDeadline(start)
-		}
-		// The budget may become crowded meanwhile, and the deadline an earlier one.
-		ok := s.awaitLocked(&s.writable, earliest(until(), s.server.clock.Exact().Deadline(budget.CrowdedGrace(s.server.config.writing.Grace))))
-		now, moved := s.server.clock.Exact(), before-len(s.unsent)
-		if !ok && moved == 0 {
-			switch deadline := until(); {
-			case deadline == 0 || now < deadline:
-				continue
-			case s.scratch.ctx.writeUntil != 0 || !s.isExcusedLocked(now):
-				s.writePace.Add(s.server.config.writing, 0, now.Sub(start))
-				s.failed = true
-				s.server.counts.timeouts.write.Add(1)
-				return errDeadline
-			}
-		} else {
-			s.writePace.Add(s.server.config.writing, moved, now.Sub(start))
-		}
-		start, before = now, len(s.unsent)
-	}
-	return nil
-}
-
 // endStream implements wire.
 func (s *http2Exchange) endStream(trailer *Header) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.returnedLocked()
-	if s.state.Over() || s.state == http2.HalfClosedLocal {
+	if s.scratch.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
+		s.Finish(nil)
 		return
 	}
-	h.listLocked(s.http2Stream)
-	s.http2Stream.complete = true
-	if !s.scratch.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
-		s.tail = newTail(trailer)
-	}
-	h.mayGoOnLocked(s.http2Stream)
+	s.Finish(&trailer.list)
+}
+
+var _ windowWire = (*http2Exchange)(nil)
+
+// window implements windowWire.
+func (s *http2Exchange) window() int { return s.Window() }
+
+// awaitWindow implements windowWire.
+func (s *http2Exchange) awaitWindow() (n int, err error) {
+	n, err = s.AwaitWindow(&http2Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave})
+	return n, s.sent(err)
 }
 
 // answerApart implements wire.
 func (s *http2Exchange) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
-	h := s.h
-	h.mu.Lock()
-	if s.state.Over() {
-		h.mu.Unlock()
-		return 0, errStreamReset
-	}
-	size = s.refuseLocked(e, fields, head)
-	s.late = true // the handler may wait for the body
-	s.wakeLocked()
-	h.mu.Unlock()
-	h.flush()
-	return size, nil
-}
-
-// awaitWindow implements windowWire.
-func (s *http2Exchange) awaitWindow() (n int, err error) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.listLocked(s.http2Stream)
-	err = s.awaitClientLocked(func() bool {
-		n = s.openLocked()
-		s.starved = n == 0
-		return n > 0
-	})
-	s.starved = false
-	if err == nil {
-		err = s.reachedLocked()
-	}
-	return n, err
+	a := s.refusal(e, fields)
+	return s.AnswerApart(&a, head)
 }
 
 // park answers with the response's head, or switches protocols, and parks the stream.
@@ -782,33 +633,104 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 	if err := ctx.claimAnswer(); err != nil {
 		return nil, err
 	}
-	h := s.h
 	if reason := s.server.conns.addStream(); reason != nil {
 		return nil, reason
 	}
 	ctx.endWatch()
-	p := &ParkedConn{conn: h.conn, netConn: (*http2StreamConn)(s.http2Stream), serve: serve}
-	p.out.Open((*parkedOwner)(p), (*http2StreamConn)(s.http2Stream), nil, false)
+	stream := (*http2StreamConn)(s.http2Stream)
+	p := &ParkedConn{conn: s.conn, netConn: stream, serve: serve}
+	p.out.Open((*parkedOwner)(p), stream, nil, false)
 	if switches {
 		ctx.switchProtocols()
 	} else {
 		s.head(ctx, noLength)
 		s.count(ctx.Response.status)
 	}
-	h.mu.Lock()
-	if s.gone {
-		h.mu.Unlock()
+	if err := s.Park(&p.out); err != nil {
 		s.server.conns.removeStream()
-		s.lose()
-		return nil, errStreamReset
+		return nil, s.sent(err)
 	}
-	h.listLocked(s.http2Stream)
-	s.parked, s.phase, s.readUntil = p, parkBusy, 0
-	h.mu.Unlock()
 	ctx.Request.body.hijacked()
 	s.hijacked = true
-	h.flush()
+	s.h.flush()
 	return p, nil
+}
+
+// parkedStream serves a parked stream of HTTP/2: see http2StreamConn.
+type parkedStream struct{ *ParkedConn }
+
+func (d parkedStream) stream() *http2StreamConn { return d.netConn.(*http2StreamConn) }
+
+// Serve implements http2Parked.
+func (p *parkedOwner) Serve() { (*ParkedConn)(p).serveBy(parkedStream{(*ParkedConn)(p)}) }
+
+// next implements parkable.
+func (d parkedStream) next(int) (parkedStep, Wake) {
+	closed, gone, came := d.stream().State()
+	if gone {
+		d.out.Fail(net.ErrClosed)
+	}
+	why, due := d.reason(came)
+	switch {
+	case closed:
+		return parkedLost, 0
+	case due:
+		return parkedCall, why
+	}
+	return parkedWait, 0
+}
+
+// reason returns the reason to call the function, or false if there is none. A stream that is ending waits for its outbox alone.
+func (d parkedStream) reason(came bool) (why Wake, due bool) {
+	s, deadline := d.conn.server, d.ParkedConn.wait
+	switch {
+	case d.ending:
+		return 0, false
+	case d.asked.Load(), s.life.draining.Load():
+		return WakeShutdown, true
+	case came:
+		return WakeData, true
+	}
+	return WakeDeadline, deadline != 0 && s.clock.Exact() >= deadline
+}
+
+// enter implements parkable: the goroutine is the stream's own.
+func (d parkedStream) enter() bool { return true }
+
+// wait implements parkable: the stream waits without a goroutine.
+func (d parkedStream) wait() (left bool) {
+	if _, due := d.reason(false); due {
+		return false
+	}
+	if deadline := d.ParkedConn.wait; deadline != 0 {
+		wait := max(deadline.Sub(d.conn.server.clock.Exact()), 0)
+		if d.timer == nil {
+			d.timer = time.AfterFunc(wait, d.stream().Wake)
+		} else {
+			d.timer.Reset(wait)
+		}
+	}
+	return d.stream().Rest(d.ending)
+}
+
+// end implements parkable.
+func (d parkedStream) end() {
+	whole := d.ending && d.out.AllSent()
+	defer d.endStream(whole) // deferred, since the function of OnClose may end the goroutine
+	if whole {
+		d.over()
+	}
+}
+
+// endStream ends the stream: properly if all of its body was sent (whole), otherwise by a reset.
+func (d parkedStream) endStream(whole bool) {
+	defer d.conn.server.conns.removeStream()
+	d.out.Fail(net.ErrClosed)
+	d.stream().EndParked(whole)
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.over()
 }
 
 // errNotSwitched refuses what no handler has switched. The client would take any answer of 2xx for the beginning of its protocol.
@@ -831,7 +753,7 @@ func (c *Ctx) maySucceed() error {
 
 // prepareHijack implements wire. The handler may wait for the client from now on, so it must not have the connection.
 func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err error) {
-	if !switches || !s.extended {
+	if !switches || !s.Extended {
 		return nil, errNoHijack
 	}
 	return nil, s.leave()
@@ -847,18 +769,13 @@ func (s *http2Exchange) switchProtocols(header *Header) {
 
 // hijack implements wire.
 func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.gone {
-		s.lose()
-		return nil, nil, errStreamReset
+	tunnel, err := s.Take()
+	if err != nil {
+		return nil, nil, s.sent(err)
 	}
-	h.listLocked(s.http2Stream)
-	tunnel := &http2Tunnel{s: s.http2Stream, h: h}
-	s.taken, s.hijacked = tunnel, true
+	s.hijacked = true
 	s.scratch.running.end()
-	h.flushLocked(nil)
+	s.h.flush()
 	return tunnel, nil, nil
 }
 

@@ -1,7 +1,7 @@
 package filo
 
 import (
-	"fmt"
+	"math"
 
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
@@ -26,7 +26,7 @@ func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2S
 		k.Begin(f)
 		h.openPending().block = k
 	case http2.FrameContinuation:
-		whole, fault := h.pending.block.Continue(f, h.conn.server.config.head.Bytes)
+		whole, fault := h.pending.block.Continue(f, h.shared.Head.Bytes)
 		if fault != http2.NoFault {
 			return h.fail(t, fault)
 		}
@@ -67,18 +67,12 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 	if cost == 0 {
 		return http2.NoFault
 	}
-	return h.glitches.Charge(cost, h.conn.server.clock.Now(), h.conn.server.config.http2.glitches)
+	return h.glitches.Charge(cost, h.shared.Clock.Now(), h.shared.Glitches)
 }
 
 // fail ends the connection, because of what the client has sent.
 func (h *http2Conn) fail(t *http2Turn, fault http2.Fault) http2Step {
-	if fault.Code() == http2.EnhanceYourCalm {
-		h.conn.server.refused(refusedHTTP2Calm, h.conn.remote())
-	}
-	if h.conn.server.LogAllErrors {
-		h.conn.server.logger().Warn("HTTP/2 connection refused", "error", fault.String(), "code", fault.Code().String(),
-			"remote", fmt.Sprint(h.conn.remoteAddr()))
-	}
+	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())
 	return http2End
 }
@@ -126,7 +120,7 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 			return h.fail(t, idFault)
 		}
 		if refused = h.goneAway == goneForGood; !refused && fault == http2.NoFault {
-			fault = h.counts.Enter(h.conn.server.config.http2.maxStreams)
+			fault = h.counts.Enter(h.shared.MaxStreams)
 		}
 		if refused || fault != http2.NoFault {
 			h.ids.Reset(id)
@@ -138,7 +132,7 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 		return h.fail(t, fault)
 	case fault != http2.NoFault, v.Late, refused:
 		// The client's later blocks build upon this one.
-		if _, err := h.decoder.Decode(block, h.conn.server.config.head.Bytes, nil); err != nil {
+		if _, err := h.decoder.Decode(block, h.shared.Head.Bytes, nil); err != nil {
 			return h.fail(t, http2.FaultCompression)
 		}
 		if v.Late {
@@ -149,9 +143,6 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 		if fault == http2.NoFault || v.Late {
 			return http2Next
 		}
-		if fault == http2.FaultRefused {
-			h.conn.server.refused(refusedHTTP2Streams, h.conn.remote())
-		}
 		return h.reset(t, id, fault)
 	case s != nil:
 		return h.takeTrailer(t, id, s, block)
@@ -161,7 +152,6 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 
 // takeRequest begins a request, which has a place.
 func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream bool) http2Step {
-	config := &h.conn.server.config
 	s := t.spare
 	if s == nil {
 		s = &http2Stream{http2Request: new(http2Request)}
@@ -172,13 +162,13 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 	if fault == http2.FaultCompression {
 		return h.fail(t, fault)
 	}
-	h.conn.countRequest()
-	if most := config.maxRequests; most > 0 && int(h.conn.requests.Load()) >= most {
+	requests := min(h.requests.Load(), math.MaxInt32-1) + 1
+	h.requests.Store(requests)
+	if most := h.shared.MaxRequests; most > 0 && int(requests) >= most {
 		h.closeAsked.Store(true)
 	}
 	if !h.active {
-		h.active = true
-		h.conn.server.changed(h.conn, StateActive)
+		h.setActive(true)
 	}
 	if fault != http2.NoFault {
 		h.mu.Lock()
@@ -208,21 +198,21 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 	if endStream {
 		return http2Run
 	}
-	framing := &s.framing
+	framing := &s.Framing
 	bodies := h.bodies
 	if bodies == nil {
-		bodies = h.conn.server.conns.bodiesOf(h.conn)
+		bodies = h.driver.Bodies()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.bodies = bodies
 	h.listLocked(s)
-	large := framing.Length > maxAwaitedBody // its handler reads it, or answers that there is no room
+	large := framing.Length > int64(h.shared.AwaitedBody) // its handler reads it, or answers that there is no room
 	if !large && !h.mayBufferLocked(1) {
 		h.overrunLocked(s)
 		return http2Next
 	}
-	if limit := config.maxBody; large || s.extended || framing.ExpectContinue || limit >= 0 && framing.Length > limit {
+	if limit := h.shared.MaxBody; large || s.Extended || framing.ExpectContinue || limit >= 0 && framing.Length > limit {
 		return http2Run
 	}
 	if framing.Length < 0 {
@@ -234,15 +224,15 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 
 // decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
 func (h *http2Conn) decodeRequest(t *http2Turn, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
-	config, head := &h.conn.server.config, &t.head
-	s.text, s.framing, s.extended = s.text[:0], http1.Framing{}, false
-	head.Begin(&s.request, s.text, &config.head, config.http2.extendedConnect)
-	over, err := h.decoder.Decode(block, config.head.Bytes, head)
+	shared, head := h.shared, &t.head
+	s.Text, s.Framing, s.Extended = s.Text[:0], http1.Framing{}, false
+	head.Begin(&s.Head, s.Text, &shared.Head, shared.ExtendedConnect)
+	over, err := h.decoder.Decode(block, shared.Head.Bytes, head)
 	if err != nil {
 		return p, over, http2.FaultCompression, http1.NoFault
 	}
-	s.text, s.framing, f, refused = head.End(endStream, over)
-	s.extended = len(head.Protocol()) > 0
+	s.Text, s.Framing, f, refused = head.End(endStream, over)
+	s.Extended = len(head.Protocol()) > 0
 	return head.Priority, over, f, refused
 }
 
@@ -251,8 +241,8 @@ func (s *http2Stream) expectBody(endStream, refused bool) {
 	if s.state = http2.HalfClosedRemote; endStream {
 		return
 	}
-	length := s.framing.Length
-	if s.extended || refused {
+	length := s.Framing.Length
+	if s.Extended || refused {
 		length = -1 // what follows isn't content, or nobody knows how much of it there is
 	}
 	s.state = http2.Open
@@ -268,7 +258,7 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	}
 	if s.awaits = what; what != awaitsNothing {
 		h.awaiting++
-		s.awaitsSince = h.conn.server.clock.Now()
+		s.awaitsSince = h.shared.Clock.Now()
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false
@@ -278,19 +268,6 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 
 // overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
 const overCost = 20
-
-// refuse answers a request that isn't valid, without a handler.
-func (s *http2Stream) refuse(reason *HTTPError, isHead bool) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.running = true
-	if s.state == http2.Open {
-		h.listLocked(s) // the rest of the request will come
-	}
-	s.refuseLocked(reason, &refusalFields, isHead)
-	h.handlerEndedLocked(s)
-}
 
 // leaveUndecided has the stream's handler run when the input is used up.
 func (h *http2Conn) leaveUndecided(s *http2Stream) {
@@ -326,10 +303,9 @@ func (h *http2Conn) decide(t *http2Turn) http2Step {
 
 // takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become another one's.
 func (h *http2Conn) takeTrailer(t *http2Turn, id uint32, s *http2Stream, block []byte) http2Step {
-	config := &h.conn.server.config
 	head, trailer := &t.head, new(http2Trailer)
-	head.BeginTrailer(&trailer.head, nil, &config.head)
-	over, err := h.decoder.Decode(block, config.head.Bytes, head)
+	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)
+	over, err := h.decoder.Decode(block, h.shared.Head.Bytes, head)
 	if err != nil {
 		return h.fail(t, http2.FaultCompression)
 	}
@@ -396,22 +372,19 @@ func (h *http2Conn) judge(t *http2Turn, f *http2.Frame, v http2.Verdict, fault h
 
 // reset resets a stream because of a fault.
 func (h *http2Conn) reset(t *http2Turn, id uint32, fault http2.Fault) http2Step {
-	if h.conn.server.LogAllErrors {
-		h.conn.server.logger().Warn("HTTP/2 stream reset", "error", fault.String(), "code", fault.Code().String(), "stream", id,
-			"remote", fmt.Sprint(h.conn.remoteAddr()))
-	}
+	h.driver.StreamFailed(id, fault)
 	if fault := h.charge(1); fault != http2.NoFault {
 		return h.fail(t, fault)
 	}
 	h.mu.Lock()
 	h.ids.Reset(id)
-	var ended *requestContext
+	var ended http2Watcher
 	if s := h.streams.Find(id); s != nil {
 		ended = h.endStreamLocked(s, http2.Reset)
 	}
 	h.mu.Unlock()
 	t.out = http2.AppendReset(t.out, id, fault.Code())
-	ended.clientGone()
+	tell(ended)
 	return http2Next
 }
 
@@ -448,7 +421,7 @@ func (h *http2Conn) takeSettings(t *http2Turn, f *http2.Frame) http2Step {
 }
 
 // streamsPerGlitch is how many open streams make SETTINGS cost another glitch.
-const streamsPerGlitch = defaultMaxStreams
+const streamsPerGlitch = 128
 
 // applyLocked takes over the client's settings.
 func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
@@ -496,7 +469,7 @@ func (h *http2Conn) takeWindow(t *http2Turn, f *http2.Frame, fault http2.Fault) 
 // takeOther takes a frame of a stream that has no content.
 func (h *http2Conn) takeOther(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
 	event, _ := http2.EventOf(f)
-	var ended *requestContext
+	var ended http2Watcher
 	h.mu.Lock()
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
@@ -516,7 +489,7 @@ func (h *http2Conn) takeOther(t *http2Turn, f *http2.Frame, fault http2.Fault) h
 		}
 	}
 	h.mu.Unlock()
-	ended.clientGone()
+	tell(ended)
 	return h.judge(t, f, v, fault, http2Next)
 }
 
@@ -528,7 +501,7 @@ func (h *http2Conn) takePriority(t *http2Turn, f *http2.Frame) http2Step {
 	if s != nil {
 		h.schedule.SetPriority(&s.sender, priority)
 	}
-	room := h.conn.server.config.http2.maxStreams - h.counts.Streams()
+	room := h.shared.MaxStreams - h.counts.Streams()
 	h.mu.Unlock()
 	if state != http2.Idle {
 		return http2Next

@@ -26,7 +26,7 @@ func (s *http2Stream) windowLocked() http2.SendWindow {
 }
 
 // endStreamLocked ends a stream before its time: neither side sends on it any more. The caller cancels the context, without mu.
-func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *requestContext) {
+func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended http2Watcher) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
 	h.overLocked(s)
@@ -39,7 +39,7 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended *r
 }
 
 // breakOffLocked resets a stream whose answer isn't completed: see endStreamLocked.
-func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended *requestContext) {
+func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended http2Watcher) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
 	h.ids.Reset(s.id)
@@ -51,7 +51,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
-	if s.listed || s.lent { // an http2Duplex may still read
+	if s.listed || s.lent { // an http2BodyReader may still read
 		s.body.Drop()
 	}
 	s.wakeLocked()
@@ -76,7 +76,7 @@ func (s *http2Stream) returnedLocked() {
 func (h *http2Conn) leaveLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
-	h.used = h.conn.server.clock.Now()
+	h.used = h.shared.Clock.Now()
 	if h.wakeEmpty && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
 		go h.wakeOwner() // it takes locks that come before mu
@@ -128,7 +128,7 @@ func (s *http2Stream) takeRestLocked() {
 		return
 	}
 	h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
-	if now := h.conn.server.clock.Now(); now < s.readUntil && h.goneAway == goneNowhere {
+	if now := h.shared.Clock.Now(); now < s.readUntil && h.goneAway == goneNowhere {
 		s.awaitsSince = now
 	}
 }

@@ -1,6 +1,7 @@
 package filo
 
 import (
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -10,13 +11,12 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 )
 
-// http2StreamConn is a parked stream as the connection of a ParkedConn, and as the socket of its outbox: what is written is the answer's
-// body, and what is read the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended
-// before: there Read returns io.EOF when the client has gone.
+// http2StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read
+// the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended before: there Read returns
+// io.EOF when the client has gone.
 //
-// While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event for the ParkedConn's function starts another
-// one that calls it (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream
-// has room for more.
+// While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
+// (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream has room for more.
 type http2StreamConn http2Stream
 
 var _ net.Conn = (*http2StreamConn)(nil)
@@ -30,11 +30,32 @@ const (
 	parkBusy    parkPhase = iota // a goroutine has it: that of the handler, or one that calls the function
 	parkAgain                    // as parkBusy, and the stream was woken meanwhile
 	parkResting                  // no goroutine has it
+	parkSending                  // as parkResting, but it only waits for its outbox to be sent
 	parkOver                     // it isn't parked any more
 )
 
-// maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in the ParkedConn's queue.
+// maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in its outbox.
 const maxParkedUnsent = 16 << 10
+
+// http2Parked is the owner of a parked stream's outbox.
+type http2Parked interface {
+	outbox.Owner
+	// Serve serves the stream, on a goroutine of its own, until it rests or ends.
+	Serve()
+}
+
+// Park parks the stream, whose outbox this is. Until EndHandler the handler's goroutine has the stream.
+func (s *http2Stream) Park(out *outbox.Outbox) error {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.gone {
+		return errStreamReset
+	}
+	h.listLocked(s)
+	s.parked, s.phase, s.readUntil = out, parkBusy, 0
+	return nil
+}
 
 // wakeParkedLocked makes a goroutine see to a parked stream.
 func (s *http2Stream) wakeParkedLocked() {
@@ -42,9 +63,9 @@ func (s *http2Stream) wakeParkedLocked() {
 	switch s.phase {
 	case parkBusy:
 		s.phase = parkAgain
-	case parkResting:
+	case parkResting, parkSending:
 		s.phase = parkBusy
-		go s.serveParked()
+		go s.parked.Owner().(http2Parked).Serve()
 	}
 }
 
@@ -52,7 +73,7 @@ func (s *http2Stream) wakeParkedLocked() {
 func (h *http2Conn) wakeParkedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {
-		if s.parked != nil && s.phase == parkResting && !s.parked.ending {
+		if s.parked != nil && s.phase == parkResting {
 			s.wakeParkedLocked()
 		}
 	}
@@ -63,98 +84,61 @@ func (s *http2Stream) parkedGoneLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
 	case parkBusy, parkAgain:
-		go s.parked.out.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
-	case parkResting:
-		// serveParked does it
+		go s.parked.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
+	case parkResting, parkSending:
+		// the goroutine does it that serves the stream
 	}
 }
 
-// wait implements parkable: the stream waits without a goroutine.
-func (c *http2StreamConn) wait() (left bool) {
-	s, h, p := (*http2Stream)(c), c.h, c.parked
+// Rest leaves the stream to the goroutine that notices the next event. sends says that nothing but the end of what the outbox sends is one. Rest
+// reports false if there is an event already.
+func (c *http2StreamConn) Rest(sends bool) (left bool) {
+	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, due := s.parkedReasonLocked(); due || s.phase == parkAgain {
+	if s.phase == parkAgain || !sends && (h.shared.Draining.Load() || s.readableLocked()) {
 		s.phase = parkBusy
 		return false
 	}
-	s.phase = parkResting
-	if p.wait == 0 {
-		return true
-	}
-	wait := max(p.wait.Sub(s.h.conn.server.clock.Exact()), 0)
-	if p.timer == nil {
-		p.timer = time.AfterFunc(wait, s.parkedDeadline)
-	} else {
-		p.timer.Reset(wait)
+	if s.phase = parkResting; sends {
+		s.phase = parkSending
 	}
 	return true
 }
 
-// parkedDeadline wakes a parked stream, since the deadline of its wait has passed.
-func (s *http2Stream) parkedDeadline() {
+// Wake has the stream served.
+func (c *http2StreamConn) Wake() {
+	s := (*http2Stream)(c)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.wakeParkedLocked()
 }
 
-// parkedReasonLocked returns the reason to call the function of a parked stream, or false if there is none. A stream that is ending waits
-// for its outbox alone.
-func (s *http2Stream) parkedReasonLocked() (why Wake, due bool) {
-	s.h.mu.AssertHeld()
-	p := s.parked
-	switch {
-	case p.ending:
-		return 0, false
-	case p.asked.Load(), s.h.conn.server.life.draining.Load():
-		return WakeShutdown, true
-	case s.body.Len() > 0, s.gone, s.extended && s.endOfTunnelLocked() != nil:
-		return WakeData, true
-	}
-	return WakeDeadline, s.passedLocked(p.wait)
+// State reports whether the stream was closed, whether its client is gone, and whether there is something to read, or the end of it.
+func (c *http2StreamConn) State() (closed, gone, came bool) {
+	s := (*http2Stream)(c)
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.closed, s.gone, s.readableLocked()
 }
 
-// serveParked serves a parked stream until it rests or ends.
-func (s *http2Stream) serveParked() { s.parked.serveBy((*http2StreamConn)(s)) }
+// readableLocked reports whether there is something for the reader of a parked stream.
+func (s *http2Stream) readableLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.body.Len() > 0 || s.gone || s.Extended && s.endOfTunnelLocked() != nil
+}
 
-// next implements parkable.
-func (c *http2StreamConn) next(int) (parkedStep, Wake) {
+// restsLocked reports whether no goroutine has a parked stream.
+func (s *http2Stream) restsLocked() bool {
+	s.h.mu.AssertHeld()
+	return s.phase == parkResting || s.phase == parkSending
+}
+
+// EndParked ends a parked stream, whose outbox has failed: its body properly if all of it was sent (whole), otherwise by a reset.
+func (c *http2StreamConn) EndParked(whole bool) {
 	s, h := (*http2Stream)(c), c.h
 	h.mu.Lock()
-	why, due := s.parkedReasonLocked()
-	closed, gone := s.closed, s.gone
-	h.mu.Unlock()
-	if gone {
-		s.parked.out.Fail(net.ErrClosed)
-	}
-	switch {
-	case closed:
-		return parkedLost, 0
-	case due:
-		return parkedCall, why
-	}
-	return parkedWait, 0
-}
-
-// enter implements parkable: the goroutine is the stream's own.
-func (c *http2StreamConn) enter() bool { return true }
-
-// end implements parkable.
-func (c *http2StreamConn) end() {
-	s, p := (*http2Stream)(c), c.parked
-	whole := p.ending && p.out.AllSent()
-	defer s.endParked(whole) // deferred, since the function of OnClose may end the goroutine
-	if whole {
-		p.over()
-	}
-}
-
-// endParked ends a parked stream: its body properly if all of it was sent (whole), otherwise by a reset.
-func (s *http2Stream) endParked(whole bool) {
-	h, p := s.h, s.parked
-	defer h.conn.server.conns.removeStream()
-	p.out.Fail(net.ErrClosed)
-	h.mu.Lock()
+	defer h.mu.Unlock()
 	s.phase = parkOver
 	if whole && !s.gone {
 		s.complete = true
@@ -163,11 +147,6 @@ func (s *http2Stream) endParked(whole bool) {
 	s.resetParkedLocked()
 	h.handlerEndedLocked(s)
 	h.flushLocked(nil)
-	h.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.over()
 }
 
 // resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for
@@ -178,7 +157,7 @@ func (s *http2Stream) resetParkedLocked() {
 	s.closed = true
 	switch {
 	case s.gone, s.complete:
-	case s.extended:
+	case s.Extended:
 		s.completeLocked()
 	default:
 		h.breakOffLocked(s, http2.Cancel)
@@ -242,10 +221,10 @@ func (h *http2Conn) feedLocked() {
 		s := h.starving
 		h.starving, s.starving, s.feeding = s.starving, nil, false
 		h.mu.Unlock()
-		s.parked.out.Pump()
-		empty := s.parked.out.Empty()
+		s.parked.Pump()
+		empty := s.parked.Empty()
 		h.mu.Lock()
-		if empty && (s.phase != parkResting || s.parked.ending) {
+		if empty && s.phase != parkResting {
 			s.wakeParkedLocked() // the end of the stream may wait for this
 		}
 	}
@@ -267,12 +246,12 @@ func (c *http2StreamConn) LeaveTurn() { c.h.flush() }
 func (c *http2StreamConn) Buffered() (n int, ok bool) { return 0, false }
 
 // WakeOwner implements outbox.Socket.
-func (c *http2StreamConn) WakeOwner() { (*http2Stream)(c).parkedDeadline() }
+func (c *http2StreamConn) WakeOwner() { c.Wake() }
 
 // Read is net.Conn's.
 func (c *http2StreamConn) Read(p []byte) (int, error) {
 	s := (*http2Stream)(c)
-	return s.read(p, &http2Reading{until: &s.readUntil, end: s.endOfParkedLocked})
+	return s.Read(p, &http2Reading{Until: &s.readUntil, end: s.endOfParkedLocked})
 }
 
 // endOfParkedLocked returns why nothing more is read from a parked stream, nil if something may come. Unless it is by extended CONNECT, its
@@ -280,7 +259,7 @@ func (c *http2StreamConn) Read(p []byte) (int, error) {
 func (s *http2Stream) endOfParkedLocked() error {
 	s.h.mu.AssertHeld()
 	switch err := s.endOfTunnelLocked(); {
-	case s.extended && err != nil:
+	case s.Extended && err != nil:
 		return err
 	case s.gone, s.closed:
 		return io.EOF
@@ -290,11 +269,11 @@ func (s *http2Stream) endOfParkedLocked() error {
 
 func (s *http2Stream) passedLocked(until clock.Time) bool {
 	s.h.mu.AssertHeld()
-	return until != 0 && s.h.conn.server.clock.Exact() >= until
+	return until != 0 && s.h.shared.Clock.Exact() >= until
 }
 
-// Write is net.Conn's. The ParkedConn writes to its outbox.
-func (c *http2StreamConn) Write([]byte) (int, error) { return 0, errObserved }
+// Write is net.Conn's. Who has parked the stream writes to its outbox.
+func (c *http2StreamConn) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close is net.Conn's: it resets the stream, unless the answer's body has ended.
 func (c *http2StreamConn) Close() error {
@@ -311,10 +290,10 @@ func (c *http2StreamConn) Close() error {
 }
 
 // LocalAddr is net.Conn's.
-func (c *http2StreamConn) LocalAddr() net.Addr { return c.h.conn.localAddr() }
+func (c *http2StreamConn) LocalAddr() net.Addr { return c.h.driver.LocalEnd() }
 
 // RemoteAddr is net.Conn's.
-func (c *http2StreamConn) RemoteAddr() net.Addr { return c.h.conn.remoteAddr() }
+func (c *http2StreamConn) RemoteAddr() net.Addr { return c.h.driver.RemoteEnd() }
 
 // SetDeadline is net.Conn's.
 func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
@@ -322,11 +301,7 @@ func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadl
 // SetReadDeadline is net.Conn's.
 func (c *http2StreamConn) SetReadDeadline(t time.Time) error {
 	s := (*http2Stream)(c)
-	until := s.h.conn.server.clock.At(t)
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	s.readUntil = until
-	s.wakeLocked()
+	s.SetReadDeadline(s.h.shared.Clock.At(t))
 	return nil
 }
 

@@ -81,10 +81,10 @@ func (h *http2Conn) fillLocked() {
 		last := n == len(s.unsent) && s.complete
 		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
 		s.sentDataLocked(n, n == len(s.unsent))
-		h.used = h.conn.server.clock.Now()
+		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
-			s.writePace.Add(h.conn.server.config.writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.conn.server.config.writing) { // or look finds that the time is over
+			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
+			if !s.writePace.UsedUp(h.shared.Writing) { // or look finds that the time is over
 				s.awaitsSince = h.used
 			}
 		}
@@ -158,10 +158,13 @@ func (h *http2Conn) flushTurn(t *http2Turn) {
 	}
 	spare := t.out
 	t.out = nil // the outbox may keep it
-	if buffer := h.flushLocked(spare); cap(buffer) <= maxKeptWriteBuffer {
+	if buffer := h.flushLocked(spare); cap(buffer) <= maxKeptOut {
 		t.out = buffer
 	}
 }
+
+// maxKeptOut is the largest buffer of a turn that is kept for the next one.
+const maxKeptOut = 64 << 10
 
 // flushLocked is flush. One goroutine at a time moves the queue, without mu: what others leave in the queue meanwhile it moves as well. It
 // returns a buffer that isn't used any more.
@@ -182,7 +185,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		b := h.queue
 		h.queue = spare[:0]
 		h.mu.Unlock()
-		kept := h.driver.send(b)
+		kept := h.driver.Send(b)
 		h.mu.Lock()
 		if spare = nil; !kept {
 			spare = b[:0]
@@ -202,7 +205,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	}
 	if h.finishing {
 		h.finishing = false
-		h.driver.flushed()
+		h.driver.Flushed()
 	}
 	if cap(spare) == sendBufferSize {
 		releaseSendBuffer(spare)
@@ -217,7 +220,7 @@ const maxFlush = 256 << 10
 // crowded reports whether so much waits for the client that nothing more is read from it.
 func (h *http2Conn) crowded() bool { return h.out.Size() >= maxControl }
 
-// isFlushed reports whether no other goroutine moves the queue. If one does, the driver's flushed is called when it has.
+// isFlushed reports whether no other goroutine moves the queue. If one does, the driver's Flushed is called when it has.
 func (h *http2Conn) isFlushed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,17 +1,14 @@
 package filo
 
 import (
-	"context"
 	"errors"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
-	"github.com/filohttp/filo/internal/proxyproto"
 )
 
 // http2Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
@@ -20,9 +17,9 @@ type http2Stream struct {
 	*http2Request            // nil once the handler of a parked stream has returned
 	h             *http2Conn // immutable
 	id            uint32     // immutable
-	extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
+	Extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
-	lent bool // an http2Duplex has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	lent bool // an http2BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool
@@ -36,6 +33,7 @@ type http2Stream struct {
 	feeding  bool // it is in the connection's list starving
 	borrowed bool // unsent is the buffer of a handler that waits
 	reading  bool // a goroutine waits for the body
+	fills    bool // it is the handler, and what comes next is put into filling, and not into body
 	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
 	hasRead  bool // a part of the body was read
 	overrun  bool // there was no room for the body
@@ -48,32 +46,52 @@ type http2Stream struct {
 	content  http2.Content
 	sender   http2.Sender[http2Stream]
 	body     http2.BodyQueue
-	into     *http2Filling // of the handler, while it waits: what comes next is put here, and not in body
 	trailer  *http2Trailer // received
 	// awaitsSince is when awaits began, or when the client last did something towards it.
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
-	parked             *ParkedConn   // set by ParkStream and Park
-	taken              *http2Tunnel  // set by Upgrade
-	starving           *http2Stream  // the next one in the connection's list
-	readUntil          clock.Time    // the deadline of http2Duplex or of a parked stream for reading, 0 for none; of an answered request's rest
-	unsent             []byte        // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
-	buffer             *unsentBuffer // that unsent is in; nil if it is elsewhere
-	tail               *[]byte       // the field block behind the answer's content; nil for none
-	watcher            *requestContext
+	parked             *outbox.Outbox // set by Park: that of the parked stream
+	taken              *http2Tunnel   // set by Upgrade
+	starving           *http2Stream   // the next one in the connection's list
+	readUntil          clock.Time     // the deadline of http2Duplex or of a parked stream for reading, 0 for none; of an answered request's rest
+	unsent             []byte         // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
+	buffer             *unsentBuffer  // that unsent is in; nil if it is elsewhere
+	tail               *[]byte        // the field block behind the answer's content; nil for none
+	watcher            http2Watcher
 	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
 }
+
+// http2Watcher is told that the client of a stream is gone.
+type http2Watcher interface{ ClientGone() }
+
+// tell tells a watcher that the client is gone, if there is one.
+func tell(w http2Watcher) {
+	if w != nil {
+		w.ClientGone()
+	}
+}
+
+// Errors of streams, for the caller to turn into its own.
+var (
+	errStreamReset = errors.New("filo: the client has reset the stream")
+	errGivenUp     = errors.New("filo: the client has taken too little of what waited")
+	errLate        = errors.New("filo: the client is too slow, or the deadline has passed")
+	errAnswered    = errors.New("filo: the time-out has answered")
+	errNoRoom      = errors.New("filo: there is no room for the body")
+	errOver        = errors.New("filo: the handler has returned")
+	errBodyClosed  = errors.New("filo: the body was closed")
+)
 
 // http2Request is what a stream holds for its handler.
 type http2Request struct {
 	// Set by the owner before the handler runs, and not changed afterwards.
-	request http1.RequestHead
-	text    []byte // what request lies in
-	framing http1.Framing
+	Head    http1.RequestHead
+	Text    []byte // what Head lies in
+	Framing http1.Framing
 
-	// The handler's goroutine's; before the handler runs, the owner's.
-	readPace pace.Pace
+	// ReadPace is the handler's goroutine's; before the handler runs, the owner's.
+	ReadPace pace.Pace
 
 	filling http2Filling // guarded by the connection's mu
 }
@@ -91,7 +109,7 @@ func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.headSent = awaitsNothing, false
-	s.readPace, s.writePace = pace.Pace{}, pace.Pace{}
+	s.ReadPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete = false, false, false, false
 	s.parked, s.taken, s.closed, s.starved, s.overrun, s.late, s.hasRead, s.charged = nil, nil, false, false, false, false, false, 0
 	s.send = 0
@@ -127,8 +145,8 @@ const maxRest = 64 << 20
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
 func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
-	server := s.h.conn.server
-	return s.writePace.Deadline(since, server.answers.Limits(server.config.writing))
+	shared := s.h.shared
+	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))
 }
 
 // isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window
@@ -142,12 +160,12 @@ func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
 	case s.send <= 0 || h.schedule.Empty() || h.schedule.Next() == s:
 		return false
 	default:
-		if deadline := h.used.Deadline(h.conn.server.config.writing.Grace); deadline != 0 && now >= deadline {
+		if deadline := h.used.Deadline(h.shared.Writing.Grace); deadline != 0 && now >= deadline {
 			return false
 		}
 	}
 	s.awaitsSince = now
-	s.writePace.Add(h.conn.server.config.writing, 0, -time.Second)
+	s.writePace.Add(h.shared.Writing, 0, -time.Second)
 	return true
 }
 
@@ -169,9 +187,6 @@ func wake(waiting chan struct{}) {
 	}
 }
 
-// errStreamReset is the error of a stream whose client is gone.
-var errStreamReset = errors.New("filo: the client has reset the stream")
-
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
 func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	s.h.mu.AssertHeld()
@@ -190,7 +205,7 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 		<-woken
 		return true
 	}
-	wait := deadline.Sub(h.conn.server.clock.Exact())
+	wait := deadline.Sub(h.shared.Clock.Exact())
 	if wait <= 0 {
 		return false
 	}
@@ -204,48 +219,44 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 	}
 }
 
-// localAddr implements wire.
-func (s *http2Stream) localAddr() net.Addr { return s.h.conn.localAddr() }
-
-// proxyHeader implements wire.
-func (s *http2Stream) proxyHeader() *proxyproto.Header { return s.h.conn.proxyHeader() }
-
-// remoteAddr implements wire.
-func (s *http2Stream) remoteAddr() net.Addr { return s.h.conn.remoteAddr() }
-
-// remote implements wire.
-func (s *http2Stream) remote() netip.AddrPort { return s.h.conn.remote() }
-
-// outerContext implements wire.
-func (s *http2Stream) outerContext() (outer context.Context, carried bool) {
-	return s.h.outerContext(), false
-}
-
-// deadlineSet implements wire. Most waits read the deadlines from the Ctx.
-func (s *http2Stream) deadlineSet(t time.Time, write bool) error {
-	if !write {
-		s.h.mu.Lock()
-		defer s.h.mu.Unlock()
-		s.readUntil = s.h.conn.server.clock.At(t)
-		s.wakeLocked()
-	}
-	return nil
-}
-
-// mayWatch implements watchWire: the connection is read whatever the handler does.
-func (s *http2Stream) mayWatch(*body) bool { return true }
-
-// startWatch implements watchWire.
-func (s *http2Stream) startWatch(r *requestContext) (half, gone bool) {
+// Watch has the watcher told when the client is gone, until Unwatch. It reports whether that is so already.
+func (s *http2Stream) Watch(w http2Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	s.watcher = r
-	return false, s.gone
+	s.watcher = w
+	return s.gone
 }
 
-// endWatch implements watchWire.
-func (s *http2Stream) endWatch() {
+// Unwatch ends what Watch has begun.
+func (s *http2Stream) Unwatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = nil
 }
+
+// EndHandler records that the handler has returned, whose answer is on its way, and forgets the request. Afterwards the stream isn't the
+// caller's any more, and may be the turn's for another request. A parked one is: EndHandler returns its outbox, otherwise nil.
+func (s *http2Stream) EndHandler(t *http2Turn) (parked *outbox.Outbox) {
+	h := s.h
+	h.mu.Lock()
+	parked, taken := s.parked, s.taken != nil
+	if taken {
+		s.taken.returned = true
+	}
+	if parked == nil && !s.takenLocked() {
+		h.handlerEndedLocked(s)
+	}
+	listed := s.listed
+	if waits := listed && !s.lent; waits || parked != nil || taken {
+		s.http2Request = nil // the stream may wait long for its client
+	}
+	h.mu.Unlock()
+	if parked == nil && !taken && !listed && !s.lent && t.spare == nil && cap(s.Text) <= maxKeptText {
+		s.body.Reset()
+		t.spare = s
+	}
+	return parked
+}
+
+// maxKeptText is the size of the largest memory for the text of a head that is kept for the next request.
+const maxKeptText = 16 << 10

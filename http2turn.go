@@ -15,10 +15,6 @@ import (
 // beginTurn lends the worker's buffers to the connection.
 func (h *http2Conn) beginTurn(t *http2Turn) {
 	t.owned = h
-	if !h.began {
-		h.began = true
-		h.begin(t)
-	}
 	if h.in != nil {
 		t.in.TakeOver(h.in)
 		h.in = nil
@@ -34,7 +30,7 @@ func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
 		h.shed = false
 	}
 	if n > 0 && h.silence != nil {
-		*h.silence = http2Silence{heard: h.conn.server.clock.Now()}
+		*h.silence = http2Silence{heard: h.shared.Clock.Now()}
 	}
 }
 
@@ -101,8 +97,18 @@ func (h *http2Conn) takeAway(taken func(t *http2Turn)) *http2Turn {
 	return t
 }
 
+// http2Waits is what a connection waits for.
+type http2Waits uint8
+
+const (
+	http2New     http2Waits = iota // the first bytes
+	http2Idle                      // the next request
+	http2Streams                   // frames, while there are streams
+	http2Leaving                   // frames after the first GOAWAY
+)
+
 // wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
-func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadline clock.Time) {
+func (h *http2Conn) wait(now clock.Time, partial bool) (waits http2Waits, deadline clock.Time) {
 	switch {
 	case h.prefaced && !partial && !h.reader.InBlock():
 		h.headSince = 0
@@ -113,7 +119,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
 	// ConnState must be told that the connection is idle. Here the owner learns of streams that end before the wait.
-	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.conn.server.ConnState != nil
+	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.shared.TellsActive
 	if streams == 0 {
 		h.schedule.Trim()
 	}
@@ -122,19 +128,25 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (state waitState, deadlin
 	h.trimPending()
 	switch {
 	case h.goneAway != goneNowhere && (streams == 0 || h.drains):
-		state = stateLeaving
+		waits = http2Leaving
 	case streams > 0:
-		state = stateStreams
-	case h.conn.requests.Load() == 0 && !h.prefaced:
-		state = stateNew
+		waits = http2Streams
+	case h.requests.Load() == 0 && !h.prefaced:
+		waits = http2New
 	default:
-		state = stateIdle
+		waits = http2Idle
 	}
-	if state == stateIdle && h.active {
-		h.active = false
-		h.conn.server.changed(h.conn, StateIdle)
+	if waits == http2Idle && h.active {
+		h.setActive(false)
 	}
-	return state, deadline
+	return waits, deadline
+}
+
+// setActive records whether the connection has streams.
+func (h *http2Conn) setActive(active bool) {
+	if h.active = active; h.shared.TellsActive {
+		h.driver.Active(active)
+	}
 }
 
 // closeSoon ends the connection when its streams have ended. Any goroutine may call it.
@@ -147,21 +159,20 @@ func (h *http2Conn) closeSoon() {
 // leaves reports whether the connection must end. A connection without a request isn't told to end as soon as the server shuts down: a
 // client whose new connection ends before its first request may give up, as net/http's does.
 func (h *http2Conn) leaves() bool {
-	s := h.conn.server
 	switch {
 	case h.goneAway != goneNowhere:
 		return true
-	case h.conn.requests.Load() > 0:
-		return h.closeAsked.Load() || s.life.endsConns()
-	case !s.life.draining.Load():
+	case h.requests.Load() > 0:
+		return h.closeAsked.Load() || h.shared.endsConns()
+	case !h.shared.Draining.Load():
 		return false
 	}
 	h.drains = true // no stream is parked, which would have to know
-	now := s.clock.Exact()
+	now := h.shared.Clock.Exact()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.leaveTime == 0 {
-		h.leaveTime = now.Add(s.lastReadTime(stateNew, now.Sub(h.used)))
+		h.leaveTime = now.Add(h.shared.FirstRequest(now.Sub(h.used)))
 	}
 	return now >= h.leaveTime
 }
@@ -175,7 +186,7 @@ const wakersOver = 1 << 30
 func (h *http2Conn) wakeOwner() {
 	defer h.wakers.Add(-1)
 	if h.wakers.Add(1)&wakersOver == 0 {
-		h.driver.wakeOwner()
+		h.driver.WakeOwner()
 	}
 }
 
@@ -190,7 +201,7 @@ func (h *http2Conn) endWaking() {
 // mustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
 // So an owner that begins to wait must look once more after setWait.
 func (h *http2Conn) mustDrain() bool {
-	return !h.drains && !h.ending && h.conn.server.life.draining.Load()
+	return !h.drains && !h.ending && h.shared.Draining.Load()
 }
 
 // leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
@@ -202,11 +213,11 @@ func (h *http2Conn) leaveSoon(t *http2Turn) {
 		h.wakeParkedLocked()
 	}
 	if h.goneAway == goneNowhere {
-		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.conn.server.clock.Exact().Add(goAwayTime), true
+		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.shared.Clock.Exact().Add(goAwayTime), true
 		t.out = http2.AppendGoAway(t.out, 1<<31-1, http2.NoError, "")
 		t.out = http2.AppendPing(t.out, 0, [8]byte{})
 	}
-	if h.goneAway == goneSoon && (!h.pinged || h.conn.server.clock.Exact() >= h.leaveTime) {
+	if h.goneAway == goneSoon && (!h.pinged || h.shared.Clock.Exact() >= h.leaveTime) {
 		h.goneAway, h.leaveTime, h.lastServed = goneForGood, 0, h.ids.Last()
 		t.out = http2.AppendGoAway(t.out, h.lastServed, http2.NoError, "")
 	}

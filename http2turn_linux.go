@@ -13,13 +13,9 @@ type loopHTTP2 loopConn
 var _ http2Driver = (*loopHTTP2)(nil)
 var _ http2Runner = (*loopHTTP2)(nil)
 
-// startHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
+// startHTTP2 makes the connection one of HTTP/2.
 func (lc *loopConn) startHTTP2() {
-	h := newHTTP2(&lc.conn, (*loopHTTP2)(lc))
-	if unread := lc.in.Unread(); len(unread) > 0 {
-		h.saveInput(unread)
-		h.active = true // ConnState was told when they came
-	}
+	h := lc.newHTTP2((*loopHTTP2)(lc))
 	h.out.Open(h, lc, nil, false)
 	lc.pending, lc.headSince, lc.since = nil, 0, 0
 	lc.detachTurn()
@@ -131,13 +127,13 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 // with what it hasn't sent. It reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.Now()
-	state, deadline := h.wait(now, w.in.Len() > 0 && !write)
+	waits, deadline := h.wait(now, w.in.Len() > 0 && !write)
 	if write {
 		deadline = 0 // the outbox watches the client
 	}
 	lc.deadline, lc.since, lc.expired = deadline, now, false
 	h.endTurn(&w.http2.http2Turn)
-	lc.setWait(state, deadline)
+	lc.setWait(http2WaitStates[waits], deadline)
 	if !h.mustDrain() && lc.Release(write) {
 		return true
 	}
@@ -204,8 +200,8 @@ func (d *loopHTTP2) clientLeft() bool {
 	return half
 }
 
-// send implements http2Driver.
-func (d *loopHTTP2) send(b []byte) (kept bool) {
+// Send implements http2Driver.
+func (d *loopHTTP2) Send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)
 	out := &lc.http2.Load().out
 	if lc.tlsState == nil {
@@ -219,8 +215,8 @@ func (d *loopHTTP2) send(b []byte) (kept bool) {
 	return false
 }
 
-// wakeOwner implements http2Driver.
-func (d *loopHTTP2) wakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
+// WakeOwner implements http2Driver.
+func (d *loopHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
-// flushed implements http2Driver.
-func (d *loopHTTP2) flushed() { go d.http2.Load().wakeOwner() } // it takes locks that come before mu
+// Flushed implements http2Driver.
+func (d *loopHTTP2) Flushed() { go d.http2.Load().wakeOwner() } // it takes locks that come before mu

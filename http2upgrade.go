@@ -29,6 +29,19 @@ type http2Tunnel struct {
 	returned              bool // the handler has
 }
 
+// Take makes the stream a tunnel. The head of the answer was sent.
+func (s *http2Stream) Take() (*http2Tunnel, error) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.gone {
+		return nil, errStreamReset
+	}
+	h.listLocked(s)
+	s.taken = &http2Tunnel{s: s, h: h}
+	return s.taken, nil
+}
+
 // takenLocked reports whether the stream is read as a tunnel.
 func (s *http2Stream) takenLocked() bool {
 	s.h.mu.AssertHeld()
@@ -62,7 +75,7 @@ func (t *http2Tunnel) Read(p []byte) (int, error) {
 	}
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	return t.s.read(p, &http2Reading{until: &t.readUntil, end: t.endLocked})
+	return t.s.Read(p, &http2Reading{Until: &t.readUntil, end: t.endLocked})
 }
 
 // Write is net.Conn's.
@@ -144,10 +157,10 @@ func (t *http2Tunnel) Close() error {
 }
 
 // LocalAddr is net.Conn's.
-func (t *http2Tunnel) LocalAddr() net.Addr { return t.h.conn.localAddr() }
+func (t *http2Tunnel) LocalAddr() net.Addr { return t.h.driver.LocalEnd() }
 
 // RemoteAddr is net.Conn's.
-func (t *http2Tunnel) RemoteAddr() net.Addr { return t.h.conn.remoteAddr() }
+func (t *http2Tunnel) RemoteAddr() net.Addr { return t.h.driver.RemoteEnd() }
 
 // SetDeadline is net.Conn's.
 func (t *http2Tunnel) SetDeadline(until time.Time) error {
@@ -168,7 +181,7 @@ func (t *http2Tunnel) SetWriteDeadline(until time.Time) error {
 }
 
 func (t *http2Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
-	at := t.h.conn.server.clock.At(until)
+	at := t.h.shared.Clock.At(until)
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	for _, deadline := range deadlines {

@@ -22,7 +22,7 @@ func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	switch {
 	case config != nil:
 		protocols = config.NextProtos
-	case s.config.http2.unencrypted:
+	case s.config.unencryptedHTTP2:
 		protocols = append(protocols, "h2c")
 	}
 	known := []any{"address", address, "driver", driver.String()}

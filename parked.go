@@ -270,7 +270,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 // flush has a stream's connection send the bytes that the outbox has handed to it.
 func (p *ParkedConn) flush() {
 	if s, ok := p.netConn.(*http2StreamConn); ok {
-		s.h.flush()
+		s.LeaveTurn()
 	}
 }
 

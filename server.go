@@ -316,7 +316,9 @@ type serverConfig struct {
 	reading           pace.Limits // of a body
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
-	http2             http2Config
+	pause             time.Duration // see clock.Waited: longer than a sweep allows
+	unencryptedHTTP2  bool
+	http2             *http2Shared
 	tick              time.Duration // of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
@@ -361,7 +363,8 @@ func (s *Server) newConfig() serverConfig {
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
 		leaders:           positive(s.Leaders, runtime.GOMAXPROCS(0)),
 	}
-	c.http2 = s.newHTTP2Config(&c)
+	c.pause = 2 * sweepInterval(c.shortestTimeout())
+	c.unencryptedHTTP2, c.http2 = s.HTTP2.Unencrypted && !s.HTTP2.Disabled, s.newHTTP2Shared(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)
 	c.tick = clock.Tick(min(c.idleWorker, c.shortestTimeout()))
 	return c

@@ -233,7 +233,7 @@ func (s *Server) limits() Limits {
 	l := Limits{
 		Driver: DriverBlocking.String(), Concurrency: c.concurrency, Queue: max(s.Queue, 0), QueueTimeout: s.pool.MaxWait,
 		MaxConns: max(s.conns.max, 0), MaxConnsPerIP: max(s.MaxConnsPerIP, 0), MaxRequestsPerConn: max(c.maxRequests, 0),
-		MaxConcurrentStreams: c.http2.maxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.Limit(), 0),
+		MaxConcurrentStreams: c.http2.MaxStreams, MaxBodyBytes: max(c.maxBody, 0), MaxBufferedBodies: max(s.bodies.Limit(), 0),
 		MaxBufferedAnswers: max(s.answers.Limit(), 0),
 		ReadHeaderTimeout:  max(c.readHeaderTimeout, 0), IdleTimeout: max(c.idleTimeout, 0),
 		ReadTimeout: max(c.reading.Grace, 0), WriteTimeout: max(c.writing.Grace, 0),

@@ -75,6 +75,9 @@ func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 }
 
+// Owner returns the connection that the outbox belongs to.
+func (o *Outbox) Owner() Owner { return o.owner }
+
 // Queue sends a message without waiting. Bytes that the client doesn't take at once wait, as a reference to b, which must never be
 // changed. The error is ErrFull if more would wait than the limit allows; then no part of b is sent. A single message may always wait.
 func (o *Outbox) Queue(b []byte) error {

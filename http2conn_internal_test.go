@@ -1,0 +1,137 @@
+package filo
+
+import (
+	"math"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/budget"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/pace"
+)
+
+const testGrace = 30 * time.Second
+
+// newShared returns what connections without a server share.
+func newShared() *http2Shared {
+	limits := pace.Limits{Grace: testGrace, Rate: 500}
+	s := &http2Shared{
+		http2Limits: http2Limits{
+			Head: http1.Limits{Bytes: 16 << 10, Line: 8000, Fields: 100}, MaxBody: 4 << 20, MaxStreams: 128, AwaitedBody: 16 << 10,
+			StreamWindow: http2.MaxReceiveWindow, ConnWindow: http2.MaxReceiveWindow, Glitches: http2.DefaultGlitches,
+			Reading: limits, Writing: limits, ReadHeader: 10 * time.Second, Idle: time.Minute, Pause: 2 * time.Second,
+		},
+		Clock: new(clock.Coarse), Bodies: new(budget.Bodies), Answers: new(budget.Answers),
+		Counts: http2Counts{new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64),
+			new(atomic.Uint64), new(atomic.Uint64)},
+		Draining: new(atomic.Bool), NoReuse: new(atomic.Bool),
+		FirstRequest: func(time.Duration) time.Duration { return time.Second },
+	}
+	s.Bodies.SetLimit(128 << 20)
+	s.Answers.SetLimit(128 << 20)
+	return s
+}
+
+// silentDriver is the driver of a connection whose client sends nothing, and takes everything.
+type silentDriver struct{ http2Driver }
+
+func (silentDriver) Send([]byte) bool   { return false }
+func (silentDriver) WakeOwner()         {}
+func (silentDriver) Failed(http2.Fault) {}
+
+// discardConn takes all that is written, and has nothing to read.
+type discardConn struct {
+	net.Conn
+	taken chan int // how much came at a time
+}
+
+func (c *discardConn) Write(b []byte) (int, error) {
+	c.taken <- len(b)
+	return len(b), nil
+}
+func (c *discardConn) SetWriteDeadline(time.Time) error { return nil }
+
+// slowFlusher is a driver whose sends return when all has been sent, as if the goroutine that flushes had to wait for a processor.
+type slowFlusher struct {
+	http2Driver
+	h *http2Conn
+}
+
+func (d *slowFlusher) Send(b []byte) (kept bool) {
+	d.h.out.Put(b)
+	d.h.out.AwaitEmpty()
+	return false
+}
+
+// An answer goes on to its end although its connection takes each part before the flusher looks again, and Drained finds the flusher at work.
+func TestFlushGoesOn(t *testing.T) {
+	sink := &discardConn{taken: make(chan int, 1<<16)}
+	d := new(slowFlusher)
+	h := newHTTP2Conn(newShared(), d, nil)
+	d.h = h
+	h.out.Open(h, nil, sink, false)
+	h.sendWindow = math.MaxInt32
+	const size = 4 << 20
+	stream := &http2Stream{http2Request: new(http2Request)}
+	stream.open(h, 1)
+	stream.sender.Init(stream, 1, http2.UnsaidPriority)
+	h.mu.Lock()
+	h.peer.InitialWindow = math.MaxInt32
+	h.counts.Enter(1)
+	h.listLocked(stream)
+	stream.state = http2.HalfClosedRemote
+	stream.unsent, stream.complete = make([]byte, size), true
+	h.mayGoOnLocked(stream)
+	h.mu.Unlock()
+	h.flush()
+	for left := size; left > 0; {
+		select {
+		case n := <-sink.taken:
+			left -= n
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d of %d bytes were never sent", left, size)
+		}
+	}
+}
+
+// The time that a stream waits for others on its connection is not its client's.
+func TestExcusedStreams(t *testing.T) {
+	h := newHTTP2Conn(newShared(), silentDriver{}, nil)
+	first, second := &http2Stream{}, &http2Stream{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, stream := range []*http2Stream{first, second} {
+		stream.http2Request = new(http2Request)
+		stream.open(h, uint32(2*i+1))
+		stream.send, stream.unsent = 1<<20, make([]byte, 1<<10)
+		stream.sender.Init(stream, stream.id, http2.UnsaidPriority)
+		h.schedule.Add(&stream.sender)
+	}
+	first.http2Request, second.http2Request = nil, nil // as those of parked streams whose handlers have returned
+	h.used = h.shared.Clock.Now()
+	soon, late := h.used.Add(testGrace/2), h.used.Add(2*testGrace)
+	for _, test := range []struct {
+		name    string
+		of      *http2Stream
+		window  http2.SendWindow // the connection's
+		own     http2.SendWindow
+		now     clock.Time
+		excused bool
+	}{
+		{"its turn, and no window for the connection", first, 0, 1, soon, false},
+		{"another stream's turn", second, 0, 1, soon, true},
+		{"another stream's turn, but no window of its own", second, 0, 0, soon, false},
+		{"another stream's turn, and no window for that either", second, 0, 1, late, false},
+		{"windows for both, which the outbox has no room for", first, 1, 1, late, true},
+		{"the connection's window is open, but not its own", first, 1, 0, soon, false},
+	} {
+		h.sendWindow, test.of.send, test.of.awaitsSince = test.window, test.own, h.used
+		if got := test.of.isExcusedLocked(test.now); got != test.excused || (test.of.awaitsSince == test.now) != got {
+			t.Errorf("%s: excused %v, want %v", test.name, got, test.excused)
+		}
+	}
+}

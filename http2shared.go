@@ -1,0 +1,87 @@
+package filo
+
+import (
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/budget"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/pace"
+)
+
+// http2Shared is what a server's connections have in common. It stays as it is once there is one.
+type http2Shared struct {
+	http2Limits
+	Clock   *clock.Coarse
+	Bodies  *budget.Bodies
+	Answers *budget.Answers
+	Counts  http2Counts
+
+	Draining *atomic.Bool // the server is shutting down
+	NoReuse  *atomic.Bool // connections end once they have had a request
+	// FirstRequest returns for how long a shutdown waits for the first request of a connection that is as old as waited.
+	FirstRequest func(waited time.Duration) time.Duration
+	TellsActive  bool // Driver.Active wants to know
+
+	Settings []byte         // the SETTINGS that a connection begins with
+	Server   *http2.Literal // the Server field of answers; nil for none
+}
+
+// http2Limits are the limits of connections.
+type http2Limits struct {
+	Head                     http1.Limits
+	MaxBody                  int64 // of a request; negative: no limit
+	MaxRequests              int   // of a connection; 0: no limit
+	AwaitedBody              int   // the largest body that is received as a whole before its handler runs
+	MaxStreams               int
+	StreamWindow, ConnWindow int32
+	Glitches                 http2.GlitchLimits
+	ExtendedConnect          bool
+	Reading, Writing         pace.Limits   // of a body, and of an answer
+	ReadHeader, Idle         time.Duration // timeouts
+	PingInterval             time.Duration // 0: never
+	Pause                    time.Duration // a wait that goes on for so long after its deadline was interrupted: see clock.Waited
+}
+
+// http2Counts are the server's counts that connections add to.
+type http2Counts struct {
+	Settings, Head, Ping, Idle, Body, Write *atomic.Uint64 // of timeouts
+	Overloads, RefusedBodies                *atomic.Uint64
+}
+
+// endsConns reports whether a connection that has had a request ends, although its client could go on.
+func (s *http2Shared) endsConns() bool { return s.Draining.Load() || s.NoReuse.Load() }
+
+// waited returns for how long a client was waited for.
+func (s *http2Shared) waited(since, deadline, now clock.Time) time.Duration {
+	return clock.Waited(since, deadline, now, s.Pause)
+}
+
+// http2Driver is what a connection needs of its driver and of the server. Unless said otherwise it is called without mu. What doesn't send or
+// wake is called rarely.
+type http2Driver interface {
+	// Send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
+	Send(b []byte) (kept bool)
+	// WakeOwner makes the owner have a turn, if nobody has one.
+	WakeOwner()
+	// Flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
+	Flushed()
+
+	// Bodies returns the count of what waits of the client's bodies.
+	Bodies() *atomic.Int64
+	// Active is told whether the connection has streams, when that changes.
+	Active(active bool)
+	// Failed is told why the connection ends, StreamFailed why a stream is reset.
+	Failed(fault http2.Fault)
+	StreamFailed(id uint32, fault http2.Fault)
+	// BodyRefused is told on a goroutine of its own that there was no room for a body. Counts has it already.
+	BodyRefused()
+	// Disconnect ends the connection at once: see outbox.Owner.
+	Disconnect(err error)
+	// LocalEnd and RemoteEnd return the addresses of the connection's ends.
+	LocalEnd() net.Addr
+	RemoteEnd() net.Addr
+}

@@ -1,0 +1,228 @@
+package filo
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/filohttp/filo/internal/budget"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// This file has answers that are sent while their handlers run.
+
+// http2Writing says how a handler waits for its client to take more of the answer.
+type http2Writing struct {
+	Until *clock.Time // the deadline that the program has set, 0 for none
+	// BeforeWait is called, without mu, before the first wait.
+	BeforeWait func() error
+}
+
+// Begin begins a streamed answer. bare says that no content follows.
+func (s *http2Stream) Begin(a *http2Answer, bare bool) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.headSent = true
+	if s.state.Over() {
+		return
+	}
+	whole := bare && s.hasEndedLocked() // a body that is still coming may have a reader
+	h.queue = s.appendHead(h.queue, nil, a, whole)
+	if whole {
+		h.sentLocked(s)
+	}
+}
+
+// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of what there is room for.
+func (s *http2Stream) Write(p []byte, flush bool, w *http2Writing) error {
+	h := s.h
+	if until := *w.Until; until != 0 && h.shared.Clock.Exact() >= until {
+		h.shared.Counts.Write.Add(1)
+		return errLate
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(p) > 0 && !s.state.Over() {
+		h.listLocked(s)
+		room := s.keepsLocked() - len(s.unsent)
+		if len(s.unsent) == 0 && (flush || room < len(p)) {
+			return s.lendLocked(p, w)
+		}
+		if room <= 0 {
+			if err := s.awaitRoomLocked(w); err != nil {
+				return err
+			}
+			continue
+		}
+		n := min(room, len(p))
+		s.keepLocked(p[:n])
+		p = p[n:]
+		h.mayGoOnLocked(s)
+		if len(p) > 0 {
+			h.flushLocked(nil)
+		}
+	}
+	if flush && !s.gone {
+		h.flushLocked(nil)
+	}
+	return s.reachedLocked()
+}
+
+// lendLocked is Write for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
+// as it may wait without the handler.
+func (s *http2Stream) lendLocked(p []byte, w *http2Writing) error {
+	s.h.mu.AssertHeld()
+	h := s.h
+	s.setUnsentLocked(p[:len(p):len(p)], nil, true)
+	h.mayGoOnLocked(s)
+	h.flushLocked(nil)
+	if len(s.unsent) > s.keepsLocked() {
+		if err := s.awaitRoomLocked(w); err != nil {
+			s.dropUnsentLocked()
+			h.schedule.Remove(&s.sender)
+			return err
+		}
+	}
+	rest := s.unsent
+	s.dropUnsentLocked()
+	if !s.state.Over() {
+		s.keepLocked(rest)
+	}
+	return s.reachedLocked()
+}
+
+// reachedLocked returns an error if the client can't be reached any more.
+func (s *http2Stream) reachedLocked() error {
+	s.h.mu.AssertHeld()
+	switch {
+	case !s.gone:
+		return nil
+	case errors.Is(s.h.out.Err(), os.ErrDeadlineExceeded):
+		return errGivenUp
+	}
+	return errStreamReset
+}
+
+// awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
+func (s *http2Stream) awaitRoomLocked(w *http2Writing) error {
+	s.h.mu.AssertHeld()
+	return s.awaitClientLocked(w, func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
+}
+
+// awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
+func (s *http2Stream) awaitClientLocked(w *http2Writing, ready func() bool) error {
+	s.h.mu.AssertHeld()
+	h, shared := s.h, s.h.shared
+	h.flushLocked(nil)
+	if s.gone || ready() {
+		return nil
+	}
+	h.mu.Unlock()
+	err := w.BeforeWait()
+	h.mu.Lock()
+	if err != nil {
+		return err
+	}
+	shared.Answers.Wait(1)
+	defer shared.Answers.Wait(-1)
+	for start, before := shared.Clock.Now(), len(s.unsent); !s.gone && !ready(); {
+		until := func() clock.Time {
+			if own := *w.Until; own != 0 {
+				return own
+			}
+			return s.windowDeadline(start)
+		}
+		// The budget may become crowded meanwhile, and the deadline an earlier one.
+		ok := s.awaitLocked(&s.writable, earliest(until(), shared.Clock.Exact().Deadline(budget.CrowdedGrace(shared.Writing.Grace))))
+		now, moved := shared.Clock.Exact(), before-len(s.unsent)
+		if !ok && moved == 0 {
+			switch deadline := until(); {
+			case deadline == 0 || now < deadline:
+				continue
+			case *w.Until != 0 || !s.isExcusedLocked(now):
+				s.writePace.Add(shared.Writing, 0, now.Sub(start))
+				shared.Counts.Write.Add(1)
+				return errLate
+			}
+		} else {
+			s.writePace.Add(shared.Writing, moved, now.Sub(start))
+		}
+		start, before = now, len(s.unsent)
+	}
+	return nil
+}
+
+// Finish completes a streamed answer. The trailer is nil for none.
+func (s *http2Stream) Finish(trailer *field.List) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.returnedLocked()
+	if s.state.Over() || s.state == http2.HalfClosedLocal {
+		return
+	}
+	h.listLocked(s)
+	s.complete = true
+	if trailer != nil {
+		s.tail = newTail(trailer)
+	}
+	h.mayGoOnLocked(s)
+}
+
+// Window returns how many more bytes of content the client's windows let through; 0 if they are closed.
+func (s *http2Stream) Window() int {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	return s.openLocked()
+}
+
+// AwaitWindow waits until the client's windows are open, and returns how far.
+func (s *http2Stream) AwaitWindow(w *http2Writing) (n int, err error) {
+	h := s.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listLocked(s)
+	err = s.awaitClientLocked(w, func() bool {
+		n = s.openLocked()
+		s.starved = n == 0
+		return n > 0
+	})
+	s.starved = false
+	if err == nil {
+		err = s.reachedLocked()
+	}
+	return n, err
+}
+
+// unsentBuffer holds what waits of a streamed answer, when that is more than maxSmallUnsent.
+type unsentBuffer [maxStreamUnsent]byte
+
+const maxSmallUnsent = 32 << 10
+
+var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
+
+// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What fillLocked has framed of that isn't looked
+// at any more, so the buffer's beginning can be used again.
+func (s *http2Stream) keepLocked(p []byte) {
+	s.h.mu.AssertHeld()
+	unsent, buffer := s.unsent, s.buffer
+	if n := len(unsent) + len(p); n > cap(unsent) && n > maxSmallUnsent {
+		if buffer == nil {
+			buffer = unsentBuffers.Get().(*unsentBuffer)
+		}
+		unsent = append(buffer[:0], unsent...)
+	}
+	s.setUnsentLocked(append(unsent, p...), buffer, false)
+}
+
+// dropUnsentLocked forgets what waits.
+func (s *http2Stream) dropUnsentLocked() {
+	s.h.mu.AssertHeld()
+	if buffer := s.buffer; buffer != nil {
+		defer unsentBuffers.Put(buffer)
+	}
+	s.setUnsentLocked(nil, nil, false)
+}
