@@ -197,10 +197,8 @@ func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, 
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
 	case h != nil && (state == stateNew || state == stateIdle):
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		silent = h.ids.Last() == 0
-		return h.used, silent, !silent || now.Sub(h.used) >= newConnTime
+		since, silent = h.lastUse()
+		return since, silent, !silent || now.Sub(since) >= newConnTime
 	case state == stateIdle:
 		if deadline != 0 {
 			since = deadline - clock.Time(c.server.config.idleTimeout)

@@ -106,12 +106,7 @@ const maxUnsentHTTP2 = 128 << 10
 // newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
 func (c *conn) newHTTP2(driver http2Driver) *http2Conn {
 	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
-	h := newHTTP2Conn(c.server.config.http2, driver, c.tlsState)
-	if unread := c.in.Unread(); len(unread) > 0 {
-		h.saveInput(unread)
-		h.active = true // ConnState was told when they came
-	}
-	return h
+	return newHTTP2Conn(c.server.config.http2, driver, c.tlsState, c.in.Unread())
 }
 
 // http2Waits are the states of a connection's waits.
@@ -120,7 +115,7 @@ var http2WaitStates = [...]waitState{http2New: stateNew, http2Idle: stateIdle, h
 // requestCount returns how many requests have begun. Any goroutine may call it.
 func (c *conn) requestCount() int32 {
 	if h := c.http2.Load(); h != nil {
-		return h.requests.Load()
+		return h.requestCount()
 	}
 	return c.requests.Load()
 }

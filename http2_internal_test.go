@@ -30,21 +30,26 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	w := new(scratch)
 	c.attach(w)
 	d := c.startHTTP2(w)
-	w.beginHTTP2(d.h)
-	stream := &http2Stream{http2Request: new(http2Request)}
-	stream.open(d.h, 1)
-	stream.state, stream.running = http2.HalfClosedRemote, true
-	w.http2.stream = stream
+	turn := w.beginHTTP2(d.h)
+	request := http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + // SETTINGS
+		"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01a" // a GET
+	w.in.Received(copy(w.in.Space(), request))
+	step := http2Next
+	for step == http2Next {
+		step = d.h.next(turn)
+	}
+	if step != http2Run {
+		t.Fatalf("step %d", step)
+	}
 	x := &w.http2.exchange
 	x.begin(w, c, d)
 	d.retake()
 	x.disown()
-	for begin := time.Now(); d.h.inline.Load() != nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("the connection is still that of a handler which runs")
-		}
-	}
 	go io.Copy(io.Discard, client) // the next worker's SETTINGS
 	client.Close()
-	<-d.ended
+	select {
+	case <-d.ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection is still that of a handler which runs")
+	}
 }

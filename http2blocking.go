@@ -40,7 +40,7 @@ func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
 	d.monitor.Stop()
 	d.h = c.newHTTP2(d)
 	c.remote() // so that Clients and Running know it
-	d.h.out.Open(d.h, nil, c.netConn, false)
+	d.h.Out.Open(d.h, nil, c.netConn, false)
 	c.detach()
 	c.http2.Store(d.h)
 	if w.worker != nil {
@@ -61,7 +61,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	h := d.h
 	t := w.beginHTTP2(h)
 	defer func() {
-		if t.owned != h {
+		if !h.isOwnedBy(t) {
 			return
 		}
 		h.flushTurn(t)
@@ -82,14 +82,14 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 				return false
 			}
 			d.monitor.Stop()
-			if len(t.out) >= writeBufferFull {
+			if t.rendered() >= writeBufferFull {
 				h.flushTurn(t)
-				h.out.AwaitBelow(maxControl)
+				h.Out.AwaitBelow(MaxControl)
 			}
 		case http2Read:
 			h.wakePutOff(t)
 			h.flushTurn(t)
-			h.out.AwaitBelow(maxControl)
+			h.Out.AwaitBelow(MaxControl)
 			d.read(t)
 		case http2End:
 			for h.flushTurn(t); !h.isFlushed(); {
@@ -105,25 +105,25 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 // read waits for input, or for other work.
 func (d *blockingHTTP2) read(t *http2Turn) {
 	h, c := d.h, d.conn
-	waits, deadline := h.wait(c.server.clock.Now(), t.in.Len() > 0)
+	waits, deadline := h.wait(c.server.clock.Now(), t.In.Len() > 0)
 	c.setWait(http2WaitStates[waits], deadline)
 	if h.mustDrain() {
 		c.endWait(deadline, false)
 		return
 	}
-	asked := h.asksLook.Load()
+	asked := h.isLookAsked()
 	if asked && !c.beginLastLook(0) {
 		c.endWait(deadline, false)
 		h.hasLooked()
 		return
 	}
-	space := t.in.Space()
+	space := t.In.Space()
 	n, err := c.netConn.Read(space)
 	if asked {
 		c.netConn.SetReadDeadline(time.Time{})
 	}
-	h.shed = c.endWait(deadline, false)
-	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.shed || deadline != 0 && c.server.clock.Exact() >= deadline)
+	h.Shed = c.endWait(deadline, false)
+	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.Shed || deadline != 0 && c.server.clock.Exact() >= deadline)
 	if late && deadline != d.lookedFor && c.beginLastLook(deadline) {
 		// Once for each deadline: a client that goes on sending doesn't put it off.
 		d.lookedFor = deadline
@@ -140,7 +140,8 @@ func (d *blockingHTTP2) read(t *http2Turn) {
 		}
 		h.look(t, late)
 	default:
-		h.ending, d.failed = true, !isEOF(err)
+		h.stop()
+		d.failed = !isEOF(err)
 	}
 }
 
@@ -149,11 +150,11 @@ func (d *blockingHTTP2) end() {
 	defer close(d.ended)
 	h, c := d.h, d.conn
 	if d.failed {
-		h.out.Fail(net.ErrClosed)
+		h.Out.Fail(net.ErrClosed)
 	}
 	h.close() // a client that doesn't take what is left keeps no handler
-	h.out.Finish(nil)
-	h.out.AwaitEmpty()
+	h.Out.Finish(nil)
+	h.Out.AwaitEmpty()
 	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
 	c.endConn(!d.failed)
 }
@@ -197,7 +198,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
 // Send implements http2Driver.
-func (d *blockingHTTP2) Send(b []byte) (kept bool) { return d.h.out.Lend(b, releaseSendBuffer) }
+func (d *blockingHTTP2) Send(b []byte) (kept bool) { return d.h.Out.Lend(b, ReleaseBuffer) }
 
 // WakeOwner implements http2Driver.
 func (d *blockingHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }

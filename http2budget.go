@@ -188,7 +188,7 @@ func (s *http2Stream) HasRoom(size int) bool {
 func (s *http2Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
-	if h.schedule.Empty() && len(h.queue)+h.out.Size() < maxFilled && size <= int(min(h.sendWindow, s.windowLocked())) {
+	if h.schedule.Empty() && len(h.queue)+h.Out.Size() < maxFilled && size <= int(min(h.sendWindow, s.windowLocked())) {
 		return true
 	}
 	return h.mayHoldLocked(size)

@@ -58,7 +58,7 @@ type http2Conn struct {
 	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
 	inline atomic.Pointer[http2Turn]
 
-	out outbox.Outbox // framed bytes that the client hasn't taken
+	Out outbox.Outbox // framed bytes that the client hasn't taken
 
 	mu race.Mutex
 
@@ -88,7 +88,7 @@ type http2Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
+	Shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
 	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
 
 	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
@@ -136,22 +136,22 @@ const (
 
 // http2Turn is what a worker lends to a connection of HTTP/2, from beginTurn to endTurn, and what it keeps for the next one.
 type http2Turn struct {
-	in      *http1.Input // the worker's
-	lender  any          // the worker, for the drivers
+	In      *http1.Input // the worker's
+	Lender  any          // the worker, for the drivers
 	head    http2.Head
 	frame   http2.Frame
 	spare   *http2Stream // for the next request; nil if the last one kept it
-	stream  *http2Stream // whose handler must run, or that must be refused: see http2Step
-	refused http1.Fault  // why, in the second case
+	Stream  *http2Stream // whose handler must run, or that must be refused: see http2Step
+	Refused http1.Fault  // why, in the second case
 	owned   *http2Conn   // the connection that the worker owns, nil once others have it
 	toWake  uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out     []byte       // rendered in this turn, and not in the connection's queue yet
 }
 
 const (
-	// maxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
+	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
 	// answers, which is framed as long as no more than maxFilled waits: a client must be able to reset a large answer that it takes slowly.
-	maxControl = 192 << 10
+	MaxControl = 192 << 10
 	maxFilled  = 64 << 10
 	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
 	fillSize = 64 << 10
@@ -164,8 +164,9 @@ const (
 	settingsTimeout = 10 * time.Second
 )
 
-// newHTTP2Conn returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. The caller opens Out.
-func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.ConnectionState) *http2Conn {
+// newHTTP2Conn returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread is what
+// has come so far, before which ConnState was told that the connection is active. The caller opens out.
+func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.ConnectionState, unread []byte) *http2Conn {
 	h := &http2Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
 	h.encoder.Reset()
@@ -174,6 +175,10 @@ func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.Connection
 	h.used = shared.Clock.Now()
 	if shared.PingInterval > 0 {
 		h.silence = &http2Silence{heard: h.used}
+	}
+	if len(unread) > 0 {
+		h.saveInput(unread)
+		h.active = true
 	}
 	h.queue = append(h.queue, shared.Settings...)
 	h.acks.Sent(h.used, settingsTimeout)
@@ -197,7 +202,7 @@ func (h *http2Conn) next(t *http2Turn) http2Step {
 	switch step {
 	case http2Run:
 		h.wakePutOff(t)
-		t.stream.running = true
+		t.Stream.running = true
 	case http2End:
 		h.wakePutOff(t)
 	}
@@ -209,7 +214,7 @@ func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 	if h.ending {
 		return http2End
 	}
-	unread := t.in.Unread()
+	unread := t.In.Unread()
 	if !h.prefaced {
 		switch done, fault := http2.ReadPreface(unread); {
 		case fault != http2.NoFault:
@@ -218,7 +223,7 @@ func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 			return h.needInput(t)
 		}
 		h.prefaced = true
-		t.in.Advance(len(http2.Preface))
+		t.In.Advance(len(http2.Preface))
 		return http2Next
 	}
 	f := &t.frame
@@ -230,7 +235,7 @@ func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 		return h.needInput(t)
 	}
 	step := h.take(t, f, fault)
-	t.in.Advance(n)
+	t.In.Advance(n)
 	if !h.reader.InBlock() {
 		h.headSince = 0
 	}
@@ -303,3 +308,34 @@ func (h *http2Conn) openStreams() int {
 	defer h.mu.Unlock()
 	return h.counts.Streams()
 }
+
+// lastUse returns when the connection was used last, and whether it has never had a request.
+func (h *http2Conn) lastUse() (used clock.Time, silent bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.used, h.ids.Last() == 0
+}
+
+// requestCount returns how many requests have begun. Any goroutine may call it.
+func (h *http2Conn) requestCount() int32 { return h.requests.Load() }
+
+// stop makes the connection take no frame any more: it ends when its output has been sent. The owner calls it.
+func (h *http2Conn) stop() { h.ending = true }
+
+// isStopped reports whether the connection takes no frame any more, to its owner.
+func (h *http2Conn) isStopped() bool { return h.ending }
+
+// isLookAsked reports whether a stream's reader asks the owner to look once more, and then to call hasLooked.
+func (h *http2Conn) isLookAsked() bool { return h.asksLook.Load() }
+
+// keepsInput reports whether input waits for the next turn, to the owner.
+func (h *http2Conn) keepsInput() bool { return h.in != nil }
+
+// isOwnedBy reports whether the turn, which is the caller's, has the connection.
+func (h *http2Conn) isOwnedBy(t *http2Turn) bool { return t.owned == h }
+
+// isHead reports whether the request that was decoded last is a HEAD.
+func (t *http2Turn) isHead() bool { return string(t.head.Method()) == "HEAD" }
+
+// rendered returns how many bytes the turn has rendered for its connection, and not given to it yet.
+func (t *http2Turn) rendered() int { return len(t.out) }

@@ -62,8 +62,8 @@ type slowFlusher struct {
 }
 
 func (d *slowFlusher) Send(b []byte) (kept bool) {
-	d.h.out.Put(b)
-	d.h.out.AwaitEmpty()
+	d.h.Out.Put(b)
+	d.h.Out.AwaitEmpty()
 	return false
 }
 
@@ -71,9 +71,9 @@ func (d *slowFlusher) Send(b []byte) (kept bool) {
 func TestFlushGoesOn(t *testing.T) {
 	sink := &discardConn{taken: make(chan int, 1<<16)}
 	d := new(slowFlusher)
-	h := newHTTP2Conn(newShared(), d, nil)
+	h := newHTTP2Conn(newShared(), d, nil, nil)
 	d.h = h
-	h.out.Open(h, nil, sink, false)
+	h.Out.Open(h, nil, sink, false)
 	h.sendWindow = math.MaxInt32
 	const size = 4 << 20
 	stream := &http2Stream{http2Request: new(http2Request)}
@@ -100,7 +100,7 @@ func TestFlushGoesOn(t *testing.T) {
 
 // The time that a stream waits for others on its connection is not its client's.
 func TestExcusedStreams(t *testing.T) {
-	h := newHTTP2Conn(newShared(), silentDriver{}, nil)
+	h := newHTTP2Conn(newShared(), silentDriver{}, nil, nil)
 	first, second := &http2Stream{}, &http2Stream{}
 	h.mu.Lock()
 	defer h.mu.Unlock()

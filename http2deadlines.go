@@ -59,8 +59,8 @@ func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
 		return false
 	}
 	now := h.shared.Clock.Exact()
-	if shed := h.shed; shed {
-		if h.shed = false; h.openStreams() == 0 {
+	if shed := h.Shed; shed {
+		if h.Shed = false; h.openStreams() == 0 {
 			h.goAway(t, http2.NoError, "idle")
 			return true
 		}

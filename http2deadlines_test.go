@@ -54,9 +54,9 @@ func TestDeadlines(t *testing.T) {
 			c.silence = &http2Silence{heard: c.shared.Clock.Now()}
 		}, 2},
 		{"an idle client", func(deadlineConn) {}, 1},
-		{"an idle client that must make room", func(c deadlineConn) { c.shed = true }, 1},
+		{"an idle client that must make room", func(c deadlineConn) { c.Shed = true }, 1},
 		{"a handler that runs for long", func(c deadlineConn) { c.await(awaitsNothing).running = true }, -1},
-		{"and must make room", func(c deadlineConn) { c.await(awaitsNothing).running, c.shed = true, true }, -1},
+		{"and must make room", func(c deadlineConn) { c.await(awaitsNothing).running, c.Shed = true, true }, -1},
 		{"a body that doesn't come", func(c deadlineConn) { c.await(awaitsBody) }, 1},
 		{"a request that doesn't end", func(c deadlineConn) { c.await(awaitsEnd) }, 2},
 		{"a window that isn't opened", func(c deadlineConn) { c.await(awaitsWindow) }, -1},
@@ -79,7 +79,7 @@ func TestDeadlines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := newShared()
 				shared.PingInterval = 10 * time.Second
-				c := deadlineConn{newHTTP2Conn(shared, silentDriver{}, nil), &http2Turn{in: new(http1.Input)}}
+				c := deadlineConn{newHTTP2Conn(shared, silentDriver{}, nil, nil), &http2Turn{In: new(http1.Input)}}
 				c.acks.Received()
 				c.prefaced, c.silence = true, nil
 				test.begin(c)

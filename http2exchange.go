@@ -54,17 +54,17 @@ var _ windowWire = (*http2Exchange)(nil)
 // begin makes s the exchange of the stream of w's turn.
 func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
-	s.http2Stream, s.conn, s.h, s.driver, s.apart = w.http2.stream, c, c.http2.Load(), driver, false
+	s.http2Stream, s.conn, s.h, s.driver, s.apart = w.http2.Stream, c, c.http2.Load(), driver, false
 }
 
 // refuse answers a request that isn't valid without calling a handler.
 func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
-	reason := faultErrors[w.http2.refused]
+	reason := faultErrors[w.http2.Refused]
 	s.begin(w, c, driver)
 	s.logRefused(reason)
 	s.count(reason.Status)
 	a := s.refusal(reason, &refusalFields)
-	s.Refuse(&a, string(w.http2.head.Method()) == "HEAD")
+	s.Refuse(&a, w.http2.isHead())
 	s.http2Stream = nil
 }
 
@@ -783,7 +783,7 @@ func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err e
 func (w *scratch) beginHTTP2(h *http2Conn) *http2Turn {
 	if w.http2 == nil {
 		w.http2 = new(http2Scratch)
-		w.http2.in, w.http2.lender = &w.in, w
+		w.http2.In, w.http2.Lender = &w.in, w
 	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
@@ -801,7 +801,7 @@ func (c *conn) giveHTTP2Away(w *scratch) {
 // takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
 func (c *conn) takeHTTP2Away() *scratch {
 	t := c.http2.Load().takeAway(func(t *http2Turn) {
-		w, running := t.lender.(*scratch), (*class.Class)(nil)
+		w, running := t.Lender.(*scratch), (*class.Class)(nil)
 		if w.worker != nil {
 			running = w.worker.Running()
 		}
@@ -810,5 +810,5 @@ func (c *conn) takeHTTP2Away() *scratch {
 	if t == nil {
 		return nil
 	}
-	return t.lender.(*scratch)
+	return t.Lender.(*scratch)
 }

@@ -191,10 +191,10 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 				return h.fail(t, fault)
 			}
 		}
-		t.stream, t.refused = s, refused
+		t.Stream, t.Refused = s, refused
 		return http2Refuse
 	}
-	t.stream = s
+	t.Stream = s
 	if endStream {
 		return http2Run
 	}
@@ -342,7 +342,7 @@ func (h *http2Conn) arrivedLocked(t *http2Turn, s *http2Stream) http2Step {
 		return http2Next
 	}
 	h.awaitLocked(s, awaitsNothing)
-	t.stream = s
+	t.Stream = s
 	return http2Run
 }
 

@@ -112,8 +112,8 @@ var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }
 
 func newSendBuffer() []byte { return sendBuffers.Get().(*[sendBufferSize]byte)[:0] }
 
-// releaseSendBuffer gives back a buffer, if it is one of these.
-func releaseSendBuffer(b []byte) {
+// ReleaseBuffer gives back a buffer, if it is one of these.
+func ReleaseBuffer(b []byte) {
 	if cap(b) == sendBufferSize {
 		sendBuffers.Put((*[sendBufferSize]byte)(b[:sendBufferSize]))
 	}
@@ -176,7 +176,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 	h.flushing = true
 	for sent := 0; !h.closed; {
 		h.feedLocked()
-		if h.out.Size() < maxFilled {
+		if h.Out.Size() < maxFilled {
 			h.fillLocked()
 		}
 		if len(h.queue) == 0 && h.starving == nil {
@@ -190,7 +190,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		if spare = nil; !kept {
 			spare = b[:0]
 		}
-		if sent += len(b); sent > maxFlush && h.out.Size() < maxFilled && !h.schedule.Empty() && h.out.PumpLater() {
+		if sent += len(b); sent > maxFlush && h.Out.Size() < maxFilled && !h.schedule.Empty() && h.Out.PumpLater() {
 			break // others have their turn first
 		}
 	}
@@ -199,7 +199,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		if spare == nil {
 			spare = h.queue
 		} else {
-			releaseSendBuffer(h.queue)
+			ReleaseBuffer(h.queue)
 		}
 		h.queue = nil
 	}
@@ -208,7 +208,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 		h.driver.Flushed()
 	}
 	if cap(spare) == sendBufferSize {
-		releaseSendBuffer(spare)
+		ReleaseBuffer(spare)
 		return nil
 	}
 	return spare
@@ -218,7 +218,7 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 const maxFlush = 256 << 10
 
 // crowded reports whether so much waits for the client that nothing more is read from it.
-func (h *http2Conn) crowded() bool { return h.out.Size() >= maxControl }
+func (h *http2Conn) crowded() bool { return h.Out.Size() >= MaxControl }
 
 // isFlushed reports whether no other goroutine moves the queue. If one does, the driver's Flushed is called when it has.
 func (h *http2Conn) isFlushed() bool {

@@ -16,18 +16,18 @@ import (
 func (h *http2Conn) beginTurn(t *http2Turn) {
 	t.owned = h
 	if h.in != nil {
-		t.in.TakeOver(h.in)
+		t.In.TakeOver(h.in)
 		h.in = nil
 	}
 }
 
 // received records that n bytes have come, into this space.
 func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
-	if t.in.Received(n); n == len(space) {
-		t.in.Enlarge() // more is probably there
+	if t.In.Received(n); n == len(space) {
+		t.In.Enlarge() // more is probably there
 	}
 	if n > 0 {
-		h.shed = false
+		h.Shed = false
 	}
 	if n > 0 && h.silence != nil {
 		*h.silence = http2Silence{heard: h.shared.Clock.Now()}
@@ -38,10 +38,10 @@ func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
 func (h *http2Conn) endTurn(t *http2Turn) {
 	h.wakePutOff(t)
 	t.owned = nil
-	if unread := t.in.Unread(); len(unread) > 0 {
+	if unread := t.In.Unread(); len(unread) > 0 {
 		h.saveInput(unread)
 	}
-	t.in.Reset()
+	t.In.Reset()
 }
 
 func (h *http2Conn) saveInput(unread []byte) {
@@ -52,11 +52,11 @@ func (h *http2Conn) saveInput(unread []byte) {
 // giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of the turn's stream.
 func (h *http2Conn) giveAwayLocked(t *http2Turn) {
 	h.mu.AssertHeld()
-	h.listLocked(t.stream)
+	h.listLocked(t.Stream)
 	h.pushLocked(t)
 	// The buffer goes along: the next worker copies nothing, and the handler may wait long.
-	in := *t.in
-	h.in, *t.in = &in, http1.Input{}
+	in := *t.In
+	h.in, *t.In = &in, http1.Input{}
 }
 
 // giveAway is giveAwayLocked for the owner. From then on the connection is another worker's.

@@ -16,7 +16,7 @@ var _ http2Runner = (*loopHTTP2)(nil)
 // startHTTP2 makes the connection one of HTTP/2.
 func (lc *loopConn) startHTTP2() {
 	h := lc.newHTTP2((*loopHTTP2)(lc))
-	h.out.Open(h, lc, nil, false)
+	h.Out.Open(h, lc, nil, false)
 	lc.pending, lc.headSince, lc.since = nil, 0, 0
 	lc.detachTurn()
 	lc.http2.Store(h)
@@ -29,11 +29,11 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	lc.resume()
 	leader.MayLose(&lc.Socket)
 	defer leader.MayLose(nil)
-	crowded := h.in != nil && h.crowded()
+	crowded := h.keepsInput() && h.crowded()
 	t := w.beginHTTP2(h)
 	for budget := turnRequests; ; {
 		if lc.failed {
-			h.ending = true
+			h.stop()
 		}
 		if !leader.Leads() {
 			h.flushTurn(t)
@@ -41,7 +41,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			return true
 		}
 		step := http2Read
-		if !crowded || h.ending {
+		if !crowded || h.isStopped() {
 			step = h.next(t)
 		} else if h.mustDrain() {
 			h.leaveSoon(t)
@@ -59,7 +59,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				h.endTurn(t)
 				return true
 			}
-			if len(t.out) >= writeBufferFull {
+			if t.rendered() >= writeBufferFull {
 				h.flushTurn(t)
 				crowded = h.crowded()
 			}
@@ -119,7 +119,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 		return lc.http2.Load().look(&w.http2.http2Turn, expired)
 	}
 	lc.failed = !isEOF(err)
-	lc.http2.Load().ending = true
+	lc.http2.Load().stop()
 	return true
 }
 
@@ -145,7 +145,7 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 // http2Ended closes a connection that takes no frames any more, or lets it wait until its output has been sent.
 func (lc *loopConn) http2Ended() {
 	h := lc.http2.Load()
-	for !lc.failed && !lc.IsBroken() && !h.out.Finish(nil) {
+	for !lc.failed && !lc.IsBroken() && !h.Out.Finish(nil) {
 		lc.deadline, lc.since = 0, lc.server.clock.Now()
 		lc.setWait(stateWrite, 0)
 		if lc.Release(true) {
@@ -160,7 +160,7 @@ func (lc *loopConn) http2Ended() {
 // abandonHTTP2 is Abandon for HTTP/2.
 func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	h := lc.http2.Load()
-	if w == nil || w.http2 == nil || w.http2.owned != h {
+	if w == nil || w.http2 == nil || !h.isOwnedBy(&w.http2.http2Turn) {
 		return // others have the connection
 	}
 	if goexit {
@@ -203,9 +203,9 @@ func (d *loopHTTP2) clientLeft() bool {
 // Send implements http2Driver.
 func (d *loopHTTP2) Send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)
-	out := &lc.http2.Load().out
+	out := &lc.http2.Load().Out
 	if lc.tlsState == nil {
-		return out.Lend(b, releaseSendBuffer)
+		return out.Lend(b, ReleaseBuffer)
 	}
 	if out.BeginSeal(false, len(b)) != nil {
 		return false

@@ -100,7 +100,7 @@ func (s *http2Stream) reachedLocked() error {
 	switch {
 	case !s.gone:
 		return nil
-	case errors.Is(s.h.out.Err(), os.ErrDeadlineExceeded):
+	case errors.Is(s.h.Out.Err(), os.ErrDeadlineExceeded):
 		return errGivenUp
 	}
 	return errStreamReset

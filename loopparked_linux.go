@@ -24,7 +24,7 @@ func (lc *loopConn) setParked() { lc.Share() }
 // Writable implements loop.Conn.
 func (lc *loopConn) Writable() {
 	if h := lc.http2.Load(); h != nil {
-		h.out.Pump()
+		h.Out.Pump()
 		h.flush()
 		return
 	}
@@ -37,7 +37,7 @@ func (lc *loopConn) Closing() { lc.sharedOut().Fail(net.ErrClosed) }
 // sharedOut returns the outbox of a shared connection.
 func (lc *loopConn) sharedOut() *outbox.Outbox {
 	if h := lc.http2.Load(); h != nil {
-		return &h.out
+		return &h.Out
 	}
 	return &lc.parked.out
 }

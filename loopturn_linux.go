@@ -196,7 +196,7 @@ func (lc *loopConn) resume() {
 	if lc.shed = shed; shed {
 		lc.expired = true
 		if h := lc.http2.Load(); h != nil {
-			h.shed = true
+			h.Shed = true
 		}
 	}
 	lc.deadline = 0
