@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
@@ -168,7 +169,7 @@ type conn struct {
 	since clock.Time
 
 	// http2 is set when the connection becomes one of HTTP/2. From then on nothing above that is a request's is used. Stats reads it.
-	http2 atomic.Pointer[http2Conn]
+	http2 atomic.Pointer[http2conn.Conn]
 
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
 	// The owner stores it. The sweep removes an expired deadline from it and wakes the owner.

@@ -197,7 +197,7 @@ func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, 
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
 	case h != nil && (state == stateNew || state == stateIdle):
-		since, silent = h.lastUse()
+		since, silent = h.LastUse()
 		return since, silent, !silent || now.Sub(since) >= newConnTime
 	case state == stateIdle:
 		if deadline != 0 {

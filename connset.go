@@ -273,7 +273,7 @@ func (s *connSet) carriedNow() int {
 // clientAddress is what is counted of the clients of one address.
 type clientAddress struct {
 	conns  int          // guarded by the connSet's mu
-	bodies atomic.Int64 // see http2Conn.bodies
+	bodies atomic.Int64 // see http2conn.Conn.bodies
 }
 
 // bodiesOf returns the counter of the buffered bodies of a connection's client.
@@ -515,7 +515,7 @@ func (c *conn) wakeReader() {
 	if c.netConn.SetReadDeadline(clock.Past) == nil {
 		return
 	}
-	if h := c.http2.Load(); h == nil || h.openStreams() == 0 {
+	if h := c.http2.Load(); h == nil || h.OpenStreams() == 0 {
 		linger.Cut(c.netConn)
 	}
 }

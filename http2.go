@@ -8,12 +8,13 @@ import (
 
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/sock"
 )
 
 // http2Scratch is what a worker keeps for HTTP/2.
 type http2Scratch struct {
-	http2Turn
+	http2conn.Turn
 	exchange http2Exchange // of the request whose handler the worker runs
 	_        apart.Lines
 }
@@ -59,17 +60,17 @@ type HTTP2Options struct {
 const defaultMaxStreams = 128
 
 // newHTTP2Shared returns HTTP2Options with the defaults applied, and what else the connections share.
-func (s *Server) newHTTP2Shared(c *serverConfig) *http2Shared {
+func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 	o, timeouts := &s.HTTP2, &s.counts.timeouts
-	shared := &http2Shared{
-		http2Limits: http2Limits{
+	shared := &http2conn.Shared{
+		Limits: http2conn.Limits{
 			Head: c.head, MaxBody: c.maxBody, MaxRequests: c.maxRequests, AwaitedBody: maxAwaitedBody, MaxStreams: positive(o.MaxConcurrentStreams, defaultMaxStreams),
 			StreamWindow: http2Window(o.MaxStreamWindow), ConnWindow: http2Window(o.MaxConnWindow),
 			Glitches: http2.DefaultGlitches, ExtendedConnect: o.ExtendedConnect, Reading: c.reading, Writing: c.writing,
 			ReadHeader: c.readHeaderTimeout, Idle: c.idleTimeout, PingInterval: max(o.PingInterval, 0), Pause: c.pause,
 		},
 		Clock: &s.clock.Coarse, Bodies: &s.bodies, Answers: &s.answers,
-		Counts: http2Counts{
+		Counts: http2conn.Counts{
 			Settings: &timeouts.settings, Head: &timeouts.head, Ping: &timeouts.ping, Idle: &timeouts.idle, Body: &timeouts.body,
 			Write: &timeouts.write, Overloads: &s.counts.overloads, RefusedBodies: &s.counts.refusals[refusedBufferedBodies],
 		},
@@ -104,28 +105,28 @@ func http2Window(n int) int32 {
 const maxUnsentHTTP2 = 128 << 10
 
 // newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
-func (c *conn) newHTTP2(driver http2Driver) *http2Conn {
+func (c *conn) newHTTP2(driver http2conn.Driver) *http2conn.Conn {
 	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
-	return newHTTP2Conn(c.server.config.http2, driver, c.tlsState, c.in.Unread())
+	return http2conn.New(c.server.config.http2, driver, c.tlsState, c.in.Unread())
 }
 
-// http2Waits are the states of a connection's waits.
-var http2WaitStates = [...]waitState{http2New: stateNew, http2Idle: stateIdle, http2Streams: stateStreams, http2Leaving: stateLeaving}
+// http2conn.Waits are the states of a connection's waits.
+var http2WaitStates = [...]waitState{http2conn.WaitsNew: stateNew, http2conn.WaitsIdle: stateIdle, http2conn.WaitsStreams: stateStreams, http2conn.WaitsLeaving: stateLeaving}
 
 // requestCount returns how many requests have begun. Any goroutine may call it.
 func (c *conn) requestCount() int32 {
 	if h := c.http2.Load(); h != nil {
-		return h.requestCount()
+		return h.Requests()
 	}
 	return c.requests.Load()
 }
 
-// What follows is for http2Driver, which both drivers implement with it.
+// What follows is for http2conn.Driver, which both drivers implement with it.
 
-// Bodies implements http2Driver.
+// Bodies implements http2conn.Driver.
 func (c *conn) Bodies() *atomic.Int64 { return c.server.conns.bodiesOf(c) }
 
-// Active implements http2Driver.
+// Active implements http2conn.Driver.
 func (c *conn) Active(active bool) {
 	if active {
 		c.server.changed(c, StateActive)
@@ -134,7 +135,7 @@ func (c *conn) Active(active bool) {
 	}
 }
 
-// Failed implements http2Driver.
+// Failed implements http2conn.Driver.
 func (c *conn) Failed(fault http2.Fault) {
 	if fault.Code() == http2.EnhanceYourCalm {
 		c.server.refused(refusedHTTP2Calm, c.remote())
@@ -145,7 +146,7 @@ func (c *conn) Failed(fault http2.Fault) {
 	}
 }
 
-// StreamFailed implements http2Driver.
+// StreamFailed implements http2conn.Driver.
 func (c *conn) StreamFailed(id uint32, fault http2.Fault) {
 	if fault == http2.FaultRefused {
 		c.server.refused(refusedHTTP2Streams, c.remote())
@@ -156,17 +157,17 @@ func (c *conn) StreamFailed(id uint32, fault http2.Fault) {
 	}
 }
 
-// BodyRefused implements http2Driver.
+// BodyRefused implements http2conn.Driver.
 func (c *conn) BodyRefused() { c.server.tellRefused(refusedBufferedBodies, c.remote) }
 
-// Disconnect implements http2Driver.
+// Disconnect implements http2conn.Driver.
 func (c *conn) Disconnect(err error) {
 	c.server.counts.slowWriter(err)
 	(*observedConn)(c).Close()
 }
 
-// LocalEnd implements http2Driver.
+// LocalEnd implements http2conn.Driver.
 func (c *conn) LocalEnd() net.Addr { return c.localAddr() }
 
-// RemoteEnd implements http2Driver.
+// RemoteEnd implements http2conn.Driver.
 func (c *conn) RemoteEnd() net.Addr { return c.remoteAddr() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/http2conn"
 )
 
 func testHTTP2Server(t *testing.T) *Server {
@@ -34,11 +35,11 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	request := http2.Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + // SETTINGS
 		"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x41\x01a" // a GET
 	w.in.Received(copy(w.in.Space(), request))
-	step := http2Next
-	for step == http2Next {
-		step = d.h.next(turn)
+	step := http2conn.StepNext
+	for step == http2conn.StepNext {
+		step = d.h.Next(turn)
 	}
-	if step != http2Run {
+	if step != http2conn.StepRun {
 		t.Fatalf("step %d", step)
 	}
 	x := &w.http2.exchange

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2conn"
 )
 
 // blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
@@ -16,7 +17,7 @@ import (
 // It is the job of reading the connection.
 type blockingHTTP2 struct {
 	*conn
-	h      *http2Conn
+	h      *http2conn.Conn
 	failed bool // nothing can be sent any more; the owner's
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
@@ -30,7 +31,7 @@ type blockingHTTP2 struct {
 // inlineTime is how long a handler may hold up its connection.
 const inlineTime = time.Millisecond
 
-var _ http2Driver = (*blockingHTTP2)(nil)
+var _ http2conn.Driver = (*blockingHTTP2)(nil)
 var _ http2Runner = (*blockingHTTP2)(nil)
 
 // startHTTP2 makes the connection, which w serves, one of HTTP/2.
@@ -61,11 +62,11 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 	h := d.h
 	t := w.beginHTTP2(h)
 	defer func() {
-		if !h.isOwnedBy(t) {
+		if !h.IsOwnedBy(t) {
 			return
 		}
-		h.flushTurn(t)
-		h.endTurn(t)
+		h.FlushTurn(t)
+		h.EndTurn(t)
 		if value := recover(); value != nil {
 			d.failed = true
 			d.end()
@@ -74,28 +75,28 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 		d.succeed(w) // a handler ends its goroutine
 	}()
 	for {
-		switch h.next(t) {
-		case http2Refuse:
+		switch h.Next(t) {
+		case http2conn.StepRefuse:
 			w.http2.exchange.refuse(w, d.conn, d)
-		case http2Run:
+		case http2conn.StepRun:
 			if !w.http2.exchange.run(w, d.conn, d) {
 				return false
 			}
 			d.monitor.Stop()
-			if t.rendered() >= writeBufferFull {
-				h.flushTurn(t)
-				h.Out.AwaitBelow(MaxControl)
+			if t.Rendered() >= writeBufferFull {
+				h.FlushTurn(t)
+				h.Out.AwaitBelow(http2conn.MaxControl)
 			}
-		case http2Read:
-			h.wakePutOff(t)
-			h.flushTurn(t)
-			h.Out.AwaitBelow(MaxControl)
+		case http2conn.StepRead:
+			h.WakePutOff(t)
+			h.FlushTurn(t)
+			h.Out.AwaitBelow(http2conn.MaxControl)
 			d.read(t)
-		case http2End:
-			for h.flushTurn(t); !h.isFlushed(); {
+		case http2conn.StepEnd:
+			for h.FlushTurn(t); !h.IsFlushed(); {
 				<-d.idle
 			}
-			h.endTurn(t)
+			h.EndTurn(t)
 			d.end()
 			return true
 		}
@@ -103,18 +104,18 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 }
 
 // read waits for input, or for other work.
-func (d *blockingHTTP2) read(t *http2Turn) {
+func (d *blockingHTTP2) read(t *http2conn.Turn) {
 	h, c := d.h, d.conn
-	waits, deadline := h.wait(c.server.clock.Now(), t.In.Len() > 0)
+	waits, deadline := h.Wait(c.server.clock.Now(), t.In.Len() > 0)
 	c.setWait(http2WaitStates[waits], deadline)
-	if h.mustDrain() {
+	if h.MustDrain() {
 		c.endWait(deadline, false)
 		return
 	}
-	asked := h.isLookAsked()
+	asked := h.IsLookAsked()
 	if asked && !c.beginLastLook(0) {
 		c.endWait(deadline, false)
-		h.hasLooked()
+		h.HasLooked()
 		return
 	}
 	space := t.In.Space()
@@ -130,17 +131,17 @@ func (d *blockingHTTP2) read(t *http2Turn) {
 		n, err = c.netConn.Read(space)
 		c.netConn.SetReadDeadline(time.Time{})
 	}
-	h.received(t, space, n)
+	h.Received(t, space, n)
 	switch {
 	case n > 0 || err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.netConn.SetReadDeadline(time.Time{})
 		if asked {
-			h.hasLooked()
+			h.HasLooked()
 		}
-		h.look(t, late)
+		h.Look(t, late)
 	default:
-		h.stop()
+		h.Stop()
 		d.failed = !isEOF(err)
 	}
 }
@@ -152,7 +153,7 @@ func (d *blockingHTTP2) end() {
 	if d.failed {
 		h.Out.Fail(net.ErrClosed)
 	}
-	h.close() // a client that doesn't take what is left keeps no handler
+	h.Close() // a client that doesn't take what is left keeps no handler
 	h.Out.Finish(nil)
 	h.Out.AwaitEmpty()
 	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
@@ -197,11 +198,11 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 // clientLeft implements http2Runner. Only a read tells.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
-// Send implements http2Driver.
-func (d *blockingHTTP2) Send(b []byte) (kept bool) { return d.h.Out.Lend(b, ReleaseBuffer) }
+// Send implements http2conn.Driver.
+func (d *blockingHTTP2) Send(b []byte) (kept bool) { return d.h.Out.Lend(b, http2conn.ReleaseBuffer) }
 
-// WakeOwner implements http2Driver.
+// WakeOwner implements http2conn.Driver.
 func (d *blockingHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
-// Flushed implements http2Driver.
+// Flushed implements http2conn.Driver.
 func (d *blockingHTTP2) Flushed() { d.idle <- struct{}{} }

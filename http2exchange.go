@@ -16,6 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
@@ -27,11 +28,11 @@ import (
 // itself knows neither the worker nor the Ctx. It is the handler's goroutine's.
 type http2Exchange struct {
 	exchange
-	*http2Stream // nil between requests
-	conn         *conn
-	h            *http2Conn // conn's
-	driver       http2Runner
-	apart        bool // others may have the connection
+	*http2conn.Stream // nil between requests
+	conn              *conn
+	h                 *http2conn.Conn // conn's
+	driver            http2Runner
+	apart             bool // others may have the connection
 }
 
 // http2Runner is what a worker that runs a handler needs of the connection's driver.
@@ -54,7 +55,7 @@ var _ windowWire = (*http2Exchange)(nil)
 // begin makes s the exchange of the stream of w's turn.
 func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
-	s.http2Stream, s.conn, s.h, s.driver, s.apart = w.http2.Stream, c, c.http2.Load(), driver, false
+	s.Stream, s.conn, s.h, s.driver, s.apart = w.http2.Stream, c, c.http2.Load(), driver, false
 }
 
 // refuse answers a request that isn't valid without calling a handler.
@@ -64,8 +65,8 @@ func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
 	s.logRefused(reason)
 	s.count(reason.Status)
 	a := s.refusal(reason, &refusalFields)
-	s.Refuse(&a, w.http2.isHead())
-	s.http2Stream = nil
+	s.Refuse(&a, w.http2.IsHead())
+	s.Stream = nil
 }
 
 // own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
@@ -73,18 +74,18 @@ func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
 	}
-	t := &s.scratch.http2.http2Turn
-	if s.h.own(t) {
+	t := &s.scratch.http2.Turn
+	if s.h.Own(t) {
 		return true
 	}
-	s.h.wasTaken(t)
+	s.h.WasTaken(t)
 	s.apart = true
 	return false
 }
 
 // disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
 func (s *http2Exchange) disown() {
-	s.h.disown(&s.scratch.http2.http2Turn)
+	s.h.Disown(&s.scratch.http2.Turn)
 	s.driver.watch(s.scratch)
 }
 
@@ -175,7 +176,7 @@ func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool)
 		return true
 	}
 	w.yieldPlace()
-	h.flushSoon()
+	h.FlushSoon()
 	return false
 }
 
@@ -202,7 +203,7 @@ func (w *scratch) yieldPlace() {
 // must do is deferred.
 func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 	h := s.h
-	defer h.flush()
+	defer h.Flush()
 	defer s.endHandler(ctx)
 	if progress == progressAnswered {
 		return
@@ -231,9 +232,9 @@ func (s *http2Exchange) endHandler(ctx *Ctx) {
 		*ctx = Ctx{}
 	}
 	w.ctx.exchange = nil
-	stream := s.http2Stream
-	s.http2Stream = nil
-	if out := stream.EndHandler(&w.http2.http2Turn); out != nil {
+	stream := s.Stream
+	s.Stream = nil
+	if out := stream.EndHandler(&w.http2.Turn); out != nil {
 		p := (*ParkedConn)(out.Owner().(*parkedOwner))
 		if !(parkedStream{p}).wait() {
 			go p.serveBy(parkedStream{p})
@@ -251,7 +252,7 @@ func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 		s.Abort()
 	}
 	if ctx.Response.wantsClose() {
-		s.h.closeSoon()
+		s.h.CloseSoon()
 	}
 }
 
@@ -266,16 +267,16 @@ func (s *http2Exchange) render(ctx *Ctx, mine bool) {
 	if ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
 		a.Trailer = nil
 	}
-	var t *http2Turn
+	var t *http2conn.Turn
 	if mine {
-		t = &s.scratch.http2.http2Turn
+		t = &s.scratch.http2.Turn
 	}
 	s.Answer(t, &a)
 }
 
 // answerHead returns the head of the response as an answer of the stream.
-func (s *http2Exchange) answerHead(r *Response, length int64) http2Answer {
-	a := http2Answer{Status: r.status, Fields: &r.Header.list, Length: length, Date: s.server.clock.dateLiteral()}
+func (s *http2Exchange) answerHead(r *Response, length int64) http2conn.Answer {
+	a := http2conn.Answer{Status: r.status, Fields: &r.Header.list, Length: length, Date: s.server.clock.dateLiteral()}
 	if r.Trailer.Len() > 0 && !r.tunnels() {
 		a.Trailer = &r.Trailer.list
 	}
@@ -283,9 +284,9 @@ func (s *http2Exchange) answerHead(r *Response, length int64) http2Answer {
 }
 
 // refusal returns an answer that the server gives instead of the handler's.
-func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2Answer {
+func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2conn.Answer {
 	body := []byte(refusalText(reason))
-	return http2Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
+	return http2conn.Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
 }
 
 // makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
@@ -293,7 +294,7 @@ func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2Answ
 func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	r := &ctx.Response
 	size := r.size()
-	if size == 0 || size <= MaxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
+	if size == 0 || size <= http2conn.MaxInlineBody && !s.server.answers.Crowded() || ctx.Request.isHead() || !http1.BodyAllowed(r.status) {
 		return endingWhole
 	}
 	if s.HasRoom(size) {
@@ -340,7 +341,7 @@ func (s *http2Exchange) proxyHeader() *proxyproto.Header { return s.conn.proxyHe
 // outerContext implements wire. The context of ConnContext is made once, or again if that has panicked.
 func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	if s.server.ConnContext != nil {
-		s.h.alone(func() { outer, _ = s.conn.outerContext() })
+		s.h.Alone(func() { outer, _ = s.conn.outerContext() })
 	}
 	return outer, false
 }
@@ -362,7 +363,7 @@ func (s *http2Exchange) startWatch(r *requestContext) (half, gone bool) { return
 // endWatch implements watchWire.
 func (s *http2Exchange) endWatch() { s.Unwatch() }
 
-// ClientGone implements http2Watcher.
+// ClientGone implements http2conn.Watcher.
 func (r *requestContext) ClientGone() { r.cancel(ErrClientGone) }
 
 // readBody implements wire.
@@ -400,13 +401,13 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 // receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
 func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	ctx, waits := s.scratch.ctx, false
-	r := http2Reading{Until: &ctx.readUntil, Pace: &s.ReadPace, Fills: true, Gathers: s.gathers(b)}
+	r := http2conn.Reading{Until: &ctx.readUntil, Pace: &s.ReadPace, Fills: true, Gathers: s.gathers(b)}
 	r.BeforeWait = func(start clock.Time) error {
 		if err := s.beforeWait(b); err != nil {
 			return err
 		}
 		if !r.Gathers {
-			s.server.bodies.BeginSilence(&ctx.room, s.http2Stream, start) // it has a lock that comes before mu
+			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // it has a lock that comes before mu
 		}
 		s.scratch.running.is(RunningReading)
 		waits = true
@@ -423,11 +424,11 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 // http2BodyError returns what an error of a stream is for the reader of its body.
 func http2BodyError(err error) error {
 	switch err {
-	case errNoRoom:
+	case http2conn.ErrNoRoom:
 		return errBodiesFull
-	case errAnswered:
+	case http2conn.ErrAnswered:
 		return ErrHandlerTimeout
-	case errLate:
+	case http2conn.ErrLate:
 		return errDeadline
 	}
 	return err
@@ -495,7 +496,7 @@ func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 
 // http2Duplex reads a request's body for package adaptor, beside the handler: see hooks.Duplex.
 type http2Duplex struct {
-	http2BodyReader
+	http2conn.BodyReader
 
 	mu       sync.Mutex // one Read at a time
 	limit    bodyLimit
@@ -510,11 +511,11 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 	if d.err != nil || len(p) == 0 {
 		return 0, d.err
 	}
-	n, err := d.http2BodyReader.Read(p)
+	n, err := d.BodyReader.Read(p)
 	switch err {
-	case nil, io.EOF, errBodyClosed:
+	case nil, io.EOF, http2conn.ErrBodyClosed:
 		d.err = err
-	case errOver:
+	case http2conn.ErrOver:
 		d.err = errStreamOver
 	default:
 		d.err = bodyError(http2BodyError(err))
@@ -527,7 +528,7 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 
 // Trailer implements hooks.Duplex.
 func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
-	if trailer := d.http2BodyReader.Trailer(); trailer != nil {
+	if trailer := d.BodyReader.Trailer(); trailer != nil {
 		return trailer.All()
 	}
 	return func(func(name, value []byte) bool) {}
@@ -541,7 +542,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	if !ok || s.Extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
-	d := &http2Duplex{http2BodyReader: s.Lend(b.expect), limit: b.limit}
+	d := &http2Duplex{BodyReader: s.Lend(b.expect), limit: b.limit}
 	if b.isTooLarge() {
 		d.err = errTooLarge
 	}
@@ -572,18 +573,18 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 
 // data implements wire.
 func (s *http2Exchange) data(p []byte, flush bool) error {
-	return s.sent(s.Write(p, flush, &http2Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave}))
+	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave}))
 }
 
 // sent returns what an error of the stream's answer is for the handler, and records what it says of the client.
 func (s *http2Exchange) sent(err error) error {
 	switch err {
-	case errStreamReset:
+	case http2conn.ErrReset:
 		s.lose()
-	case errGivenUp:
+	case http2conn.ErrGivenUp:
 		s.lose()
 		return errDeadline
-	case errLate:
+	case http2conn.ErrLate:
 		s.failed = true
 		return errDeadline
 	}
@@ -609,7 +610,7 @@ func (s *http2Exchange) window() int { return s.Window() }
 
 // awaitWindow implements windowWire.
 func (s *http2Exchange) awaitWindow() (n int, err error) {
-	n, err = s.AwaitWindow(&http2Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave})
+	n, err = s.AwaitWindow(&http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave})
 	return n, s.sent(err)
 }
 
@@ -637,7 +638,7 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 		return nil, reason
 	}
 	ctx.endWatch()
-	stream := (*http2StreamConn)(s.http2Stream)
+	stream := (*http2conn.StreamConn)(s.Stream)
 	p := &ParkedConn{conn: s.conn, netConn: stream, serve: serve}
 	p.out.Open((*parkedOwner)(p), stream, nil, false)
 	if switches {
@@ -652,16 +653,16 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 	}
 	ctx.Request.body.hijacked()
 	s.hijacked = true
-	s.h.flush()
+	s.h.Flush()
 	return p, nil
 }
 
-// parkedStream serves a parked stream of HTTP/2: see http2StreamConn.
+// parkedStream serves a parked stream of HTTP/2: see http2conn.StreamConn.
 type parkedStream struct{ *ParkedConn }
 
-func (d parkedStream) stream() *http2StreamConn { return d.netConn.(*http2StreamConn) }
+func (d parkedStream) stream() *http2conn.StreamConn { return d.netConn.(*http2conn.StreamConn) }
 
-// Serve implements http2Parked.
+// Serve implements http2conn.Parked.
 func (p *parkedOwner) Serve() { (*ParkedConn)(p).serveBy(parkedStream{(*ParkedConn)(p)}) }
 
 // next implements parkable.
@@ -775,12 +776,12 @@ func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err e
 	}
 	s.hijacked = true
 	s.scratch.running.end()
-	s.h.flush()
+	s.h.Flush()
 	return tunnel, nil, nil
 }
 
 // beginHTTP2 begins a turn of the connection with the worker's buffers.
-func (w *scratch) beginHTTP2(h *http2Conn) *http2Turn {
+func (w *scratch) beginHTTP2(h *http2conn.Conn) *http2conn.Turn {
 	if w.http2 == nil {
 		w.http2 = new(http2Scratch)
 		w.http2.In, w.http2.Lender = &w.in, w
@@ -788,19 +789,19 @@ func (w *scratch) beginHTTP2(h *http2Conn) *http2Turn {
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
 	}
-	h.beginTurn(&w.http2.http2Turn)
-	return &w.http2.http2Turn
+	h.BeginTurn(&w.http2.Turn)
+	return &w.http2.Turn
 }
 
 // giveHTTP2Away gives the connection to another worker than w, which runs the handler.
 func (c *conn) giveHTTP2Away(w *scratch) {
-	c.http2.Load().giveAway(&w.http2.http2Turn)
+	c.http2.Load().GiveAway(&w.http2.Turn)
 	w.running.begin(c.server.clock.Now(), w.timer.Class(), c, RunningHandler)
 }
 
 // takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
 func (c *conn) takeHTTP2Away() *scratch {
-	t := c.http2.Load().takeAway(func(t *http2Turn) {
+	t := c.http2.Load().TakeAway(func(t *http2conn.Turn) {
 		w, running := t.Lender.(*scratch), (*class.Class)(nil)
 		if w.worker != nil {
 			running = w.worker.Running()

@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/loop"
 )
 
 // loopHTTP2 is the driver of an HTTP/2 connection in a loop.
 type loopHTTP2 loopConn
 
-var _ http2Driver = (*loopHTTP2)(nil)
+var _ http2conn.Driver = (*loopHTTP2)(nil)
 var _ http2Runner = (*loopHTTP2)(nil)
 
 // startHTTP2 makes the connection one of HTTP/2.
@@ -23,72 +24,72 @@ func (lc *loopConn) startHTTP2() {
 	lc.Share()
 }
 
-// http2Turn is Turn for HTTP/2.
+// http2conn.Turn is Turn for HTTP/2.
 func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	h := lc.http2.Load()
 	lc.resume()
 	leader.MayLose(&lc.Socket)
 	defer leader.MayLose(nil)
-	crowded := h.keepsInput() && h.crowded()
+	crowded := h.KeepsInput() && h.IsCrowded()
 	t := w.beginHTTP2(h)
 	for budget := turnRequests; ; {
 		if lc.failed {
-			h.stop()
+			h.Stop()
 		}
 		if !leader.Leads() {
-			h.flushTurn(t)
-			h.endTurn(t)
+			h.FlushTurn(t)
+			h.EndTurn(t)
 			return true
 		}
-		step := http2Read
-		if !crowded || h.isStopped() {
-			step = h.next(t)
-		} else if h.mustDrain() {
-			h.leaveSoon(t)
+		step := http2conn.StepRead
+		if !crowded || h.IsStopped() {
+			step = h.Next(t)
+		} else if h.MustDrain() {
+			h.LeaveSoon(t)
 		}
 		switch step {
-		case http2Next:
-		case http2Refuse:
+		case http2conn.StepNext:
+		case http2conn.StepRefuse:
 			w.http2.exchange.refuse(w, &lc.conn, (*loopHTTP2)(lc))
-		case http2Run:
+		case http2conn.StepRun:
 			if !w.http2.exchange.run(w, &lc.conn, (*loopHTTP2)(lc)) {
 				return false
 			}
 			if budget--; budget <= 0 {
-				h.flushTurn(t)
-				h.endTurn(t)
+				h.FlushTurn(t)
+				h.EndTurn(t)
 				return true
 			}
-			if t.rendered() >= writeBufferFull {
-				h.flushTurn(t)
-				crowded = h.crowded()
+			if t.Rendered() >= writeBufferFull {
+				h.FlushTurn(t)
+				crowded = h.IsCrowded()
 			}
-		case http2Read:
-			h.flushTurn(t)
+		case http2conn.StepRead:
+			h.FlushTurn(t)
 			switch was := crowded; {
-			case h.crowded():
+			case h.IsCrowded():
 				if crowded = true; lc.http2Suspend(w, true) {
 					return false
 				}
 			case was:
 				crowded = false
 			case budget < readBudget: // now the input is used up, and nothing of it must be kept
-				h.endTurn(t)
+				h.EndTurn(t)
 				return true
 			default:
 				if budget -= readBudget; !lc.http2Receive(w) && lc.http2Suspend(w, false) {
 					return false
 				}
 			}
-		case http2End:
-			if h.flushTurn(t); !h.isFlushed() {
+		case http2conn.StepEnd:
+			if h.FlushTurn(t); !h.IsFlushed() {
 				if lc.http2Suspend(w, true) { // a wait to read would end at once, and again, if the client has ended its side
 					return false
 				}
 				continue
 			}
-			h.endTurn(t)
-			h.close() // a client that doesn't take what is left keeps no handler
+			h.EndTurn(t)
+			h.Close() // a client that doesn't take what is left keeps no handler
 			lc.http2Ended()
 			return false
 		}
@@ -106,20 +107,20 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	}
 	switch {
 	case n > 0:
-		lc.http2.Load().received(&w.http2.http2Turn, space, n)
+		lc.http2.Load().Received(&w.http2.Turn, space, n)
 		lc.expired = false // what has come may be what was waited for
 		return true
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
-		lc.http2.Load().wakePutOff(&w.http2.http2Turn)
-		lc.http2.Load().hasLooked()
+		lc.http2.Load().WakePutOff(&w.http2.Turn)
+		lc.http2.Load().HasLooked()
 		expired := lc.expired
 		lc.expired = false
-		return lc.http2.Load().look(&w.http2.http2Turn, expired)
+		return lc.http2.Load().Look(&w.http2.Turn, expired)
 	}
 	lc.failed = !isEOF(err)
-	lc.http2.Load().stop()
+	lc.http2.Load().Stop()
 	return true
 }
 
@@ -127,14 +128,14 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 // with what it hasn't sent. It reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.Now()
-	waits, deadline := h.wait(now, w.in.Len() > 0 && !write)
+	waits, deadline := h.Wait(now, w.in.Len() > 0 && !write)
 	if write {
 		deadline = 0 // the outbox watches the client
 	}
 	lc.deadline, lc.since, lc.expired = deadline, now, false
-	h.endTurn(&w.http2.http2Turn)
+	h.EndTurn(&w.http2.Turn)
 	lc.setWait(http2WaitStates[waits], deadline)
-	if !h.mustDrain() && lc.Release(write) {
+	if !h.MustDrain() && lc.Release(write) {
 		return true
 	}
 	lc.resume()
@@ -160,17 +161,17 @@ func (lc *loopConn) http2Ended() {
 // abandonHTTP2 is Abandon for HTTP/2.
 func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	h := lc.http2.Load()
-	if w == nil || w.http2 == nil || !h.isOwnedBy(&w.http2.http2Turn) {
+	if w == nil || w.http2 == nil || !h.IsOwnedBy(&w.http2.Turn) {
 		return // others have the connection
 	}
 	if goexit {
-		h.flushTurn(&w.http2.http2Turn)
-		h.endTurn(&w.http2.http2Turn)
+		h.FlushTurn(&w.http2.Turn)
+		h.EndTurn(&w.http2.Turn)
 		lc.Post()
 		return
 	}
-	h.endTurn(&w.http2.http2Turn)
-	h.close()
+	h.EndTurn(&w.http2.Turn)
+	h.Close()
 	lc.endConn(false)
 }
 
@@ -200,12 +201,12 @@ func (d *loopHTTP2) clientLeft() bool {
 	return half
 }
 
-// Send implements http2Driver.
+// Send implements http2conn.Driver.
 func (d *loopHTTP2) Send(b []byte) (kept bool) {
 	lc := (*loopConn)(d)
 	out := &lc.http2.Load().Out
 	if lc.tlsState == nil {
-		return out.Lend(b, ReleaseBuffer)
+		return out.Lend(b, http2conn.ReleaseBuffer)
 	}
 	if out.BeginSeal(false, len(b)) != nil {
 		return false
@@ -215,8 +216,8 @@ func (d *loopHTTP2) Send(b []byte) (kept bool) {
 	return false
 }
 
-// WakeOwner implements http2Driver.
+// WakeOwner implements http2conn.Driver.
 func (d *loopHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
-// Flushed implements http2Driver.
-func (d *loopHTTP2) Flushed() { go d.http2.Load().wakeOwner() } // it takes locks that come before mu
+// Flushed implements http2conn.Driver.
+func (d *loopHTTP2) Flushed() { go d.http2.Load().WakeOwner() } // it takes locks that come before mu

@@ -25,7 +25,7 @@ func (lc *loopConn) setParked() { lc.Share() }
 func (lc *loopConn) Writable() {
 	if h := lc.http2.Load(); h != nil {
 		h.Out.Pump()
-		h.flush()
+		h.Flush()
 		return
 	}
 	lc.parked.out.Pump()

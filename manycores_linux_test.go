@@ -15,6 +15,7 @@ import (
 
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/loop"
 )
 
@@ -26,7 +27,7 @@ const cacheLine = 64
 func TestObjectsHaveTheirOwnCacheLines(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[workerChan](), reflect.TypeFor[scratch](), reflect.TypeFor[http2Scratch](), reflect.TypeFor[Ctx](),
-		reflect.TypeFor[loopConn](), reflect.TypeFor[http2Conn](), reflect.TypeFor[loop.Seat](), reflect.TypeFor[loop.Loop](),
+		reflect.TypeFor[loopConn](), reflect.TypeFor[http2conn.Conn](), reflect.TypeFor[loop.Seat](), reflect.TypeFor[loop.Loop](),
 		reflect.TypeFor[class.Class](), reflect.TypeFor[[12]sharedCounts](),
 	} {
 		if of.Kind() == reflect.Struct && of.Field(of.NumField()-1).Type == reflect.TypeFor[apart.Lines]() {

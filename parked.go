@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
@@ -269,7 +270,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 
 // flush has a stream's connection send the bytes that the outbox has handed to it.
 func (p *ParkedConn) flush() {
-	if s, ok := p.netConn.(*http2StreamConn); ok {
+	if s, ok := p.netConn.(*http2conn.StreamConn); ok {
 		s.LeaveTurn()
 	}
 }

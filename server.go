@@ -37,6 +37,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
@@ -318,7 +319,7 @@ type serverConfig struct {
 	idleTimeout       time.Duration
 	pause             time.Duration // see clock.Waited: longer than a sweep allows
 	unencryptedHTTP2  bool
-	http2             *http2Shared
+	http2             *http2conn.Shared
 	tick              time.Duration // of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int

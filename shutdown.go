@@ -240,7 +240,7 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	}
 	s.conns.walk(func(c *conn) {
 		if h := c.http2.Load(); h != nil {
-			h.closeSoon()
+			h.CloseSoon()
 		}
 	})
 }

@@ -139,7 +139,7 @@ func (s *Server) Stats() Stats {
 	s.conns.walk(func(c *conn) {
 		st.ConnsOpen++
 		if h := c.http2.Load(); h != nil {
-			streams := h.openStreams()
+			streams := h.OpenStreams()
 			st.ConnsHTTP2++
 			if st.Streams += streams; streams == 0 {
 				st.ConnsIdle++

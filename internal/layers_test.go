@@ -26,6 +26,7 @@ var layers = []string{
 	"internal/proxyproto",
 	"internal/sock",
 	"internal/outbox",
+	"internal/http2conn",
 	"internal/admit",
 	"internal/class",
 	"internal/loop",

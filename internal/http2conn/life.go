@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"github.com/filohttp/filo/internal/http2"
@@ -7,7 +7,7 @@ import (
 // This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
 
 // listLocked makes a stream known to others than the owner, unless it is over: its time-out may have answered, or its client has reset it.
-func (h *http2Conn) listLocked(s *http2Stream) {
+func (h *Conn) listLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if !s.listed && !s.state.Over() {
 		s.listed = true
@@ -17,7 +17,7 @@ func (h *http2Conn) listLocked(s *http2Stream) {
 }
 
 // windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to that of a new one.
-func (s *http2Stream) windowLocked() http2.SendWindow {
+func (s *Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {
 		return s.send
@@ -25,8 +25,8 @@ func (s *http2Stream) windowLocked() http2.SendWindow {
 	return s.send + http2.SendWindow(s.h.peer.InitialWindow)
 }
 
-// endStreamLocked ends a stream before its time: neither side sends on it any more. The caller cancels the context, without mu.
-func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended http2Watcher) {
+// endStreamLocked ends a stream before its time: neither side sends on it any more. The caller tells the watcher, without mu.
+func (h *Conn) endStreamLocked(s *Stream, state http2.State) (ended Watcher) {
 	h.mu.AssertHeld()
 	s.state, s.gone = state, true
 	h.overLocked(s)
@@ -39,7 +39,7 @@ func (h *http2Conn) endStreamLocked(s *http2Stream, state http2.State) (ended ht
 }
 
 // breakOffLocked resets a stream whose answer isn't completed: see endStreamLocked.
-func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended http2Watcher) {
+func (h *Conn) breakOffLocked(s *Stream, code http2.ErrCode) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
 	h.ids.Reset(s.id)
@@ -47,11 +47,11 @@ func (h *http2Conn) breakOffLocked(s *http2Stream, code http2.ErrCode) (ended ht
 }
 
 // handlerEndedLocked records that a stream has no handler any more.
-func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
+func (h *Conn) handlerEndedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
-	if s.listed || s.lent { // an http2BodyReader may still read
+	if s.listed || s.lent { // an BodyReader may still read
 		s.body.Drop()
 	}
 	s.wakeLocked()
@@ -63,7 +63,7 @@ func (h *http2Conn) handlerEndedLocked(s *http2Stream) {
 
 // returnedLocked records that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
 // the answer's end can reach the client, which may open another stream then.
-func (s *http2Stream) returnedLocked() {
+func (s *Stream) returnedLocked() {
 	s.h.mu.AssertHeld()
 	if s.running {
 		if s.running = false; s.state.Over() {
@@ -73,18 +73,18 @@ func (s *http2Stream) returnedLocked() {
 }
 
 // leaveLocked gives back the place of a stream that has ended.
-func (h *http2Conn) leaveLocked() {
+func (h *Conn) leaveLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
 	h.used = h.shared.Clock.Now()
 	if h.wakeEmpty && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
-		go h.wakeOwner() // it takes locks that come before mu
+		go h.WakeOwner() // it takes locks that come before mu
 	}
 }
 
 // sentLocked records that the answer's end is in the queue.
-func (h *http2Conn) sentLocked(s *http2Stream) {
+func (h *Conn) sentLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
 	h.earned.Answer(int(h.peer.InitialWindow) - int(s.windowLocked()))
@@ -100,13 +100,13 @@ func (h *http2Conn) sentLocked(s *http2Stream) {
 }
 
 // isRestLocked reports whether what comes of the request is for nobody: the answer is complete, and the handler has returned.
-func (s *http2Stream) isRestLocked() bool {
+func (s *Stream) isRestLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.awaits == awaitsEnd && !s.running && s.taken == nil && s.parked == nil
 }
 
 // beginRestLocked begins to discard the rest of a request, if nobody will read it.
-func (s *http2Stream) beginRestLocked() {
+func (s *Stream) beginRestLocked() {
 	s.h.mu.AssertHeld()
 	if s.isRestLocked() {
 		s.readUntil = s.awaitsSince.Add(longestRestTime)
@@ -117,7 +117,7 @@ func (s *http2Stream) beginRestLocked() {
 
 // takeRestLocked gives the client's window back for what has come and was discarded, and more time to a client that goes on sending: some
 // clients look at their answer only when they have sent all, as Java's did until version 21.
-func (s *http2Stream) takeRestLocked() {
+func (s *Stream) takeRestLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if s.recv.Drained() >= maxRest {
@@ -134,7 +134,7 @@ func (s *http2Stream) takeRestLocked() {
 }
 
 // receivedLocked records that the request has come as a whole.
-func (h *http2Conn) receivedLocked(s *http2Stream) {
+func (h *Conn) receivedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {
 		h.overLocked(s)
@@ -143,7 +143,7 @@ func (h *http2Conn) receivedLocked(s *http2Stream) {
 }
 
 // resetLocked resets a stream that nobody sends on any more. A handler whose time-out has answered may still read.
-func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
+func (h *Conn) resetLocked(s *Stream, code http2.ErrCode) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
 	h.ids.Reset(s.id)
@@ -153,7 +153,7 @@ func (h *http2Conn) resetLocked(s *http2Stream, code http2.ErrCode) {
 }
 
 // overLocked forgets a stream that is over. It keeps its place until its handler has returned.
-func (h *http2Conn) overLocked(s *http2Stream) {
+func (h *Conn) overLocked(s *Stream) {
 	h.mu.AssertHeld()
 	h.awaitLocked(s, awaitsNothing)
 	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)

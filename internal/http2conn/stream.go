@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"errors"
@@ -11,15 +11,15 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// http2Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
+// Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
 // but the owner of the connection knows its stream.
-type http2Stream struct {
-	*http2Request            // nil once the handler of a parked stream has returned
-	h             *http2Conn // immutable
-	id            uint32     // immutable
-	Extended      bool       // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
+type Stream struct {
+	*Request        // nil once the handler of a parked stream has returned
+	h        *Conn  // immutable
+	id       uint32 // immutable
+	Extended bool   // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
-	lent bool // an http2BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	lent bool // an BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool
@@ -39,34 +39,34 @@ type http2Stream struct {
 	overrun  bool // there was no room for the body
 	late     bool // the body takes too long: who reads it gets a 408, or learns that the time-out has answered (see overdueLocked)
 	state    http2.State
-	awaits   http2Awaits
+	awaits   awaits
 	send     http2.SendWindow
 	recv     http2.ReceiveWindow
 	charged  int32 // see chargeLocked
 	content  http2.Content
-	sender   http2.Sender[http2Stream]
+	sender   http2.Sender[Stream]
 	body     http2.BodyQueue
-	trailer  *http2Trailer // received
+	trailer  *trailerSection // received
 	// awaitsSince is when awaits began, or when the client last did something towards it.
 	awaitsSince clock.Time
 	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
 	readable, writable chan struct{}
 	parked             *outbox.Outbox // set by Park: that of the parked stream
-	taken              *http2Tunnel   // set by Upgrade
-	starving           *http2Stream   // the next one in the connection's list
-	readUntil          clock.Time     // the deadline of http2Duplex or of a parked stream for reading, 0 for none; of an answered request's rest
+	taken              *Tunnel        // set by Upgrade
+	starving           *Stream        // the next one in the connection's list
+	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; of an answered request's rest
 	unsent             []byte         // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
 	buffer             *unsentBuffer  // that unsent is in; nil if it is elsewhere
 	tail               *[]byte        // the field block behind the answer's content; nil for none
-	watcher            http2Watcher
+	watcher            Watcher
 	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
 }
 
-// http2Watcher is told that the client of a stream is gone.
-type http2Watcher interface{ ClientGone() }
+// Watcher is told that the client of a stream is gone.
+type Watcher interface{ ClientGone() }
 
 // tell tells a watcher that the client is gone, if there is one.
-func tell(w http2Watcher) {
+func tell(w Watcher) {
 	if w != nil {
 		w.ClientGone()
 	}
@@ -74,17 +74,17 @@ func tell(w http2Watcher) {
 
 // Errors of streams, for the caller to turn into its own.
 var (
-	errStreamReset = errors.New("filo: the client has reset the stream")
-	errGivenUp     = errors.New("filo: the client has taken too little of what waited")
-	errLate        = errors.New("filo: the client is too slow, or the deadline has passed")
-	errAnswered    = errors.New("filo: the time-out has answered")
-	errNoRoom      = errors.New("filo: there is no room for the body")
-	errOver        = errors.New("filo: the handler has returned")
-	errBodyClosed  = errors.New("filo: the body was closed")
+	ErrReset      = errors.New("filo: the client has reset the stream")
+	ErrGivenUp    = errors.New("filo: the client has taken too little of what waited")
+	ErrLate       = errors.New("filo: the client is too slow, or the deadline has passed")
+	ErrAnswered   = errors.New("filo: the time-out has answered")
+	ErrNoRoom     = errors.New("filo: there is no room for the body")
+	ErrOver       = errors.New("filo: the handler has returned")
+	ErrBodyClosed = errors.New("filo: the body was closed")
 )
 
-// http2Request is what a stream holds for its handler.
-type http2Request struct {
+// Request is what a stream holds for its handler.
+type Request struct {
 	// Set by the owner before the handler runs, and not changed afterwards.
 	Head    http1.RequestHead
 	Text    []byte // what Head lies in
@@ -93,20 +93,20 @@ type http2Request struct {
 	// ReadPace is the handler's goroutine's; before the handler runs, the owner's.
 	ReadPace pace.Pace
 
-	filling http2Filling // guarded by the connection's mu
+	filling filling // guarded by the connection's mu
 }
 
-// http2Filling is the buffer of a handler that waits for its request's body.
-type http2Filling struct {
+// filling is the buffer of a handler that waits for its request's body.
+type filling struct {
 	buffer  []byte
 	n       int  // bytes that have come
 	gathers bool // the wait may last until the buffer is full
 }
 
-func (f *http2Filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
+func (f *filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 
 // open makes s a new stream.
-func (s *http2Stream) open(h *http2Conn, id uint32) {
+func (s *Stream) open(h *Conn, id uint32) {
 	s.h, s.id = h, id
 	s.awaits, s.headSent = awaitsNothing, false
 	s.ReadPace, s.writePace = pace.Pace{}, pace.Pace{}
@@ -116,18 +116,18 @@ func (s *http2Stream) open(h *http2Conn, id uint32) {
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
 }
 
-// http2Awaits is what is awaited of a stream's request without a handler.
-type http2Awaits uint8
+// awaits is what is awaited of a stream's request without a handler.
+type awaits uint8
 
 const (
-	awaitsNothing http2Awaits = iota
-	awaitsBody                // the handler runs when the body has come
-	awaitsEnd                 // the answer was sent before the request has ended
-	awaitsWindow              // the handler has returned, and the client hasn't opened its window for the rest of the answer
+	awaitsNothing awaits = iota
+	awaitsBody           // the handler runs when the body has come
+	awaitsEnd            // the answer was sent before the request has ended
+	awaitsWindow         // the handler has returned, and the client hasn't opened its window for the rest of the answer
 )
 
 // hasEndedLocked reports whether the request has come as a whole.
-func (s *http2Stream) hasEndedLocked() bool {
+func (s *Stream) hasEndedLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.state == http2.HalfClosedRemote
 }
@@ -144,7 +144,7 @@ const longestRestTime = 10 * time.Second
 const maxRest = 64 << 20
 
 // windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
-func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
+func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))
 }
@@ -152,11 +152,11 @@ func (s *http2Stream) windowDeadline(since clock.Time) clock.Time {
 // isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window
 // of the client. Then the stream gets more time: the outbox watches how the others' bytes are taken, and the deadline of the stream whose
 // turn it is how the connection's window opens.
-func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
+func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
 	switch {
-	case h.crowded() || s.send > 0 && h.sendWindow > 0:
+	case h.IsCrowded() || s.send > 0 && h.sendWindow > 0:
 	case s.send <= 0 || h.schedule.Empty() || h.schedule.Next() == s:
 		return false
 	default:
@@ -170,7 +170,7 @@ func (s *http2Stream) isExcusedLocked(now clock.Time) bool {
 }
 
 // wakeLocked wakes the goroutine that waits.
-func (s *http2Stream) wakeLocked() {
+func (s *Stream) wakeLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.readable)
 	wake(s.writable)
@@ -188,7 +188,7 @@ func wake(waiting chan struct{}) {
 }
 
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
-func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
+func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if *waiting == nil {
@@ -220,7 +220,7 @@ func (s *http2Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) b
 }
 
 // Watch has the watcher told when the client is gone, until Unwatch. It reports whether that is so already.
-func (s *http2Stream) Watch(w http2Watcher) (gone bool) {
+func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = w
@@ -228,7 +228,7 @@ func (s *http2Stream) Watch(w http2Watcher) (gone bool) {
 }
 
 // Unwatch ends what Watch has begun.
-func (s *http2Stream) Unwatch() {
+func (s *Stream) Unwatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = nil
@@ -236,7 +236,7 @@ func (s *http2Stream) Unwatch() {
 
 // EndHandler records that the handler has returned, whose answer is on its way, and forgets the request. Afterwards the stream isn't the
 // caller's any more, and may be the turn's for another request. A parked one is: EndHandler returns its outbox, otherwise nil.
-func (s *http2Stream) EndHandler(t *http2Turn) (parked *outbox.Outbox) {
+func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	h := s.h
 	h.mu.Lock()
 	parked, taken := s.parked, s.taken != nil
@@ -248,7 +248,7 @@ func (s *http2Stream) EndHandler(t *http2Turn) (parked *outbox.Outbox) {
 	}
 	listed := s.listed
 	if waits := listed && !s.lent; waits || parked != nil || taken {
-		s.http2Request = nil // the stream may wait long for its client
+		s.Request = nil // the stream may wait long for its client
 	}
 	h.mu.Unlock()
 	if parked == nil && !taken && !listed && !s.lent && t.spare == nil && cap(s.Text) <= maxKeptText {

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 
 // This file has answers that are sent while their handlers run.
 
-// http2Writing says how a handler waits for its client to take more of the answer.
-type http2Writing struct {
+// Writing says how a handler waits for its client to take more of the answer.
+type Writing struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none
 	// BeforeWait is called, without mu, before the first wait.
 	BeforeWait func() error
 }
 
 // Begin begins a streamed answer. bare says that no content follows.
-func (s *http2Stream) Begin(a *http2Answer, bare bool) {
+func (s *Stream) Begin(a *Answer, bare bool) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,11 +37,11 @@ func (s *http2Stream) Begin(a *http2Answer, bare bool) {
 }
 
 // Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of what there is room for.
-func (s *http2Stream) Write(p []byte, flush bool, w *http2Writing) error {
+func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	h := s.h
 	if until := *w.Until; until != 0 && h.shared.Clock.Exact() >= until {
 		h.shared.Counts.Write.Add(1)
-		return errLate
+		return ErrLate
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *http2Stream) Write(p []byte, flush bool, w *http2Writing) error {
 
 // lendLocked is Write for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
 // as it may wait without the handler.
-func (s *http2Stream) lendLocked(p []byte, w *http2Writing) error {
+func (s *Stream) lendLocked(p []byte, w *Writing) error {
 	s.h.mu.AssertHeld()
 	h := s.h
 	s.setUnsentLocked(p[:len(p):len(p)], nil, true)
@@ -95,25 +95,25 @@ func (s *http2Stream) lendLocked(p []byte, w *http2Writing) error {
 }
 
 // reachedLocked returns an error if the client can't be reached any more.
-func (s *http2Stream) reachedLocked() error {
+func (s *Stream) reachedLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
 	case !s.gone:
 		return nil
 	case errors.Is(s.h.Out.Err(), os.ErrDeadlineExceeded):
-		return errGivenUp
+		return ErrGivenUp
 	}
-	return errStreamReset
+	return ErrReset
 }
 
 // awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
-func (s *http2Stream) awaitRoomLocked(w *http2Writing) error {
+func (s *Stream) awaitRoomLocked(w *Writing) error {
 	s.h.mu.AssertHeld()
 	return s.awaitClientLocked(w, func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
 }
 
 // awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
-func (s *http2Stream) awaitClientLocked(w *http2Writing, ready func() bool) error {
+func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 	s.h.mu.AssertHeld()
 	h, shared := s.h, s.h.shared
 	h.flushLocked(nil)
@@ -145,7 +145,7 @@ func (s *http2Stream) awaitClientLocked(w *http2Writing, ready func() bool) erro
 			case *w.Until != 0 || !s.isExcusedLocked(now):
 				s.writePace.Add(shared.Writing, 0, now.Sub(start))
 				shared.Counts.Write.Add(1)
-				return errLate
+				return ErrLate
 			}
 		} else {
 			s.writePace.Add(shared.Writing, moved, now.Sub(start))
@@ -156,7 +156,7 @@ func (s *http2Stream) awaitClientLocked(w *http2Writing, ready func() bool) erro
 }
 
 // Finish completes a streamed answer. The trailer is nil for none.
-func (s *http2Stream) Finish(trailer *field.List) {
+func (s *Stream) Finish(trailer *field.List) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,14 +173,14 @@ func (s *http2Stream) Finish(trailer *field.List) {
 }
 
 // Window returns how many more bytes of content the client's windows let through; 0 if they are closed.
-func (s *http2Stream) Window() int {
+func (s *Stream) Window() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.openLocked()
 }
 
 // AwaitWindow waits until the client's windows are open, and returns how far.
-func (s *http2Stream) AwaitWindow(w *http2Writing) (n int, err error) {
+func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,7 +206,7 @@ var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
 // keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What fillLocked has framed of that isn't looked
 // at any more, so the buffer's beginning can be used again.
-func (s *http2Stream) keepLocked(p []byte) {
+func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()
 	unsent, buffer := s.unsent, s.buffer
 	if n := len(unsent) + len(p); n > cap(unsent) && n > maxSmallUnsent {
@@ -219,7 +219,7 @@ func (s *http2Stream) keepLocked(p []byte) {
 }
 
 // dropUnsentLocked forgets what waits.
-func (s *http2Stream) dropUnsentLocked() {
+func (s *Stream) dropUnsentLocked() {
 	s.h.mu.AssertHeld()
 	if buffer := s.buffer; buffer != nil {
 		defer unsentBuffers.Put(buffer)

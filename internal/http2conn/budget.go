@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"github.com/filohttp/filo/internal/budget"
@@ -13,13 +13,13 @@ import (
 // up a sibling, and a handler that waits for its body never waits for other bodies to be read.
 
 // mayBufferLocked reports whether n more bytes of a body have room.
-func (h *http2Conn) mayBufferLocked(n int) bool {
+func (h *Conn) mayBufferLocked(n int) bool {
 	h.mu.AssertHeld()
 	return h.shared.Bodies.MayQueue(h.bodies, n)
 }
 
 // chargeLocked records how many bytes the buffer of a stream's body takes now.
-func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
+func (h *Conn) chargeLocked(s *Stream, size int) {
 	h.mu.AssertHeld()
 	if delta := int64(size) - int64(s.charged); delta != 0 {
 		s.charged = int32(size)
@@ -29,19 +29,19 @@ func (h *http2Conn) chargeLocked(s *http2Stream, size int) {
 
 // keepsUpLocked reports whether n more bytes of a stream's body have room in any case: a goroutine waits for them, or the handler reads the
 // body and isn't far behind.
-func (s *http2Stream) keepsUpLocked(n int) bool {
+func (s *Stream) keepsUpLocked(n int) bool {
 	s.h.mu.AssertHeld()
 	return s.reading || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
 }
 
 // wantsBodyLocked reports whether what comes of the body may be read.
-func (s *http2Stream) wantsBodyLocked() bool {
+func (s *Stream) wantsBodyLocked() bool {
 	s.h.mu.AssertHeld()
 	return !s.overrun && !s.late && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
 }
 
 // lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
-func (h *http2Conn) lacksRoomLocked(f *http2.Frame) bool {
+func (h *Conn) lacksRoomLocked(f *http2.Frame) bool {
 	h.mu.AssertHeld()
 	n := len(f.Payload)
 	if !h.shared.Bodies.IsFull(n) {
@@ -52,7 +52,7 @@ func (h *http2Conn) lacksRoomLocked(f *http2.Frame) bool {
 }
 
 // keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
-func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
+func (h *Conn) keepLocked(s *Stream, p []byte) bool {
 	h.mu.AssertHeld()
 	if len(p) == 0 || !s.wantsBodyLocked() {
 		return true
@@ -66,14 +66,14 @@ func (h *http2Conn) keepLocked(s *http2Stream, p []byte) bool {
 }
 
 // QueuedBody returns how many bytes of the body wait for the handler, and count.
-func (s *http2Stream) QueuedBody() int64 {
+func (s *Stream) QueuedBody() int64 {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return int64(s.charged)
 }
 
 // OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that was so before.
-func (s *http2Stream) OverrunBody() bool {
+func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if s.overrun {
@@ -86,7 +86,7 @@ func (s *http2Stream) OverrunBody() bool {
 }
 
 // CutBody implements budget.Silent: the read of the body that is waited for ends, since the client is late.
-func (s *http2Stream) CutBody(room *budget.Room) bool {
+func (s *Stream) CutBody(room *budget.Room) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if !s.reading || !s.mayComeLocked() || s.fills && s.filling.n > 0 {
@@ -99,7 +99,7 @@ func (s *http2Stream) CutBody(room *budget.Room) bool {
 }
 
 // overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
-func (h *http2Conn) overrunLocked(s *http2Stream) (ended http2Watcher) {
+func (h *Conn) overrunLocked(s *Stream) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.shared.Counts.Overloads.Add(1)
 	h.shared.Counts.RefusedBodies.Add(1)
@@ -119,13 +119,13 @@ func (h *http2Conn) overrunLocked(s *http2Stream) (ended http2Watcher) {
 }
 
 // mayHoldLocked reports whether n more bytes of answers on the connection have room.
-func (h *http2Conn) mayHoldLocked(n int) bool {
+func (h *Conn) mayHoldLocked(n int) bool {
 	h.mu.AssertHeld()
 	return h.shared.Answers.MayHold(n, h.holdsLocked)
 }
 
 // holdsLocked returns how many bytes of answers wait on the connection.
-func (h *http2Conn) holdsLocked() (n int64) {
+func (h *Conn) holdsLocked() (n int64) {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {
 		n += s.unsentCostLocked()
@@ -134,7 +134,7 @@ func (h *http2Conn) holdsLocked() (n int64) {
 }
 
 // unsentCostLocked returns how much of the budget the stream has.
-func (s *http2Stream) unsentCostLocked() int64 {
+func (s *Stream) unsentCostLocked() int64 {
 	s.h.mu.AssertHeld()
 	switch {
 	case s.borrowed:
@@ -146,7 +146,7 @@ func (s *http2Stream) unsentCostLocked() int64 {
 }
 
 // setUnsentLocked changes what waits for a window, and the buffer that it is in. borrowed says that it is the buffer of a handler that waits.
-func (s *http2Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
+func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
 	s.h.mu.AssertHeld()
 	before := s.unsentCostLocked()
 	s.unsent, s.buffer, s.borrowed = b, buffer, borrowed
@@ -157,13 +157,13 @@ func (s *http2Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed b
 
 // aheadLocked returns how many bytes of a streamed answer may wait without the handler: at most most, and, so that nothing is made ahead of
 // a closed window, no more than the client's windows let through, or least.
-func (s *http2Stream) aheadLocked(most, least int) int {
+func (s *Stream) aheadLocked(most, least int) int {
 	s.h.mu.AssertHeld()
 	return min(most, max(int(min(s.h.sendWindow, s.send)), least))
 }
 
 // keepsLocked returns aheadLocked for a stream whose handler can wait instead: as far as there is room.
-func (s *http2Stream) keepsLocked() int {
+func (s *Stream) keepsLocked() int {
 	s.h.mu.AssertHeld()
 	switch n := s.aheadLocked(maxStreamUnsent, maxShutUnsent); {
 	case n <= len(s.unsent) && !s.borrowed:
@@ -177,7 +177,7 @@ func (s *http2Stream) keepsLocked() int {
 }
 
 // HasRoom reports whether a whole answer of that size has room, or nobody wants it any more.
-func (s *http2Stream) HasRoom(size int) bool {
+func (s *Stream) HasRoom(size int) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.state.Over() || s.hasRoomLocked(size)
@@ -185,7 +185,7 @@ func (s *http2Stream) HasRoom(size int) bool {
 
 // hasRoomLocked reports whether a whole answer of that size has room. What the client's windows let through at once always has: that bounds it
 // by one answer for each connection.
-func (s *http2Stream) hasRoomLocked(size int) bool {
+func (s *Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if h.schedule.Empty() && len(h.queue)+h.Out.Size() < maxFilled && size <= int(min(h.sendWindow, s.windowLocked())) {
@@ -195,13 +195,13 @@ func (s *http2Stream) hasRoomLocked(size int) bool {
 }
 
 // openLocked returns how many more bytes of content the client's windows let through; 0 if they are closed.
-func (s *http2Stream) openLocked() int {
+func (s *Stream) openLocked() int {
 	s.h.mu.AssertHeld()
 	return max(0, int(min(s.h.sendWindow, s.windowLocked()))-len(s.unsent))
 }
 
 // windowOpenedLocked wakes the writers that wait for the connection's window, which was closed.
-func (h *http2Conn) windowOpenedLocked() {
+func (h *Conn) windowOpenedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {
 		if s.starved {

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 )
 
-// http2StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read
+// StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read
 // the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended before: there Read returns
 // io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
 // (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream has room for more.
-type http2StreamConn http2Stream
+type StreamConn Stream
 
-var _ net.Conn = (*http2StreamConn)(nil)
+var _ net.Conn = (*StreamConn)(nil)
 
-var _ outbox.Socket = (*http2StreamConn)(nil)
+var _ outbox.Socket = (*StreamConn)(nil)
 
 // parkPhase says what becomes of a parked stream.
 type parkPhase uint8
@@ -37,20 +37,20 @@ const (
 // maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in its outbox.
 const maxParkedUnsent = 16 << 10
 
-// http2Parked is the owner of a parked stream's outbox.
-type http2Parked interface {
+// Parked is the owner of a parked stream's outbox.
+type Parked interface {
 	outbox.Owner
 	// Serve serves the stream, on a goroutine of its own, until it rests or ends.
 	Serve()
 }
 
 // Park parks the stream, whose outbox this is. Until EndHandler the handler's goroutine has the stream.
-func (s *http2Stream) Park(out *outbox.Outbox) error {
+func (s *Stream) Park(out *outbox.Outbox) error {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.gone {
-		return errStreamReset
+		return ErrReset
 	}
 	h.listLocked(s)
 	s.parked, s.phase, s.readUntil = out, parkBusy, 0
@@ -58,19 +58,19 @@ func (s *http2Stream) Park(out *outbox.Outbox) error {
 }
 
 // wakeParkedLocked makes a goroutine see to a parked stream.
-func (s *http2Stream) wakeParkedLocked() {
+func (s *Stream) wakeParkedLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
 	case parkBusy:
 		s.phase = parkAgain
 	case parkResting, parkSending:
 		s.phase = parkBusy
-		go s.parked.Owner().(http2Parked).Serve()
+		go s.parked.Owner().(Parked).Serve()
 	}
 }
 
 // wakeParkedLocked wakes the parked streams that rest: their functions learn that the server shuts down.
-func (h *http2Conn) wakeParkedLocked() {
+func (h *Conn) wakeParkedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {
 		if s.parked != nil && s.phase == parkResting {
@@ -80,7 +80,7 @@ func (h *http2Conn) wakeParkedLocked() {
 }
 
 // parkedGoneLocked records that the client of a parked stream can't be reached any more: writes fail.
-func (s *http2Stream) parkedGoneLocked() {
+func (s *Stream) parkedGoneLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
 	case parkBusy, parkAgain:
@@ -92,8 +92,8 @@ func (s *http2Stream) parkedGoneLocked() {
 
 // Rest leaves the stream to the goroutine that notices the next event. sends says that nothing but the end of what the outbox sends is one. Rest
 // reports false if there is an event already.
-func (c *http2StreamConn) Rest(sends bool) (left bool) {
-	s, h := (*http2Stream)(c), c.h
+func (c *StreamConn) Rest(sends bool) (left bool) {
+	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.phase == parkAgain || !sends && (h.shared.Draining.Load() || s.readableLocked()) {
@@ -107,36 +107,36 @@ func (c *http2StreamConn) Rest(sends bool) (left bool) {
 }
 
 // Wake has the stream served.
-func (c *http2StreamConn) Wake() {
-	s := (*http2Stream)(c)
+func (c *StreamConn) Wake() {
+	s := (*Stream)(c)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.wakeParkedLocked()
 }
 
 // State reports whether the stream was closed, whether its client is gone, and whether there is something to read, or the end of it.
-func (c *http2StreamConn) State() (closed, gone, came bool) {
-	s := (*http2Stream)(c)
+func (c *StreamConn) State() (closed, gone, came bool) {
+	s := (*Stream)(c)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.closed, s.gone, s.readableLocked()
 }
 
 // readableLocked reports whether there is something for the reader of a parked stream.
-func (s *http2Stream) readableLocked() bool {
+func (s *Stream) readableLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() > 0 || s.gone || s.Extended && s.endOfTunnelLocked() != nil
 }
 
 // restsLocked reports whether no goroutine has a parked stream.
-func (s *http2Stream) restsLocked() bool {
+func (s *Stream) restsLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.phase == parkResting || s.phase == parkSending
 }
 
 // EndParked ends a parked stream, whose outbox has failed: its body properly if all of it was sent (whole), otherwise by a reset.
-func (c *http2StreamConn) EndParked(whole bool) {
-	s, h := (*http2Stream)(c), c.h
+func (c *StreamConn) EndParked(whole bool) {
+	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.phase = parkOver
@@ -151,7 +151,7 @@ func (c *http2StreamConn) EndParked(whole bool) {
 
 // resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for
 // a whole one, so the stream ends as a connection of TCP does that is closed.
-func (s *http2Stream) resetParkedLocked() {
+func (s *Stream) resetParkedLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
 	s.closed = true
@@ -165,8 +165,8 @@ func (s *http2Stream) resetParkedLocked() {
 }
 
 // WriteNow implements outbox.Socket. It leaves to the connection what the windows allow, and keeps a copy of a little more.
-func (c *http2StreamConn) WriteNow(first, second []byte) (n int, err error) {
-	s, h := (*http2Stream)(c), c.h
+func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
+	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.gone || s.closed {
@@ -182,10 +182,10 @@ func (c *http2StreamConn) WriteNow(first, second []byte) (n int, err error) {
 
 // sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of what there
 // is room for. It returns how many bytes that is.
-func (s *http2Stream) sendNowLocked(b []byte) (n int) {
+func (s *Stream) sendNowLocked(b []byte) (n int) {
 	s.h.mu.AssertHeld()
 	h := s.h
-	if len(s.unsent) == 0 && h.schedule.Empty() && !h.crowded() {
+	if len(s.unsent) == 0 && h.schedule.Empty() && !h.IsCrowded() {
 		for n < len(b) && len(h.queue) < fillSize {
 			k := http2.Sendable(h.sendWindow, s.send, len(b)-n)
 			if k == 0 {
@@ -205,7 +205,7 @@ func (s *http2Stream) sendNowLocked(b []byte) (n int) {
 }
 
 // roomLocked records that less of a stream's answer waits than before.
-func (s *http2Stream) roomLocked() {
+func (s *Stream) roomLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.writable)
 	if s.starved && s.parked != nil && !s.feeding {
@@ -215,7 +215,7 @@ func (s *http2Stream) roomLocked() {
 }
 
 // feedLocked gives the streams more that have sent what their outboxes gave them. mu isn't held meanwhile.
-func (h *http2Conn) feedLocked() {
+func (h *Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {
 		s := h.starving
@@ -231,8 +231,8 @@ func (h *http2Conn) feedLocked() {
 }
 
 // PumpLater implements outbox.Socket.
-func (c *http2StreamConn) PumpLater() {
-	s := (*http2Stream)(c)
+func (c *StreamConn) PumpLater() {
+	s := (*Stream)(c)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.starved = true
@@ -240,23 +240,23 @@ func (c *http2StreamConn) PumpLater() {
 }
 
 // LeaveTurn implements outbox.Socket. The caller waits until the client has taken the caller's bytes in the queue.
-func (c *http2StreamConn) LeaveTurn() { c.h.flush() }
+func (c *StreamConn) LeaveTurn() { c.h.Flush() }
 
 // Buffered implements outbox.Socket: what waits, waits for the client's windows.
-func (c *http2StreamConn) Buffered() (n int, ok bool) { return 0, false }
+func (c *StreamConn) Buffered() (n int, ok bool) { return 0, false }
 
 // WakeOwner implements outbox.Socket.
-func (c *http2StreamConn) WakeOwner() { c.Wake() }
+func (c *StreamConn) WakeOwner() { c.Wake() }
 
 // Read is net.Conn's.
-func (c *http2StreamConn) Read(p []byte) (int, error) {
-	s := (*http2Stream)(c)
-	return s.Read(p, &http2Reading{Until: &s.readUntil, end: s.endOfParkedLocked})
+func (c *StreamConn) Read(p []byte) (int, error) {
+	s := (*Stream)(c)
+	return s.Read(p, &Reading{Until: &s.readUntil, end: s.endOfParkedLocked})
 }
 
 // endOfParkedLocked returns why nothing more is read from a parked stream, nil if something may come. Unless it is by extended CONNECT, its
 // request has ended before.
-func (s *http2Stream) endOfParkedLocked() error {
+func (s *Stream) endOfParkedLocked() error {
 	s.h.mu.AssertHeld()
 	switch err := s.endOfTunnelLocked(); {
 	case s.Extended && err != nil:
@@ -267,17 +267,17 @@ func (s *http2Stream) endOfParkedLocked() error {
 	return nil
 }
 
-func (s *http2Stream) passedLocked(until clock.Time) bool {
+func (s *Stream) passedLocked(until clock.Time) bool {
 	s.h.mu.AssertHeld()
 	return until != 0 && s.h.shared.Clock.Exact() >= until
 }
 
 // Write is net.Conn's. Who has parked the stream writes to its outbox.
-func (c *http2StreamConn) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
+func (c *StreamConn) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close is net.Conn's: it resets the stream, unless the answer's body has ended.
-func (c *http2StreamConn) Close() error {
-	s, h := (*http2Stream)(c), c.h
+func (c *StreamConn) Close() error {
+	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.closed {
@@ -290,20 +290,20 @@ func (c *http2StreamConn) Close() error {
 }
 
 // LocalAddr is net.Conn's.
-func (c *http2StreamConn) LocalAddr() net.Addr { return c.h.driver.LocalEnd() }
+func (c *StreamConn) LocalAddr() net.Addr { return c.h.driver.LocalEnd() }
 
 // RemoteAddr is net.Conn's.
-func (c *http2StreamConn) RemoteAddr() net.Addr { return c.h.driver.RemoteEnd() }
+func (c *StreamConn) RemoteAddr() net.Addr { return c.h.driver.RemoteEnd() }
 
 // SetDeadline is net.Conn's.
-func (c *http2StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+func (c *StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetReadDeadline is net.Conn's.
-func (c *http2StreamConn) SetReadDeadline(t time.Time) error {
-	s := (*http2Stream)(c)
+func (c *StreamConn) SetReadDeadline(t time.Time) error {
+	s := (*Stream)(c)
 	s.SetReadDeadline(s.h.shared.Clock.At(t))
 	return nil
 }
 
 // SetWriteDeadline is net.Conn's. The deadline for writes is the outbox's.
-func (c *http2StreamConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *StreamConn) SetWriteDeadline(time.Time) error { return nil }

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"io"
@@ -14,7 +14,7 @@ import (
 // This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
 
 // takeData takes DATA, or a part of it.
-func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
+func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	event, _ := http2.EventOf(f)
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
@@ -28,8 +28,8 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 	}
 	// The connection's window must not depend on a body that nobody reads.
 	credit := h.recv.Drain(f.Size, h.shared.ConnWindow)
-	var ended http2Watcher
-	step := http2Next
+	var ended Watcher
+	step := StepNext
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
 	fault := v.Fault
@@ -49,8 +49,8 @@ func (h *http2Conn) takeData(t *http2Turn, f *http2.Frame) http2Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. ended is the context of a request that ends by it.
-func (s *http2Stream) takeDataLocked(t *http2Turn, f *http2.Frame) (fault http2.Fault, ended http2Watcher) {
+// takeDataLocked takes DATA of a stream that may still receive some. ended is the watcher of a stream that ends by it.
+func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if !s.recv.Receive(f.Size) {
@@ -82,7 +82,7 @@ func (s *http2Stream) takeDataLocked(t *http2Turn, f *http2.Frame) (fault http2.
 }
 
 // cameLocked records that n bytes have come of a body that is awaited before the handler runs, and that more will come.
-func (s *http2Stream) cameLocked(n int) {
+func (s *Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
 		return
@@ -96,7 +96,7 @@ func (s *http2Stream) cameLocked(n int) {
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
 // body. A handler that wants the whole body is woken only when its buffer is full.
-func (h *http2Conn) wakeLaterLocked(t *http2Turn, s *http2Stream) {
+func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	h.mu.AssertHeld()
 	full := s.fills && s.filling.isFull()
 	switch {
@@ -112,8 +112,8 @@ func (h *http2Conn) wakeLaterLocked(t *http2Turn, s *http2Stream) {
 	t.toWake = s.id
 }
 
-// wakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
-func (h *http2Conn) wakePutOff(t *http2Turn) {
+// WakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
+func (h *Conn) WakePutOff(t *Turn) {
 	if t.toWake == 0 {
 		return
 	}
@@ -123,15 +123,15 @@ func (h *http2Conn) wakePutOff(t *http2Turn) {
 	t.toWake = 0
 }
 
-func (h *http2Conn) wakeStreamLocked(id uint32) {
+func (h *Conn) wakeStreamLocked(id uint32) {
 	h.mu.AssertHeld()
 	if s, _ := h.stateLocked(id); s != nil {
 		s.wakeLocked()
 	}
 }
 
-// http2Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
-type http2Reading struct {
+// Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
+type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
 	Pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
 	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
@@ -145,7 +145,7 @@ type http2Reading struct {
 }
 
 // deadline returns until when a read may wait that began at start; 0 for ever. mu is held.
-func (r *http2Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
+func (r *Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
 	if *r.Until != 0 || r.Pace == nil {
 		return *r.Until
 	}
@@ -153,7 +153,7 @@ func (r *http2Reading) deadline(start clock.Time, limits pace.Limits) clock.Time
 }
 
 // Read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
-func (s *http2Stream) Read(p []byte, r *http2Reading) (n int, err error) {
+func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 	h, shared := s.h, s.h.shared
 	start, limits := shared.Clock.Now(), shared.Reading
 	look := start.Add(limits.Look()) // see conn.gatherUntil
@@ -200,19 +200,19 @@ func (s *http2Stream) Read(p []byte, r *http2Reading) (n int, err error) {
 		r.Pace.Add(limits, n, shared.waited(start, deadline, shared.Clock.Now()))
 	}
 	if credited {
-		h.flush()
+		h.Flush()
 	}
 	return n, err
 }
 
 // endOfBodyLocked returns why nothing more comes of the body, nil if something may.
-func (s *http2Stream) endOfBodyLocked() error {
+func (s *Stream) endOfBodyLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
 	case s.gone:
-		return errStreamReset
+		return ErrReset
 	case s.overrun:
-		return errNoRoom
+		return ErrNoRoom
 	case s.late:
 		return s.overdueLocked()
 	case s.hasEndedLocked():
@@ -222,31 +222,31 @@ func (s *http2Stream) endOfBodyLocked() error {
 }
 
 // mayComeLocked reports whether nothing has come of the body, and something may.
-func (s *http2Stream) mayComeLocked() bool {
+func (s *Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() == 0 && !s.gone && !s.overrun && !s.late && !s.hasEndedLocked()
 }
 
 // overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
-func (s *http2Stream) overdueLocked() error {
+func (s *Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
 	if s.complete || s.state != http2.Open { // an answer to HEAD has no content that waits
-		return errAnswered
+		return ErrAnswered
 	}
 	s.h.shared.Counts.Body.Add(1)
-	return errLate
+	return ErrLate
 }
 
 // awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p. Where the client has an account of time, and the
 // read doesn't gather, a deadline that passes ends that.
-func (s *http2Stream) awaitBodyLocked(p []byte, r *http2Reading, deadline clock.Time) (n int, inTime bool) {
+func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
 	case <-s.readable: // from before the last read
 	default:
 	}
 	if r.Fills {
-		s.filling = http2Filling{buffer: p, gathers: r.Gathers}
+		s.filling = filling{buffer: p, gathers: r.Gathers}
 		s.fills = true
 	}
 	if r.Gathers || r.Pace == nil {
@@ -256,14 +256,14 @@ func (s *http2Stream) awaitBodyLocked(p []byte, r *http2Reading, deadline clock.
 	}
 	if r.Fills {
 		n = s.filling.n
-		s.fills, s.filling = false, http2Filling{}
+		s.fills, s.filling = false, filling{}
 	}
 	return n, inTime
 }
 
 // awaitReadLocked is awaitLocked for the body. Before it reports false the connection's owner looks once more: what came while the process was
 // paused came in time.
-func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
+func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	if s.awaitLocked(&s.readable, deadline) {
@@ -272,7 +272,7 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	s.asksLook = true
 	h.asksLook.Store(true)
 	h.mu.Unlock()
-	h.wakeOwner() // it takes locks that come before mu
+	h.WakeOwner() // it takes locks that come before mu
 	h.mu.Lock()
 	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
 	for s.asksLook && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
@@ -282,13 +282,13 @@ func (s *http2Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 }
 
 // hasComeLocked reports whether there is something for the body's reader.
-func (s *http2Stream) hasComeLocked() bool {
+func (s *Stream) hasComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// hasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
-func (h *http2Conn) hasLooked() {
+// HasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
+func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return
 	}
@@ -304,7 +304,7 @@ func (h *http2Conn) hasLooked() {
 }
 
 // fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
-func (s *http2Stream) fillLocked(p []byte) (n int) {
+func (s *Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
 	if !s.fills || s.late {
 		return 0
@@ -318,7 +318,7 @@ func (s *http2Stream) fillLocked(p []byte) (n int) {
 }
 
 // takeLocked copies what has come of the body. It reports whether a frame that is in the queue now increases the client's window.
-func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
+func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
 		s.hasRead = true
@@ -336,7 +336,7 @@ func (s *http2Stream) takeLocked(p []byte) (n int, credited bool) {
 
 // drainLocked records that n received bytes take up no memory any more. It returns by how much the client's window must be increased.
 // A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
-func (s *http2Stream) drainLocked(n int) (credit uint32) {
+func (s *Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
 	h, shared, before := s.h, s.h.shared, s.recv.Size()
 	credit = s.recv.Drain(n, min(shared.StreamWindow, before+(shared.ConnWindow-h.grown)/2))
@@ -345,7 +345,7 @@ func (s *http2Stream) drainLocked(n int) (credit uint32) {
 }
 
 // Trailer returns the fields behind the body, once they have come; nil for none.
-func (s *http2Stream) Trailer() *field.List {
+func (s *Stream) Trailer() *field.List {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if s.trailer == nil {
@@ -355,7 +355,7 @@ func (s *http2Stream) Trailer() *field.List {
 }
 
 // Whole returns a body that has come as a whole, if it lies in one piece. waits says that the first byte hasn't come yet.
-func (s *http2Stream) Whole() (whole []byte, ok, waits bool) {
+func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if s.mayComeLocked() {
@@ -369,38 +369,38 @@ func (s *http2Stream) Whole() (whole []byte, ok, waits bool) {
 }
 
 // SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own again.
-func (s *http2Stream) SetReadDeadline(until clock.Time) {
+func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.readUntil = until
 	s.wakeLocked()
 }
 
-// http2BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's. One goroutine at
+// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's. One goroutine at
 // a time calls Read.
-type http2BodyReader struct {
-	s      *http2Stream
+type BodyReader struct {
+	s      *Stream
 	pace   pace.Pace
 	expect bool // 100 is due before the first wait
 	closed bool // guarded by the connection's mu
 }
 
 // Lend returns a reader of the body, which may outlive the handler. expect says that the client waits for a 100.
-func (s *http2Stream) Lend(expect bool) http2BodyReader {
+func (s *Stream) Lend(expect bool) BodyReader {
 	s.lent = true
-	return http2BodyReader{s: s, expect: expect}
+	return BodyReader{s: s, expect: expect}
 }
 
 // Read implements io.Reader.
-func (d *http2BodyReader) Read(p []byte) (int, error) {
-	return d.s.Read(p, &http2Reading{Until: &d.s.readUntil, Pace: &d.pace, BeforeWait: d.beforeWait, end: d.endLocked})
+func (d *BodyReader) Read(p []byte) (int, error) {
+	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, BeforeWait: d.beforeWait, end: d.endLocked})
 }
 
 // Trailer returns the fields behind the body, once they have come; nil for none.
-func (d *http2BodyReader) Trailer() *field.List { return d.s.Trailer() }
+func (d *BodyReader) Trailer() *field.List { return d.s.Trailer() }
 
 // Close ends a Read that waits.
-func (d *http2BodyReader) Close() {
+func (d *BodyReader) Close() {
 	d.s.h.mu.Lock()
 	defer d.s.h.mu.Unlock()
 	d.closed = true
@@ -408,7 +408,7 @@ func (d *http2BodyReader) Close() {
 }
 
 // beforeWait lets a client that waits for a 100 send its body.
-func (d *http2BodyReader) beforeWait(clock.Time) error {
+func (d *BodyReader) beforeWait(clock.Time) error {
 	if !d.expect {
 		return nil
 	}
@@ -424,14 +424,14 @@ func (d *http2BodyReader) beforeWait(clock.Time) error {
 }
 
 // endLocked returns why nothing more comes, nil if something may.
-func (d *http2BodyReader) endLocked() error {
+func (d *BodyReader) endLocked() error {
 	d.s.h.mu.AssertHeld()
 	if d.closed {
-		return errBodyClosed
+		return ErrBodyClosed
 	}
 	err := d.s.endOfBodyLocked()
 	if err == nil && !d.s.running {
-		return errOver
+		return ErrOver
 	}
 	return err
 }

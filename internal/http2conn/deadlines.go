@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"time"
@@ -10,32 +10,32 @@ import (
 
 // This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
 
-// http2Deadline is one of them.
-type http2Deadline struct {
+// connDeadline is one of them.
+type connDeadline struct {
 	name string
 	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
-	at func(h *http2Conn, now clock.Time) clock.Time
+	at func(h *Conn, now clock.Time) clock.Time
 	// act is called, without mu, when it has passed. Afterwards the connection is ending, or at returns 0 or a time that is still to come:
 	// otherwise the owner would never rest again.
-	act func(h *http2Conn, t *http2Turn, now clock.Time)
+	act func(h *Conn, t *Turn, now clock.Time)
 }
 
-// http2Deadlines returns the list of them, in the order in which the owner looks at them.
-func http2Deadlines() [6]http2Deadline {
-	return [...]http2Deadline{
-		{"settings", (*http2Conn).settingsUntil, (*http2Conn).settingsLate},
-		{"head", (*http2Conn).headUntil, (*http2Conn).headLate},
-		{"ping", (*http2Conn).pingAt, (*http2Conn).ping},
-		{"leave", (*http2Conn).leaveAt, (*http2Conn).leaveLate},
-		{"idle", (*http2Conn).idleUntilLocked, (*http2Conn).idleLate},
-		{"streams", (*http2Conn).awaitUntilLocked, (*http2Conn).awaitedLate},
+// deadlines returns the list of them, in the order in which the owner looks at them.
+func deadlines() [6]connDeadline {
+	return [...]connDeadline{
+		{"settings", (*Conn).settingsUntil, (*Conn).settingsLate},
+		{"head", (*Conn).headUntil, (*Conn).headLate},
+		{"ping", (*Conn).pingAt, (*Conn).ping},
+		{"leave", (*Conn).leaveAt, (*Conn).leaveLate},
+		{"idle", (*Conn).idleUntilLocked, (*Conn).idleLate},
+		{"streams", (*Conn).awaitUntilLocked, (*Conn).awaitedLate},
 	}
 }
 
 // deadlineLocked returns when the first deadline passes, 0 for never.
-func (h *http2Conn) deadlineLocked(now clock.Time) (first clock.Time) {
+func (h *Conn) deadlineLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()
-	for _, d := range http2Deadlines() {
+	for _, d := range deadlines() {
 		first = earliest(first, d.at(h, now))
 	}
 	return first
@@ -52,20 +52,20 @@ func earliest(a, b clock.Time) clock.Time {
 // hasPassed reports whether a deadline has passed; 0 never does.
 func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= deadline }
 
-// look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
+// Look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
 // the connection was told to make room for others.
-func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
+func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 	if !expired {
 		return false
 	}
 	now := h.shared.Clock.Exact()
 	if shed := h.Shed; shed {
-		if h.Shed = false; h.openStreams() == 0 {
+		if h.Shed = false; h.OpenStreams() == 0 {
 			h.goAway(t, http2.NoError, "idle")
 			return true
 		}
 	}
-	for _, d := range http2Deadlines() {
+	for _, d := range deadlines() {
 		h.mu.Lock()
 		passed := hasPassed(d.at(h, now), now)
 		h.mu.Unlock()
@@ -82,23 +82,23 @@ func (h *http2Conn) look(t *http2Turn, expired bool) (did bool) {
 
 // The acknowledgement of SETTINGS.
 
-func (h *http2Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
+func (h *Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
 
-func (h *http2Conn) settingsLate(t *http2Turn, _ clock.Time) {
+func (h *Conn) settingsLate(t *Turn, _ clock.Time) {
 	h.shared.Counts.Settings.Add(1)
 	h.fail(t, http2.FaultSettingsTimeout)
 }
 
 // The rest of the preface, of a frame or of a field block.
 
-func (h *http2Conn) headUntil(clock.Time) clock.Time {
+func (h *Conn) headUntil(clock.Time) clock.Time {
 	if h.headSince == 0 {
 		return 0
 	}
 	return h.headSince.Deadline(h.shared.ReadHeader)
 }
 
-func (h *http2Conn) headLate(t *http2Turn, _ clock.Time) {
+func (h *Conn) headLate(t *Turn, _ clock.Time) {
 	h.shared.Counts.Head.Add(1)
 	h.goAway(t, http2.ProtocolError, "the request head took too long to arrive")
 }
@@ -108,7 +108,7 @@ func (h *http2Conn) headLate(t *http2Turn, _ clock.Time) {
 // pingTimeout is how long the answer to a PING may take.
 const pingTimeout = 15 * time.Second
 
-func (h *http2Conn) pingAt(clock.Time) clock.Time {
+func (h *Conn) pingAt(clock.Time) clock.Time {
 	switch q := h.silence; {
 	case q == nil:
 		return 0
@@ -119,7 +119,7 @@ func (h *http2Conn) pingAt(clock.Time) clock.Time {
 	}
 }
 
-func (h *http2Conn) ping(t *http2Turn, now clock.Time) {
+func (h *Conn) ping(t *Turn, now clock.Time) {
 	if h.silence.asked != 0 {
 		h.shared.Counts.Ping.Add(1)
 		h.goAway(t, http2.NoError, "the client has vanished")
@@ -129,20 +129,20 @@ func (h *http2Conn) ping(t *http2Turn, now clock.Time) {
 	t.out = http2.AppendPing(t.out, 0, [8]byte{})
 }
 
-// The next step of leaveSoon.
+// The next step of LeaveSoon.
 
 // goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
 const goAwayTime = 100 * time.Millisecond
 
-func (h *http2Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }
+func (h *Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }
 
-func (h *http2Conn) leaveLate(t *http2Turn, _ clock.Time) { h.leaveSoon(t) }
+func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 
 // The next request.
 
 // idleUntilLocked returns when a connection without streams has been idle for too long. While there are some, nobody may tell the owner of
 // their end, so it looks again. While a part of a frame or of a field block is there, the next request may have begun: then headUntil counts.
-func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
+func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
 	since := h.used
 	if h.counts.Streams() > 0 || h.prefaced && h.headSince != 0 {
@@ -151,14 +151,14 @@ func (h *http2Conn) idleUntilLocked(now clock.Time) clock.Time {
 	return since.Deadline(h.shared.Idle)
 }
 
-func (h *http2Conn) idleLate(t *http2Turn, _ clock.Time) {
+func (h *Conn) idleLate(t *Turn, _ clock.Time) {
 	h.shared.Counts.Idle.Add(1)
 	h.goAway(t, http2.NoError, "idle")
 }
 
 // What streams await of their client without a handler.
 
-func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
+func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()
 	if h.awaiting == 0 {
 		return 0
@@ -173,7 +173,7 @@ func (h *http2Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 }
 
 // awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
-func (s *http2Stream) awaitsUntil() clock.Time {
+func (s *Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:
 		return s.ReadPace.Deadline(s.awaitsSince, s.h.shared.Reading)
@@ -185,7 +185,7 @@ func (s *http2Stream) awaitsUntil() clock.Time {
 	return 0
 }
 
-func (h *http2Conn) awaitedLate(_ *http2Turn, now clock.Time) {
+func (h *Conn) awaitedLate(_ *Turn, now clock.Time) {
 	counts := &h.shared.Counts
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"net"
@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// http2Shared is what a server's connections have in common. It stays as it is once there is one.
-type http2Shared struct {
-	http2Limits
+// Shared is what a server's connections have in common. It stays as it is once there is one.
+type Shared struct {
+	Limits
 	Clock   *clock.Coarse
 	Bodies  *budget.Bodies
 	Answers *budget.Answers
-	Counts  http2Counts
+	Counts  Counts
 
 	Draining *atomic.Bool // the server is shutting down
 	NoReuse  *atomic.Bool // connections end once they have had a request
@@ -30,8 +30,8 @@ type http2Shared struct {
 	Server   *http2.Literal // the Server field of answers; nil for none
 }
 
-// http2Limits are the limits of connections.
-type http2Limits struct {
+// Limits are the limits of connections.
+type Limits struct {
 	Head                     http1.Limits
 	MaxBody                  int64 // of a request; negative: no limit
 	MaxRequests              int   // of a connection; 0: no limit
@@ -46,23 +46,23 @@ type http2Limits struct {
 	Pause                    time.Duration // a wait that goes on for so long after its deadline was interrupted: see clock.Waited
 }
 
-// http2Counts are the server's counts that connections add to.
-type http2Counts struct {
+// Counts are the server's counts that connections add to.
+type Counts struct {
 	Settings, Head, Ping, Idle, Body, Write *atomic.Uint64 // of timeouts
 	Overloads, RefusedBodies                *atomic.Uint64
 }
 
 // endsConns reports whether a connection that has had a request ends, although its client could go on.
-func (s *http2Shared) endsConns() bool { return s.Draining.Load() || s.NoReuse.Load() }
+func (s *Shared) endsConns() bool { return s.Draining.Load() || s.NoReuse.Load() }
 
 // waited returns for how long a client was waited for.
-func (s *http2Shared) waited(since, deadline, now clock.Time) time.Duration {
+func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 	return clock.Waited(since, deadline, now, s.Pause)
 }
 
-// http2Driver is what a connection needs of its driver and of the server. Unless said otherwise it is called without mu. What doesn't send or
+// Driver is what a connection needs of its driver and of the server. Unless said otherwise it is called without mu. What doesn't send or
 // wake is called rarely.
-type http2Driver interface {
+type Driver interface {
 	// Send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
 	Send(b []byte) (kept bool)
 	// WakeOwner makes the owner have a turn, if nobody has one.

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"sync/atomic"
@@ -9,8 +9,8 @@ import (
 
 // A buffer doesn't grow because its handler is always a little behind.
 func TestBodyBuffer(t *testing.T) {
-	h := &http2Conn{shared: newShared(), bodies: new(atomic.Int64)}
-	s := &http2Stream{h: h, state: http2.Open, running: true}
+	h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}
+	s := &Stream{h: h, state: http2.Open, running: true}
 	s.recv.Open(http2.DefaultWindow)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,12 +41,12 @@ func TestBodyBuffer(t *testing.T) {
 // isn't woken before the input is used up, and one that wants all of the body not before its buffer is full.
 func TestBodyFill(t *testing.T) {
 	for _, gathers := range []bool{false, true} {
-		h := &http2Conn{shared: newShared(), bodies: new(atomic.Int64)}
-		turn := new(http2Turn)
+		h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}
+		turn := new(Turn)
 		into := make([]byte, 10)
-		request := &http2Request{filling: http2Filling{buffer: into, gathers: gathers}}
+		request := &Request{filling: filling{buffer: into, gathers: gathers}}
 		filling := &request.filling
-		s := &http2Stream{http2Request: request, h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), fills: true}
+		s := &Stream{Request: request, h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), fills: true}
 		s.recv.Open(http2.DefaultWindow)
 		h.streams.Add(1, s)
 		come := func(piece string) {
@@ -63,7 +63,7 @@ func TestBodyFill(t *testing.T) {
 		if len(s.readable) > 0 || s.body.Size() > 0 || h.shared.Bodies.Used() > 0 {
 			t.Errorf("gathers %t: woken %d times, the queue takes %d bytes", gathers, len(s.readable), s.body.Size())
 		}
-		h.wakePutOff(turn)
+		h.WakePutOff(turn)
 		if woken := len(s.readable) > 0; woken == gathers {
 			t.Errorf("gathers %t: when the input is used up, the reader was woken: %t", gathers, woken)
 		}

@@ -1,4 +1,7 @@
-package filo
+// Package http2conn has the connections of HTTP/2 (RFC 9113) and their streams: what is received, what is sent when, and how requests and
+// answers pass. It knows nothing of handlers and workers. A driver reads a connection, calls Next, and runs the handler of the stream that Next
+// leaves in the turn; the handler's goroutine calls the stream. Package http2 has the frames, the states and the windows.
+package http2conn
 
 import (
 	"crypto/tls"
@@ -16,8 +19,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// http2Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
-// calls next, which takes one frame from the input.
+// Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
+// calls Next, which takes one frame from the input.
 //
 // One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
 // run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
@@ -27,22 +30,22 @@ import (
 // are in an order that leaves few gaps.
 //
 // Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
-type http2Conn struct {
-	shared *http2Shared // immutable
-	driver http2Driver  // immutable
+type Conn struct {
+	shared *Shared // immutable
+	driver Driver  // immutable
 
 	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
 	decoder   http2.Decoder
-	pending   *http2Pending // nil for nothing
-	silence   *http2Silence // kept if PingInterval is set, else nil
+	pending   *pending // nil for nothing
+	silence   *silence // kept if PingInterval is set, else nil
 	acks      http2.Acks
 	glitches  http2.Glitches
 	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: none is
-	leaveTime clock.Time // when leaveSoon is due, unless the client does something before; 0: never. Changed with mu held
+	leaveTime clock.Time // when LeaveSoon is due, unless the client does something before; 0: never. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	aloneMu    sync.Mutex  // see alone
+	aloneMu    sync.Mutex  // see Alone
 	closeAsked atomic.Bool // the connection must end when its streams have ended
 	asksLook   atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
 	wakers     wakers
@@ -50,24 +53,24 @@ type http2Conn struct {
 	drains     bool // the owner knows that the server is shutting down
 	pinged     bool // the PING behind the first GOAWAY wasn't answered yet
 	prefaced   bool // the client's preface has come
-	active     bool // ConnState was told that the connection is active
+	active     bool // Driver.Active was told that the connection is active
 	mayUpdate  bool // updateDue may be set
 	ending     bool // no frame is taken any more: the connection ends when the output has been sent
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
 	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
-	inline atomic.Pointer[http2Turn]
+	inline atomic.Pointer[Turn]
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken
 
 	mu race.Mutex
 
 	// What follows is guarded by mu.
-	streams    http2.Table[http2Stream]    // those that others than the owner may touch
-	schedule   http2.Schedule[http2Stream] // streams with data and a window for it
-	queue      []byte                      // frames that will go to out, in order
-	starving   *http2Stream                // a list of parked streams whose outboxes may give them more
-	used       clock.Time                  // when content was framed last, or a stream has ended
+	streams    http2.Table[Stream]    // those that others than the owner may touch
+	schedule   http2.Schedule[Stream] // streams with data and a window for it
+	queue      []byte                 // frames that will go to out, in order
+	starving   *Stream                // a list of parked streams whose outboxes may give them more
+	used       clock.Time             // when content was framed last, or a stream has ended
 	ids        http2.IDs
 	peer       http2.PeerSettings
 	counts     http2.Counts
@@ -75,9 +78,9 @@ type http2Conn struct {
 	recv       http2.ReceiveWindow
 	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
 	grown      int32         // by how much the receive windows of open streams have grown together
-	awaiting   int32         // streams that await more of their request: see http2Stream.awaits
+	awaiting   int32         // streams that await more of their request: see Stream.awaits
 	earned     http2.Earned
-	flushDue   bool // a goroutine is about to flush: see flushSoon
+	flushDue   bool // a goroutine is about to flush: see FlushSoon
 	flushing   bool // a goroutine moves the queue to out
 	finishing  bool // the owner waits for the end of that
 	closed     bool // nothing is sent any more
@@ -94,22 +97,22 @@ type http2Conn struct {
 	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
 }
 
-// http2Pending holds what waits for more frames. It belongs to the connection's owner.
-type http2Pending struct {
-	block       *http2Block       // a field block of several frames that has begun, nil for none
+// pending holds what waits for more frames. It belongs to the connection's owner.
+type pending struct {
+	block       *fieldBlock       // a field block of several frames that has begun, nil for none
 	prioritized http2.Prioritized // of streams that the client hasn't opened yet
 	undecided   []uint32          // streams that wait for their body, and whose handler runs when the input is used up
 }
 
-// http2Block is a field block of several frames.
-type http2Block struct {
+// fieldBlock is a field block of several frames.
+type fieldBlock struct {
 	http2.Block
 	stream uint32      // of its first frame
 	fault  http2.Fault // of its first frame
 }
 
-// http2Silence says how long the client has sent nothing. It belongs to the connection's owner.
-type http2Silence struct {
+// silence says how long the client has sent nothing. It belongs to the connection's owner.
+type silence struct {
 	heard clock.Time // when something has come last, or nothing was asked
 	asked clock.Time // when a PING was sent since; 0: none was
 }
@@ -123,29 +126,29 @@ const (
 	goneForGood          // GOAWAY with the last stream that is served
 )
 
-// http2Step tells a driver what comes next.
-type http2Step uint8
+// Step tells a driver what comes next.
+type Step uint8
 
 const (
-	http2Read   http2Step = iota // send, then read more input
-	http2Next                    // call next again
-	http2Run                     // run the handler of the turn's stream
-	http2Refuse                  // answer the turn's stream with an error, then call next again
-	http2End                     // send, then close
+	StepRead   Step = iota // send, then read more input
+	StepNext               // call Next again
+	StepRun                // run the handler of the turn's stream
+	StepRefuse             // answer the turn's stream with an error, then call Next again
+	StepEnd                // send, then close
 )
 
-// http2Turn is what a worker lends to a connection of HTTP/2, from beginTurn to endTurn, and what it keeps for the next one.
-type http2Turn struct {
+// Turn is what a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and what it keeps for the next one.
+type Turn struct {
 	In      *http1.Input // the worker's
 	Lender  any          // the worker, for the drivers
 	head    http2.Head
 	frame   http2.Frame
-	spare   *http2Stream // for the next request; nil if the last one kept it
-	Stream  *http2Stream // whose handler must run, or that must be refused: see http2Step
-	Refused http1.Fault  // why, in the second case
-	owned   *http2Conn   // the connection that the worker owns, nil once others have it
-	toWake  uint32       // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
-	out     []byte       // rendered in this turn, and not in the connection's queue yet
+	spare   *Stream     // for the next request; nil if the last one kept it
+	Stream  *Stream     // whose handler must run, or that must be refused: see Step
+	Refused http1.Fault // why, in the second case
+	owned   *Conn       // the connection that the worker owns, nil once others have it
+	toWake  uint32      // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
+	out     []byte      // rendered in this turn, and not in the connection's queue yet
 }
 
 const (
@@ -164,17 +167,17 @@ const (
 	settingsTimeout = 10 * time.Second
 )
 
-// newHTTP2Conn returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread is what
-// has come so far, before which ConnState was told that the connection is active. The caller opens out.
-func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.ConnectionState, unread []byte) *http2Conn {
-	h := &http2Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
+// New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread is what has come
+// so far; if that is anything, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
+func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byte) *Conn {
+	h := &Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
 	h.encoder.Reset()
 	h.peer.Reset()
 	h.recv.Open(http2.DefaultWindow)
 	h.used = shared.Clock.Now()
 	if shared.PingInterval > 0 {
-		h.silence = &http2Silence{heard: h.used}
+		h.silence = &silence{heard: h.used}
 	}
 	if len(unread) > 0 {
 		h.saveInput(unread)
@@ -182,37 +185,37 @@ func newHTTP2Conn(shared *http2Shared, driver http2Driver, state *tls.Connection
 	}
 	h.queue = append(h.queue, shared.Settings...)
 	h.acks.Sent(h.used, settingsTimeout)
-	if state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(http2Suites, state.CipherSuite) {
+	if state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(suites, state.CipherSuite) {
 		h.ending, h.goneAway = true, goneForGood
 		h.queue = http2.AppendGoAway(h.queue, 0, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
 	}
 	return h
 }
 
-// http2Suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
-var http2Suites = []uint16{
+// suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
+var suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// next is takeNext. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
-func (h *http2Conn) next(t *http2Turn) http2Step {
+// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
+func (h *Conn) Next(t *Turn) Step {
 	step := h.takeNext(t)
 	switch step {
-	case http2Run:
-		h.wakePutOff(t)
+	case StepRun:
+		h.WakePutOff(t)
 		t.Stream.running = true
-	case http2End:
-		h.wakePutOff(t)
+	case StepEnd:
+		h.WakePutOff(t)
 	}
 	return step
 }
 
 // takeNext takes a frame, or a part of one, from the input.
-func (h *http2Conn) takeNext(t *http2Turn) http2Step {
+func (h *Conn) takeNext(t *Turn) Step {
 	if h.ending {
-		return http2End
+		return StepEnd
 	}
 	unread := t.In.Unread()
 	if !h.prefaced {
@@ -224,7 +227,7 @@ func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 		}
 		h.prefaced = true
 		t.In.Advance(len(http2.Preface))
-		return http2Next
+		return StepNext
 	}
 	f := &t.frame
 	n, fault := h.reader.Next(f, unread)
@@ -243,38 +246,38 @@ func (h *http2Conn) takeNext(t *http2Turn) http2Step {
 }
 
 // needInput is the step when the input is used up. A connection that must end tells its client so, and ends when its streams have.
-func (h *http2Conn) needInput(t *http2Turn) http2Step {
+func (h *Conn) needInput(t *Turn) Step {
 	if h.leaves() {
-		h.leaveSoon(t)
+		h.LeaveSoon(t)
 	}
 	if h.ending {
-		return http2End
+		return StepEnd
 	}
-	return http2Read
+	return StepRead
 }
 
 // Limits implements outbox.Owner.
-func (h *http2Conn) Limits() pace.Limits { return h.shared.Writing }
+func (h *Conn) Limits() pace.Limits { return h.shared.Writing }
 
 // Now implements outbox.Owner.
-func (h *http2Conn) Now() clock.Time { return h.shared.Clock.Exact() }
+func (h *Conn) Now() clock.Time { return h.shared.Clock.Exact() }
 
 // HasMore implements outbox.Owner.
-func (h *http2Conn) HasMore() bool {
+func (h *Conn) HasMore() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.schedule.Empty() && h.sendWindow > 0
 }
 
 // Drained implements outbox.Owner.
-func (h *http2Conn) Drained() { h.flush() }
+func (h *Conn) Drained() { h.Flush() }
 
 // Disconnect implements outbox.Owner.
-func (h *http2Conn) Disconnect(err error) { h.driver.Disconnect(err) }
+func (h *Conn) Disconnect(err error) { h.driver.Disconnect(err) }
 
-// close ends all streams, since the connection has ended.
-func (h *http2Conn) close() {
-	var ended []http2Watcher
+// Close ends all streams, since the connection has ended.
+func (h *Conn) Close() {
+	var ended []Watcher
 	h.mu.Lock()
 	h.closed, h.queue = true, nil
 	for s := range h.streams.All {
@@ -289,53 +292,53 @@ func (h *http2Conn) close() {
 	h.endWaking()
 }
 
-// http2Trailer is a request's trailer section, until its handler has read the body.
-type http2Trailer struct {
+// trailerSection is a request's trailer section, until its handler has read the body.
+type trailerSection struct {
 	head   http1.RequestHead
 	fields field.List
 }
 
-// alone calls f when no other call of alone runs: handlers of several streams may need what belongs to their connection.
-func (h *http2Conn) alone(f func()) {
+// Alone calls f when no other call of Alone runs: handlers of several streams may need what belongs to their connection.
+func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()
 	f()
 }
 
-// openStreams returns how many streams are open, or have a handler.
-func (h *http2Conn) openStreams() int {
+// OpenStreams returns how many streams are open, or have a handler.
+func (h *Conn) OpenStreams() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counts.Streams()
 }
 
-// lastUse returns when the connection was used last, and whether it has never had a request.
-func (h *http2Conn) lastUse() (used clock.Time, silent bool) {
+// LastUse returns when the connection was used last, and whether it has never had a request.
+func (h *Conn) LastUse() (used clock.Time, silent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.used, h.ids.Last() == 0
 }
 
-// requestCount returns how many requests have begun. Any goroutine may call it.
-func (h *http2Conn) requestCount() int32 { return h.requests.Load() }
+// Requests returns how many requests have begun. Any goroutine may call it.
+func (h *Conn) Requests() int32 { return h.requests.Load() }
 
-// stop makes the connection take no frame any more: it ends when its output has been sent. The owner calls it.
-func (h *http2Conn) stop() { h.ending = true }
+// Stop makes the connection take no frame any more: it ends when its output has been sent. The owner calls it.
+func (h *Conn) Stop() { h.ending = true }
 
-// isStopped reports whether the connection takes no frame any more, to its owner.
-func (h *http2Conn) isStopped() bool { return h.ending }
+// IsStopped reports whether the connection takes no frame any more, to its owner.
+func (h *Conn) IsStopped() bool { return h.ending }
 
-// isLookAsked reports whether a stream's reader asks the owner to look once more, and then to call hasLooked.
-func (h *http2Conn) isLookAsked() bool { return h.asksLook.Load() }
+// IsLookAsked reports whether a stream's reader asks the owner to look once more, and then to call HasLooked.
+func (h *Conn) IsLookAsked() bool { return h.asksLook.Load() }
 
-// keepsInput reports whether input waits for the next turn, to the owner.
-func (h *http2Conn) keepsInput() bool { return h.in != nil }
+// KeepsInput reports whether input waits for the next turn, to the owner.
+func (h *Conn) KeepsInput() bool { return h.in != nil }
 
-// isOwnedBy reports whether the turn, which is the caller's, has the connection.
-func (h *http2Conn) isOwnedBy(t *http2Turn) bool { return t.owned == h }
+// IsOwnedBy reports whether the turn, which is the caller's, has the connection.
+func (h *Conn) IsOwnedBy(t *Turn) bool { return t.owned == h }
 
-// isHead reports whether the request that was decoded last is a HEAD.
-func (t *http2Turn) isHead() bool { return string(t.head.Method()) == "HEAD" }
+// IsHead reports whether the request that was decoded last is a HEAD.
+func (t *Turn) IsHead() bool { return string(t.head.Method()) == "HEAD" }
 
-// rendered returns how many bytes the turn has rendered for its connection, and not given to it yet.
-func (t *http2Turn) rendered() int { return len(t.out) }
+// Rendered returns how many bytes the turn has rendered for its connection, and not given to it yet.
+func (t *Turn) Rendered() int { return len(t.out) }

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"testing"
@@ -11,14 +11,14 @@ import (
 
 // deadlineConn is a connection that waits.
 type deadlineConn struct {
-	*http2Conn
-	t *http2Turn
+	*Conn
+	t *Turn
 }
 
 // await adds a stream of which something is awaited.
-func (c deadlineConn) await(what http2Awaits) *http2Stream {
-	s := &http2Stream{http2Request: new(http2Request)}
-	s.open(c.http2Conn, 1)
+func (c deadlineConn) await(what awaits) *Stream {
+	s := &Stream{Request: new(Request)}
+	s.open(c.Conn, 1)
 	s.sender.Init(s, 1, http2.UnsaidPriority)
 	s.Framing = http1.Framing{Length: -1}
 	s.expectBody(false, false)
@@ -51,7 +51,7 @@ func TestDeadlines(t *testing.T) {
 		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
 		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.shared.Clock.Now(), settingsTimeout) }, 1},
 		{"a client that doesn't answer PING", func(c deadlineConn) {
-			c.silence = &http2Silence{heard: c.shared.Clock.Now()}
+			c.silence = &silence{heard: c.shared.Clock.Now()}
 		}, 2},
 		{"an idle client", func(deadlineConn) {}, 1},
 		{"an idle client that must make room", func(c deadlineConn) { c.Shed = true }, 1},
@@ -71,7 +71,7 @@ func TestDeadlines(t *testing.T) {
 		{"keep-alives that are off for a moment", func(c deadlineConn) {
 			c.requests.Store(1)
 			c.shared.NoReuse.Store(true)
-			c.next(c.t)
+			c.Next(c.t)
 			c.shared.NoReuse.Store(false)
 		}, 1},
 	} {
@@ -79,26 +79,26 @@ func TestDeadlines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := newShared()
 				shared.PingInterval = 10 * time.Second
-				c := deadlineConn{newHTTP2Conn(shared, silentDriver{}, nil, nil), &http2Turn{In: new(http1.Input)}}
+				c := deadlineConn{New(shared, silentDriver{}, nil, nil), &Turn{In: new(http1.Input)}}
 				c.acks.Received()
 				c.prefaced, c.silence = true, nil
 				test.begin(c)
 				rounds := 0
-				for ; c.next(c.t) == http2Read && rounds < 10; rounds++ {
+				for ; c.Next(c.t) == StepRead && rounds < 10; rounds++ {
 					now := shared.Clock.Exact()
-					_, deadline := c.wait(now, false)
+					_, deadline := c.Wait(now, false)
 					if deadline <= now {
 						t.Fatalf("round %d: a wait of %v", rounds, deadline.Sub(now))
 					}
 					time.Sleep(deadline.Sub(now))
-					for _, d := range http2Deadlines() {
+					for _, d := range deadlines() {
 						if c.passed(d) {
 							due[d.name] = true
 						}
 					}
-					c.look(c.t, true)
+					c.Look(c.t, true)
 				}
-				for _, d := range http2Deadlines() {
+				for _, d := range deadlines() {
 					if !c.ending && c.passed(d) {
 						t.Errorf("%s has no consumer", d.name)
 					}
@@ -109,16 +109,16 @@ func TestDeadlines(t *testing.T) {
 			})
 		})
 	}
-	for _, d := range http2Deadlines() {
+	for _, d := range deadlines() {
 		if !due[d.name] {
 			t.Errorf("nothing here has the deadline %q", d.name)
 		}
 	}
 }
 
-func (c deadlineConn) passed(d http2Deadline) bool {
+func (c deadlineConn) passed(d connDeadline) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.shared.Clock.Exact()
-	return hasPassed(d.at(c.http2Conn, now), now)
+	return hasPassed(d.at(c.Conn, now), now)
 }

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"math"
@@ -17,16 +17,16 @@ import (
 const testGrace = 30 * time.Second
 
 // newShared returns what connections without a server share.
-func newShared() *http2Shared {
+func newShared() *Shared {
 	limits := pace.Limits{Grace: testGrace, Rate: 500}
-	s := &http2Shared{
-		http2Limits: http2Limits{
+	s := &Shared{
+		Limits: Limits{
 			Head: http1.Limits{Bytes: 16 << 10, Line: 8000, Fields: 100}, MaxBody: 4 << 20, MaxStreams: 128, AwaitedBody: 16 << 10,
 			StreamWindow: http2.MaxReceiveWindow, ConnWindow: http2.MaxReceiveWindow, Glitches: http2.DefaultGlitches,
 			Reading: limits, Writing: limits, ReadHeader: 10 * time.Second, Idle: time.Minute, Pause: 2 * time.Second,
 		},
 		Clock: new(clock.Coarse), Bodies: new(budget.Bodies), Answers: new(budget.Answers),
-		Counts: http2Counts{new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64),
+		Counts: Counts{new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64), new(atomic.Uint64),
 			new(atomic.Uint64), new(atomic.Uint64)},
 		Draining: new(atomic.Bool), NoReuse: new(atomic.Bool),
 		FirstRequest: func(time.Duration) time.Duration { return time.Second },
@@ -37,7 +37,7 @@ func newShared() *http2Shared {
 }
 
 // silentDriver is the driver of a connection whose client sends nothing, and takes everything.
-type silentDriver struct{ http2Driver }
+type silentDriver struct{ Driver }
 
 func (silentDriver) Send([]byte) bool   { return false }
 func (silentDriver) WakeOwner()         {}
@@ -57,8 +57,8 @@ func (c *discardConn) SetWriteDeadline(time.Time) error { return nil }
 
 // slowFlusher is a driver whose sends return when all has been sent, as if the goroutine that flushes had to wait for a processor.
 type slowFlusher struct {
-	http2Driver
-	h *http2Conn
+	Driver
+	h *Conn
 }
 
 func (d *slowFlusher) Send(b []byte) (kept bool) {
@@ -71,12 +71,12 @@ func (d *slowFlusher) Send(b []byte) (kept bool) {
 func TestFlushGoesOn(t *testing.T) {
 	sink := &discardConn{taken: make(chan int, 1<<16)}
 	d := new(slowFlusher)
-	h := newHTTP2Conn(newShared(), d, nil, nil)
+	h := New(newShared(), d, nil, nil)
 	d.h = h
 	h.Out.Open(h, nil, sink, false)
 	h.sendWindow = math.MaxInt32
 	const size = 4 << 20
-	stream := &http2Stream{http2Request: new(http2Request)}
+	stream := &Stream{Request: new(Request)}
 	stream.open(h, 1)
 	stream.sender.Init(stream, 1, http2.UnsaidPriority)
 	h.mu.Lock()
@@ -87,7 +87,7 @@ func TestFlushGoesOn(t *testing.T) {
 	stream.unsent, stream.complete = make([]byte, size), true
 	h.mayGoOnLocked(stream)
 	h.mu.Unlock()
-	h.flush()
+	h.Flush()
 	for left := size; left > 0; {
 		select {
 		case n := <-sink.taken:
@@ -100,23 +100,23 @@ func TestFlushGoesOn(t *testing.T) {
 
 // The time that a stream waits for others on its connection is not its client's.
 func TestExcusedStreams(t *testing.T) {
-	h := newHTTP2Conn(newShared(), silentDriver{}, nil, nil)
-	first, second := &http2Stream{}, &http2Stream{}
+	h := New(newShared(), silentDriver{}, nil, nil)
+	first, second := &Stream{}, &Stream{}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, stream := range []*http2Stream{first, second} {
-		stream.http2Request = new(http2Request)
+	for i, stream := range []*Stream{first, second} {
+		stream.Request = new(Request)
 		stream.open(h, uint32(2*i+1))
 		stream.send, stream.unsent = 1<<20, make([]byte, 1<<10)
 		stream.sender.Init(stream, stream.id, http2.UnsaidPriority)
 		h.schedule.Add(&stream.sender)
 	}
-	first.http2Request, second.http2Request = nil, nil // as those of parked streams whose handlers have returned
+	first.Request, second.Request = nil, nil // as those of parked streams whose handlers have returned
 	h.used = h.shared.Clock.Now()
 	soon, late := h.used.Add(testGrace/2), h.used.Add(2*testGrace)
 	for _, test := range []struct {
 		name    string
-		of      *http2Stream
+		of      *Stream
 		window  http2.SendWindow // the connection's
 		own     http2.SendWindow
 		now     clock.Time

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"io"
@@ -12,14 +12,14 @@ import (
 
 // This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
 // of HTTP/1.1. internal/http2 has made a GET with Upgrade of the request. The answer that says that the protocol was switched has the
-// status 200 in place of 101, and what follows the heads goes both ways as DATA. Ctx.Upgrade gives the stream as a net.Conn, and Ctx.Park
-// parks it: see http2parked.go.
+// status 200 in place of 101, and what follows the heads goes both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
+// parked.go.
 
-// http2Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read the
+// Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read the
 // rest of the request's.
-type http2Tunnel struct {
-	s *http2Stream
-	h *http2Conn
+type Tunnel struct {
+	s *Stream
+	h *Conn
 
 	reading, writing sync.Mutex // one Read and one Write at a time; taken before the connection's mu
 
@@ -30,37 +30,37 @@ type http2Tunnel struct {
 }
 
 // Take makes the stream a tunnel. The head of the answer was sent.
-func (s *http2Stream) Take() (*http2Tunnel, error) {
+func (s *Stream) Take() (*Tunnel, error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.gone {
-		return nil, errStreamReset
+		return nil, ErrReset
 	}
 	h.listLocked(s)
-	s.taken = &http2Tunnel{s: s, h: h}
+	s.taken = &Tunnel{s: s, h: h}
 	return s.taken, nil
 }
 
 // takenLocked reports whether the stream is read as a tunnel.
-func (s *http2Stream) takenLocked() bool {
+func (s *Stream) takenLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.taken != nil && !s.taken.ended
 }
 
 // endOfTunnelLocked returns why nothing more comes by extended CONNECT, nil if something may.
-func (s *http2Stream) endOfTunnelLocked() error {
+func (s *Stream) endOfTunnelLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
 	case s.gone:
-		return errStreamReset
+		return ErrReset
 	case s.hasEndedLocked(), s.state.Over():
 		return io.EOF
 	}
 	return nil
 }
 
-func (t *http2Tunnel) endLocked() error {
+func (t *Tunnel) endLocked() error {
 	t.h.mu.AssertHeld()
 	if t.ended {
 		return net.ErrClosed
@@ -69,17 +69,17 @@ func (t *http2Tunnel) endLocked() error {
 }
 
 // Read is net.Conn's.
-func (t *http2Tunnel) Read(p []byte) (int, error) {
+func (t *Tunnel) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	t.reading.Lock()
 	defer t.reading.Unlock()
-	return t.s.Read(p, &http2Reading{Until: &t.readUntil, end: t.endLocked})
+	return t.s.Read(p, &Reading{Until: &t.readUntil, end: t.endLocked})
 }
 
 // Write is net.Conn's.
-func (t *http2Tunnel) Write(p []byte) (n int, err error) {
+func (t *Tunnel) Write(p []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	s, h := t.s, t.h
@@ -90,7 +90,7 @@ func (t *http2Tunnel) Write(p []byte) (n int, err error) {
 		case t.ended, s.complete:
 			return n, net.ErrClosed
 		case s.gone:
-			return n, errStreamReset
+			return n, ErrReset
 		case s.passedLocked(t.writeUntil):
 			return n, os.ErrDeadlineExceeded
 		case len(s.unsent) >= s.aheadLocked(maxParkedUnsent, maxShutUnsent):
@@ -107,7 +107,7 @@ func (t *http2Tunnel) Write(p []byte) (n int, err error) {
 }
 
 // CloseWrite ends the answer's body. What the client sends can still be read.
-func (t *http2Tunnel) CloseWrite() error {
+func (t *Tunnel) CloseWrite() error {
 	s, h := t.s, t.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *http2Tunnel) CloseWrite() error {
 	case t.ended, s.complete:
 		return net.ErrClosed
 	case s.gone:
-		return errStreamReset
+		return ErrReset
 	}
 	s.completeLocked()
 	h.flushLocked(nil)
@@ -123,7 +123,7 @@ func (t *http2Tunnel) CloseWrite() error {
 }
 
 // completeLocked ends the answer's body behind what waits.
-func (s *http2Stream) completeLocked() {
+func (s *Stream) completeLocked() {
 	s.h.mu.AssertHeld()
 	s.complete = true
 	wake(s.writable) // a Write that waits
@@ -131,7 +131,7 @@ func (s *http2Stream) completeLocked() {
 }
 
 // Close is net.Conn's. What was written is sent, as by TCP.
-func (t *http2Tunnel) Close() error {
+func (t *Tunnel) Close() error {
 	s, h := t.s, t.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,30 +157,30 @@ func (t *http2Tunnel) Close() error {
 }
 
 // LocalAddr is net.Conn's.
-func (t *http2Tunnel) LocalAddr() net.Addr { return t.h.driver.LocalEnd() }
+func (t *Tunnel) LocalAddr() net.Addr { return t.h.driver.LocalEnd() }
 
 // RemoteAddr is net.Conn's.
-func (t *http2Tunnel) RemoteAddr() net.Addr { return t.h.driver.RemoteEnd() }
+func (t *Tunnel) RemoteAddr() net.Addr { return t.h.driver.RemoteEnd() }
 
 // SetDeadline is net.Conn's.
-func (t *http2Tunnel) SetDeadline(until time.Time) error {
+func (t *Tunnel) SetDeadline(until time.Time) error {
 	t.setDeadlines(until, &t.readUntil, &t.writeUntil)
 	return nil
 }
 
 // SetReadDeadline is net.Conn's.
-func (t *http2Tunnel) SetReadDeadline(until time.Time) error {
+func (t *Tunnel) SetReadDeadline(until time.Time) error {
 	t.setDeadlines(until, &t.readUntil)
 	return nil
 }
 
 // SetWriteDeadline is net.Conn's.
-func (t *http2Tunnel) SetWriteDeadline(until time.Time) error {
+func (t *Tunnel) SetWriteDeadline(until time.Time) error {
 	t.setDeadlines(until, &t.writeUntil)
 	return nil
 }
 
-func (t *http2Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
+func (t *Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
 	at := t.h.shared.Clock.At(until)
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()

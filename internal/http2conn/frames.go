@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"math"
@@ -7,10 +7,10 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has what the frames of a client do to its connection of HTTP/2, except DATA: see http2body.go. All is called by the owner.
+// This file has what the frames of a client do to its connection of HTTP/2, except DATA: see body.go. All is called by the owner.
 
 // take does what a frame asks for. fault is what its form has wrong.
-func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *Conn) take(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	if fault != http2.NoFault && !fault.OfStream() {
 		return h.fail(t, fault)
 	}
@@ -22,7 +22,7 @@ func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2S
 		if f.Flags.Has(http2.FlagEndHeaders) {
 			return h.takeBlock(t, f.Stream, f.Payload, f.EndStream(), fault)
 		}
-		k := &http2Block{stream: f.Stream, fault: fault}
+		k := &fieldBlock{stream: f.Stream, fault: fault}
 		k.Begin(f)
 		h.openPending().block = k
 	case http2.FrameContinuation:
@@ -31,7 +31,7 @@ func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2S
 			return h.fail(t, fault)
 		}
 		if !whole {
-			return http2Next
+			return StepNext
 		}
 		k := h.pending.block
 		h.pending.block = nil
@@ -50,11 +50,11 @@ func (h *http2Conn) take(t *http2Turn, f *http2.Frame, fault http2.Fault) http2S
 	case http2.FramePriorityUpdate:
 		return h.takePriority(t, f)
 	}
-	return http2Next
+	return StepNext
 }
 
 // cost returns how many glitches a frame costs by itself.
-func (h *http2Conn) cost(f *http2.Frame) int {
+func (h *Conn) cost(f *http2.Frame) int {
 	if http2.Pays(f) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *http2Conn) cost(f *http2.Frame) int {
 }
 
 // charge charges the client for glitches.
-func (h *http2Conn) charge(cost int) http2.Fault {
+func (h *Conn) charge(cost int) http2.Fault {
 	if cost == 0 {
 		return http2.NoFault
 	}
@@ -71,20 +71,20 @@ func (h *http2Conn) charge(cost int) http2.Fault {
 }
 
 // fail ends the connection, because of what the client has sent.
-func (h *http2Conn) fail(t *http2Turn, fault http2.Fault) http2Step {
+func (h *Conn) fail(t *Turn, fault http2.Fault) Step {
 	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())
-	return http2End
+	return StepEnd
 }
 
 // goAway announces the end of the connection, which ends when its output has been sent.
-func (h *http2Conn) goAway(t *http2Turn, code http2.ErrCode, text string) {
+func (h *Conn) goAway(t *Turn, code http2.ErrCode, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.goAwayLocked(t, code, text)
 }
 
-func (h *http2Conn) goAwayLocked(t *http2Turn, code http2.ErrCode, text string) {
+func (h *Conn) goAwayLocked(t *Turn, code http2.ErrCode, text string) {
 	h.mu.AssertHeld()
 	if h.ending = true; h.goneAway != goneForGood { // what the last one says mustn't grow
 		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
@@ -93,7 +93,7 @@ func (h *http2Conn) goAwayLocked(t *http2Turn, code http2.ErrCode, text string) 
 }
 
 // stateLocked returns the stream with the number, if it is known, and its state.
-func (h *http2Conn) stateLocked(id uint32) (*http2Stream, http2.State) {
+func (h *Conn) stateLocked(id uint32) (*Stream, http2.State) {
 	h.mu.AssertHeld()
 	if s := h.streams.Find(id); s != nil {
 		return s, s.state
@@ -102,7 +102,7 @@ func (h *http2Conn) stateLocked(id uint32) (*http2Stream, http2.State) {
 }
 
 // takeBlock takes the field block of a request or of a trailer section.
-func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream bool, fault http2.Fault) http2Step {
+func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault http2.Fault) Step {
 	event := http2.ReceiveHeaders
 	if endStream {
 		event = http2.ReceiveHeadersEnd
@@ -141,7 +141,7 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 			}
 		}
 		if fault == http2.NoFault || v.Late {
-			return http2Next
+			return StepNext
 		}
 		return h.reset(t, id, fault)
 	case s != nil:
@@ -151,10 +151,10 @@ func (h *http2Conn) takeBlock(t *http2Turn, id uint32, block []byte, endStream b
 }
 
 // takeRequest begins a request, which has a place.
-func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream bool) http2Step {
+func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Step {
 	s := t.spare
 	if s == nil {
-		s = &http2Stream{http2Request: new(http2Request)}
+		s = &Stream{Request: new(Request)}
 	}
 	t.spare = nil
 	s.open(h, id)
@@ -192,11 +192,11 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 			}
 		}
 		t.Stream, t.Refused = s, refused
-		return http2Refuse
+		return StepRefuse
 	}
 	t.Stream = s
 	if endStream {
-		return http2Run
+		return StepRun
 	}
 	framing := &s.Framing
 	bodies := h.bodies
@@ -210,20 +210,20 @@ func (h *http2Conn) takeRequest(t *http2Turn, id uint32, block []byte, endStream
 	large := framing.Length > int64(h.shared.AwaitedBody) // its handler reads it, or answers that there is no room
 	if !large && !h.mayBufferLocked(1) {
 		h.overrunLocked(s)
-		return http2Next
+		return StepNext
 	}
 	if limit := h.shared.MaxBody; large || s.Extended || framing.ExpectContinue || limit >= 0 && framing.Length > limit {
-		return http2Run
+		return StepRun
 	}
 	if framing.Length < 0 {
 		h.leaveUndecided(s)
 	}
 	h.awaitLocked(s, awaitsBody)
-	return http2Next
+	return StepNext
 }
 
 // decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
-func (h *http2Conn) decodeRequest(t *http2Turn, s *http2Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
+func (h *Conn) decodeRequest(t *Turn, s *Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
 	shared, head := h.shared, &t.head
 	s.Text, s.Framing, s.Extended = s.Text[:0], http1.Framing{}, false
 	head.Begin(&s.Head, s.Text, &shared.Head, shared.ExtendedConnect)
@@ -237,7 +237,7 @@ func (h *http2Conn) decodeRequest(t *http2Turn, s *http2Stream, block []byte, en
 }
 
 // expectBody sets the state of a new stream, and prepares it for what follows the head.
-func (s *http2Stream) expectBody(endStream, refused bool) {
+func (s *Stream) expectBody(endStream, refused bool) {
 	if s.state = http2.HalfClosedRemote; endStream {
 		return
 	}
@@ -251,7 +251,7 @@ func (s *http2Stream) expectBody(endStream, refused bool) {
 }
 
 // awaitLocked records what a stream awaits of its request, and since when.
-func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
+func (h *Conn) awaitLocked(s *Stream, what awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
 		h.awaiting--
@@ -262,7 +262,7 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false
-		go h.wakeOwner() // it takes locks that come before mu
+		go h.WakeOwner() // it takes locks that come before mu
 	}
 }
 
@@ -270,27 +270,27 @@ func (h *http2Conn) awaitLocked(s *http2Stream, what http2Awaits) {
 const overCost = 20
 
 // leaveUndecided has the stream's handler run when the input is used up.
-func (h *http2Conn) leaveUndecided(s *http2Stream) {
+func (h *Conn) leaveUndecided(s *Stream) {
 	p := h.openPending()
 	p.undecided = append(p.undecided, s.id)
 }
 
-func (h *http2Conn) openPending() *http2Pending {
+func (h *Conn) openPending() *pending {
 	if h.pending == nil {
-		h.pending = new(http2Pending)
+		h.pending = new(pending)
 	}
 	return h.pending
 }
 
 // trimPending gives up memory that nothing waits in.
-func (h *http2Conn) trimPending() {
+func (h *Conn) trimPending() {
 	if p := h.pending; p != nil && p.block == nil && len(p.undecided) == 0 && p.prioritized.Empty() {
 		h.pending = nil
 	}
 }
 
 // decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
-func (h *http2Conn) decide(t *http2Turn) http2Step {
+func (h *Conn) decide(t *Turn) Step {
 	id := h.pending.undecided[0]
 	h.pending.undecided = h.pending.undecided[1:]
 	h.mu.Lock()
@@ -298,12 +298,12 @@ func (h *http2Conn) decide(t *http2Turn) http2Step {
 	if s := h.streams.Find(id); s != nil {
 		return h.arrivedLocked(t, s) // unless its body has come since
 	}
-	return http2Next
+	return StepNext
 }
 
 // takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become another one's.
-func (h *http2Conn) takeTrailer(t *http2Turn, id uint32, s *http2Stream, block []byte) http2Step {
-	head, trailer := &t.head, new(http2Trailer)
+func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
+	head, trailer := &t.head, new(trailerSection)
 	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)
 	over, err := h.decoder.Decode(block, h.shared.Head.Bytes, head)
 	if err != nil {
@@ -316,9 +316,9 @@ func (h *http2Conn) takeTrailer(t *http2Turn, id uint32, s *http2Stream, block [
 	h.mu.Lock()
 	if h.streams.Find(id) != s {
 		h.mu.Unlock()
-		return http2Next // it has ended meanwhile
+		return StepNext // it has ended meanwhile
 	}
-	step := http2Next
+	step := StepNext
 	if fault == http2.NoFault {
 		fault = s.content.Receive(0, true)
 	}
@@ -336,19 +336,19 @@ func (h *http2Conn) takeTrailer(t *http2Turn, id uint32, s *http2Stream, block [
 
 // arrivedLocked runs the handler of a request if it waits for the body. Without the lock the stream may be over at any time, unless its
 // handler hasn't begun, and its memory may be another connection's.
-func (h *http2Conn) arrivedLocked(t *http2Turn, s *http2Stream) http2Step {
+func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
-		return http2Next
+		return StepNext
 	}
 	h.awaitLocked(s, awaitsNothing)
 	t.Stream = s
-	return http2Run
+	return StepRun
 }
 
 // judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame that is late, or gives the
 // answer up. If nothing was wrong it returns step.
-func (h *http2Conn) judge(t *http2Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step http2Step) http2Step {
+func (h *Conn) judge(t *Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step Step) Step {
 	switch {
 	case fault != http2.NoFault:
 		switch v.Next.Ends(fault) {
@@ -357,7 +357,7 @@ func (h *http2Conn) judge(t *http2Turn, f *http2.Frame, v http2.Verdict, fault h
 		case http2.EndsStream:
 			return h.reset(t, f.Stream, fault)
 		}
-		return http2Next
+		return StepNext
 	case v.Late || v.GivesUp:
 		h.mu.Lock()
 		cost := h.earned.StreamCost(f, v)
@@ -365,38 +365,38 @@ func (h *http2Conn) judge(t *http2Turn, f *http2.Frame, v http2.Verdict, fault h
 		if fault := h.charge(cost); fault != http2.NoFault {
 			return h.fail(t, fault)
 		}
-		return http2Next
+		return StepNext
 	}
 	return step
 }
 
 // reset resets a stream because of a fault.
-func (h *http2Conn) reset(t *http2Turn, id uint32, fault http2.Fault) http2Step {
+func (h *Conn) reset(t *Turn, id uint32, fault http2.Fault) Step {
 	h.driver.StreamFailed(id, fault)
 	if fault := h.charge(1); fault != http2.NoFault {
 		return h.fail(t, fault)
 	}
 	h.mu.Lock()
 	h.ids.Reset(id)
-	var ended http2Watcher
+	var ended Watcher
 	if s := h.streams.Find(id); s != nil {
 		ended = h.endStreamLocked(s, http2.Reset)
 	}
 	h.mu.Unlock()
 	t.out = http2.AppendReset(t.out, id, fault.Code())
 	tell(ended)
-	return http2Next
+	return StepNext
 }
 
 // takeSettings takes SETTINGS.
-func (h *http2Conn) takeSettings(t *http2Turn, f *http2.Frame) http2Step {
+func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 	if f.Ack() {
 		if !h.acks.Received() {
 			if fault := h.charge(1); fault != http2.NoFault {
 				return h.fail(t, fault)
 			}
 		}
-		return http2Next
+		return StepNext
 	}
 	h.mu.Lock()
 	fault := h.applyLocked(f.Payload)
@@ -417,14 +417,14 @@ func (h *http2Conn) takeSettings(t *http2Turn, f *http2.Frame) http2Step {
 	if fault != http2.NoFault {
 		return h.fail(t, fault)
 	}
-	return http2Next
+	return StepNext
 }
 
 // streamsPerGlitch is how many open streams make SETTINGS cost another glitch.
 const streamsPerGlitch = 128
 
 // applyLocked takes over the client's settings.
-func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
+func (h *Conn) applyLocked(entries []byte) http2.Fault {
 	h.mu.AssertHeld()
 	delta, fault := h.peer.Apply(entries)
 	if fault != http2.NoFault || delta == 0 {
@@ -440,7 +440,7 @@ func (h *http2Conn) applyLocked(entries []byte) http2.Fault {
 }
 
 // takePing answers PING, and knows the answer to the server's own.
-func (h *http2Conn) takePing(t *http2Turn, f *http2.Frame) {
+func (h *Conn) takePing(t *Turn, f *http2.Frame) {
 	if f.Ack() {
 		h.pinged = false
 		return
@@ -449,7 +449,7 @@ func (h *http2Conn) takePing(t *http2Turn, f *http2.Frame) {
 }
 
 // takeWindow takes WINDOW_UPDATE.
-func (h *http2Conn) takeWindow(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *Conn) takeWindow(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	if f.Stream != 0 {
 		return h.takeOther(t, f, fault)
 	}
@@ -463,13 +463,13 @@ func (h *http2Conn) takeWindow(t *http2Turn, f *http2.Frame, fault http2.Fault) 
 	if !ok {
 		return h.fail(t, http2.FaultConnectionWindow)
 	}
-	return http2Next
+	return StepNext
 }
 
 // takeOther takes a frame of a stream that has no content.
-func (h *http2Conn) takeOther(t *http2Turn, f *http2.Frame, fault http2.Fault) http2Step {
+func (h *Conn) takeOther(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	event, _ := http2.EventOf(f)
-	var ended http2Watcher
+	var ended Watcher
 	h.mu.Lock()
 	s, state := h.stateLocked(f.Stream)
 	v := state.Step(event)
@@ -490,11 +490,11 @@ func (h *http2Conn) takeOther(t *http2Turn, f *http2.Frame, fault http2.Fault) h
 	}
 	h.mu.Unlock()
 	tell(ended)
-	return h.judge(t, f, v, fault, http2Next)
+	return h.judge(t, f, v, fault, StepNext)
 }
 
 // takePriority takes PRIORITY_UPDATE.
-func (h *http2Conn) takePriority(t *http2Turn, f *http2.Frame) http2Step {
+func (h *Conn) takePriority(t *Turn, f *http2.Frame) Step {
 	priority := http2.ParsePriority(f.Payload)
 	h.mu.Lock()
 	s, state := h.stateLocked(f.Value)
@@ -504,10 +504,10 @@ func (h *http2Conn) takePriority(t *http2Turn, f *http2.Frame) http2Step {
 	room := h.shared.MaxStreams - h.counts.Streams()
 	h.mu.Unlock()
 	if state != http2.Idle {
-		return http2Next
+		return StepNext
 	}
 	if fault := h.openPending().prioritized.Put(f.Value, priority, room); fault != http2.NoFault && (h.acks.Acked() || f.Value&1 == 0) {
 		return h.fail(t, fault)
 	}
-	return http2Next
+	return StepNext
 }

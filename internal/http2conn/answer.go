@@ -1,12 +1,12 @@
-package filo
+package http2conn
 
 import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// http2Answer is a final answer, or its head. It is its caller's: none of it is kept but Body.
-type http2Answer struct {
+// Answer is a final answer, or its head. It is its caller's: none of it is kept but Body.
+type Answer struct {
 	Status  int
 	Fields  *field.List
 	Trailer *field.List // behind the content; nil for none
@@ -18,22 +18,19 @@ type http2Answer struct {
 
 // Fields that most answers have, prepared.
 const (
-	textPlain8 = "text/plain; charset=utf-8"
-	textHTML8  = "text/html; charset=utf-8"
-	textJSON   = "application/json"
+	textPlain = "text/plain; charset=utf-8"
+	textHTML  = "text/html; charset=utf-8"
+	textJSON  = "application/json"
 )
 
 var (
-	literalPlain = http2.NewLiteral("content-type", textPlain8)
-	literalHTML  = http2.NewLiteral("content-type", textHTML8)
+	literalPlain = http2.NewLiteral("content-type", textPlain)
+	literalHTML  = http2.NewLiteral("content-type", textHTML)
 	literalJSON  = http2.NewLiteral("content-type", textJSON)
 )
 
-// maxInlineBody is the largest body that is copied behind its head in the owner's turn.
-const maxInlineBody = 16 << 10
-
 // Answer renders a whole answer: in the owner's turn if the handler has run inline, otherwise, where t is nil, into the queue.
-func (s *http2Stream) Answer(t *http2Turn, a *http2Answer) {
+func (s *Stream) Answer(t *Turn, a *Answer) {
 	h, size := s.h, len(a.Body)
 	whole := size == 0 && a.Trailer == nil
 	if t == nil {
@@ -83,7 +80,7 @@ func (s *http2Stream) Answer(t *http2Turn, a *http2Answer) {
 const MaxInlineBody = 16 << 10
 
 // sendWholeLocked leaves the body of a whole answer and its trailer to the queue.
-func (s *http2Stream) sendWholeLocked(a *http2Answer) {
+func (s *Stream) sendWholeLocked(a *Answer) {
 	s.h.mu.AssertHeld()
 	h, body := s.h, a.Body
 	if len(body) == 0 && a.Trailer == nil {
@@ -103,7 +100,7 @@ func (s *http2Stream) sendWholeLocked(a *http2Answer) {
 }
 
 // Abort resets a stream whose answer isn't completed.
-func (s *http2Stream) Abort() {
+func (s *Stream) Abort() {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +112,7 @@ func (s *http2Stream) Abort() {
 }
 
 // Refuse answers a request that isn't valid, without a handler. head says that it is a HEAD.
-func (s *http2Stream) Refuse(a *http2Answer, head bool) {
+func (s *Stream) Refuse(a *Answer, head bool) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +125,7 @@ func (s *http2Stream) Refuse(a *http2Answer, head bool) {
 }
 
 // Replace answers in place of an answer of which nothing was sent.
-func (s *http2Stream) Replace(a *http2Answer) {
+func (s *Stream) Replace(a *Answer) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if !s.state.Over() {
@@ -136,24 +133,24 @@ func (s *http2Stream) Replace(a *http2Answer) {
 	}
 }
 
-// AnswerApart answers while the handler still runs, which learns by http2Answered that it did. It returns the size of the body.
-func (s *http2Stream) AnswerApart(a *http2Answer, head bool) (size int64, err error) {
+// AnswerApart answers while the handler still runs, which learns that by ErrAnswered when it reads. It returns the size of the body.
+func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()
 	if s.state.Over() {
 		h.mu.Unlock()
-		return 0, errStreamReset
+		return 0, ErrReset
 	}
 	size = s.refuseLocked(a, head)
 	s.late = true // the handler may wait for the body
 	s.wakeLocked()
 	h.mu.Unlock()
-	h.flush()
+	h.Flush()
 	return size, nil
 }
 
 // appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
-func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, a *http2Answer, endStream bool) []byte {
+func (s *Stream) appendHead(dst []byte, e *http2.Encoder, a *Answer, endStream bool) []byte {
 	start := len(dst)
 	dst = http2.BeginHeaders(dst)
 	dst = s.beginBlock(dst, e)
@@ -169,7 +166,7 @@ func (s *http2Stream) appendHead(dst []byte, e *http2.Encoder, a *http2Answer, e
 }
 
 // appendFields appends the fields of a final answer, with the server's own, and without those about its framing.
-func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List, date *http2.Literal) []byte {
+func (s *Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List, date *http2.Literal) []byte {
 	name := s.h.shared.Server
 	for i := range list.Len() {
 		id := list.ID(i)
@@ -202,7 +199,7 @@ func (s *http2Stream) appendFields(dst []byte, e *http2.Encoder, list *field.Lis
 }
 
 // beginBlock begins a field block, with an update of the table if one is due.
-func (s *http2Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
+func (s *Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
 	if h := s.h; e == nil && h.updateDue {
 		h.mu.AssertHeld()
 		h.updateDue = false
@@ -222,9 +219,9 @@ func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
 // preparedType returns the prepared field for a common Content-Type, or nil.
 func preparedType(value []byte) *http2.Literal {
 	switch string(value) {
-	case textPlain8:
+	case textPlain:
 		return &literalPlain
-	case textHTML8:
+	case textHTML:
 		return &literalHTML
 	case textJSON:
 		return &literalJSON
@@ -265,12 +262,12 @@ func newTail(list *field.List) *[]byte {
 }
 
 // Inform sends an interim answer.
-func (s *http2Stream) Inform(status int, fields *field.List) error {
+func (s *Stream) Inform(status int, fields *field.List) error {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s.state.Over() {
-		return errStreamReset
+		return ErrReset
 	}
 	s.informLocked(status, fields)
 	h.flushLocked(nil)
@@ -278,7 +275,7 @@ func (s *http2Stream) Inform(status int, fields *field.List) error {
 }
 
 // informLocked renders an interim answer into the queue. The list is nil for a 100 of the server's own.
-func (s *http2Stream) informLocked(status int, list *field.List) {
+func (s *Stream) informLocked(status int, list *field.List) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	start := len(h.queue)
@@ -295,7 +292,7 @@ func (s *http2Stream) informLocked(status int, list *field.List) {
 }
 
 // refuseLocked answers without a handler, or in its place. It returns the size of the body.
-func (s *http2Stream) refuseLocked(a *http2Answer, head bool) (size int64) {
+func (s *Stream) refuseLocked(a *Answer, head bool) (size int64) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	h.queue = s.appendHead(h.queue, nil, a, head)

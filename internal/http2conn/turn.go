@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"runtime"
@@ -12,8 +12,8 @@ import (
 // This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
 // waits for between its turns, and how it ends.
 
-// beginTurn lends the worker's buffers to the connection.
-func (h *http2Conn) beginTurn(t *http2Turn) {
+// BeginTurn lends the worker's buffers to the connection.
+func (h *Conn) BeginTurn(t *Turn) {
 	t.owned = h
 	if h.in != nil {
 		t.In.TakeOver(h.in)
@@ -21,8 +21,8 @@ func (h *http2Conn) beginTurn(t *http2Turn) {
 	}
 }
 
-// received records that n bytes have come, into this space.
-func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
+// Received records that n bytes have come, into this space.
+func (h *Conn) Received(t *Turn, space []byte, n int) {
 	if t.In.Received(n); n == len(space) {
 		t.In.Enlarge() // more is probably there
 	}
@@ -30,13 +30,13 @@ func (h *http2Conn) received(t *http2Turn, space []byte, n int) {
 		h.Shed = false
 	}
 	if n > 0 && h.silence != nil {
-		*h.silence = http2Silence{heard: h.shared.Clock.Now()}
+		*h.silence = silence{heard: h.shared.Clock.Now()}
 	}
 }
 
-// endTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
-func (h *http2Conn) endTurn(t *http2Turn) {
-	h.wakePutOff(t)
+// EndTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
+func (h *Conn) EndTurn(t *Turn) {
+	h.WakePutOff(t)
 	t.owned = nil
 	if unread := t.In.Unread(); len(unread) > 0 {
 		h.saveInput(unread)
@@ -44,13 +44,13 @@ func (h *http2Conn) endTurn(t *http2Turn) {
 	t.In.Reset()
 }
 
-func (h *http2Conn) saveInput(unread []byte) {
+func (h *Conn) saveInput(unread []byte) {
 	h.in = new(http1.Input)
 	h.in.Save(unread)
 }
 
 // giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of the turn's stream.
-func (h *http2Conn) giveAwayLocked(t *http2Turn) {
+func (h *Conn) giveAwayLocked(t *Turn) {
 	h.mu.AssertHeld()
 	h.listLocked(t.Stream)
 	h.pushLocked(t)
@@ -59,30 +59,30 @@ func (h *http2Conn) giveAwayLocked(t *http2Turn) {
 	h.in, *t.In = &in, http1.Input{}
 }
 
-// giveAway is giveAwayLocked for the owner. From then on the connection is another worker's.
-func (h *http2Conn) giveAway(t *http2Turn) {
+// GiveAway is giveAwayLocked for the owner. From then on the connection is another worker's.
+func (h *Conn) GiveAway(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.giveAwayLocked(t)
 	t.owned = nil
 }
 
-// disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
-func (h *http2Conn) disown(t *http2Turn) { h.inline.Store(t) }
+// Disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
+func (h *Conn) Disown(t *Turn) { h.inline.Store(t) }
 
-// own ends what disown has begun. It reports false if the monitor has taken the connection: then wasTaken follows.
-func (h *http2Conn) own(t *http2Turn) bool { return h.inline.CompareAndSwap(t, nil) }
+// Own ends what disown has begun. It reports false if the monitor has taken the connection: then WasTaken follows.
+func (h *Conn) Own(t *Turn) bool { return h.inline.CompareAndSwap(t, nil) }
 
-// wasTaken records that the monitor has taken the connection. Once wasTaken returns, the monitor has left the turn alone.
-func (h *http2Conn) wasTaken(t *http2Turn) {
+// WasTaken records that the monitor has taken the connection. Once WasTaken returns, the monitor has left the turn alone.
+func (h *Conn) WasTaken(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.owned = nil
 }
 
-// takeAway takes the connection, and its parts that the turn holds, from a worker that runs a handler inline. Then the connection is the
-// caller's. takeAway returns the turn, or nil if no handler runs inline. It calls taken before the worker can notice, with mu held.
-func (h *http2Conn) takeAway(taken func(t *http2Turn)) *http2Turn {
+// TakeAway takes the connection, and its parts that the turn holds, from a worker that runs a handler inline. Then the connection is the
+// caller's. TakeAway returns the turn, or nil if no handler runs inline. It calls taken before the worker can notice, with mu held.
+func (h *Conn) TakeAway(taken func(t *Turn)) *Turn {
 	t := h.inline.Load()
 	if t == nil {
 		return nil
@@ -97,18 +97,18 @@ func (h *http2Conn) takeAway(taken func(t *http2Turn)) *http2Turn {
 	return t
 }
 
-// http2Waits is what a connection waits for.
-type http2Waits uint8
+// Waits is what a connection waits for.
+type Waits uint8
 
 const (
-	http2New     http2Waits = iota // the first bytes
-	http2Idle                      // the next request
-	http2Streams                   // frames, while there are streams
-	http2Leaving                   // frames after the first GOAWAY
+	WaitsNew     Waits = iota // the first bytes
+	WaitsIdle                 // the next request
+	WaitsStreams              // frames, while there are streams
+	WaitsLeaving              // frames after the first GOAWAY
 )
 
-// wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
-func (h *http2Conn) wait(now clock.Time, partial bool) (waits http2Waits, deadline clock.Time) {
+// Wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
+func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.Time) {
 	switch {
 	case h.prefaced && !partial && !h.reader.InBlock():
 		h.headSince = 0
@@ -118,7 +118,7 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (waits http2Waits, deadli
 	h.mu.Lock()
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
-	// ConnState must be told that the connection is idle. Here the owner learns of streams that end before the wait.
+	// Driver.Active must be told that the connection is idle. Here the owner learns of streams that end before the wait.
 	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.shared.TellsActive
 	if streams == 0 {
 		h.schedule.Trim()
@@ -128,37 +128,37 @@ func (h *http2Conn) wait(now clock.Time, partial bool) (waits http2Waits, deadli
 	h.trimPending()
 	switch {
 	case h.goneAway != goneNowhere && (streams == 0 || h.drains):
-		waits = http2Leaving
+		waits = WaitsLeaving
 	case streams > 0:
-		waits = http2Streams
+		waits = WaitsStreams
 	case h.requests.Load() == 0 && !h.prefaced:
-		waits = http2New
+		waits = WaitsNew
 	default:
-		waits = http2Idle
+		waits = WaitsIdle
 	}
-	if waits == http2Idle && h.active {
+	if waits == WaitsIdle && h.active {
 		h.setActive(false)
 	}
 	return waits, deadline
 }
 
 // setActive records whether the connection has streams.
-func (h *http2Conn) setActive(active bool) {
+func (h *Conn) setActive(active bool) {
 	if h.active = active; h.shared.TellsActive {
 		h.driver.Active(active)
 	}
 }
 
-// closeSoon ends the connection when its streams have ended. Any goroutine may call it.
-func (h *http2Conn) closeSoon() {
+// CloseSoon ends the connection when its streams have ended. Any goroutine may call it.
+func (h *Conn) CloseSoon() {
 	if !h.closeAsked.Swap(true) {
-		h.wakeOwner()
+		h.WakeOwner()
 	}
 }
 
 // leaves reports whether the connection must end. A connection without a request isn't told to end as soon as the server shuts down: a
 // client whose new connection ends before its first request may give up, as net/http's does.
-func (h *http2Conn) leaves() bool {
+func (h *Conn) leaves() bool {
 	switch {
 	case h.goneAway != goneNowhere:
 		return true
@@ -182,8 +182,8 @@ type wakers struct{ atomic.Int32 }
 
 const wakersOver = 1 << 30
 
-// wakeOwner makes the owner have a turn, if nobody has one, until endWaking was called.
-func (h *http2Conn) wakeOwner() {
+// WakeOwner makes the owner have a turn, if nobody has one, until endWaking was called.
+func (h *Conn) WakeOwner() {
 	defer h.wakers.Add(-1)
 	if h.wakers.Add(1)&wakersOver == 0 {
 		h.driver.WakeOwner()
@@ -192,23 +192,23 @@ func (h *http2Conn) wakeOwner() {
 
 // endWaking returns when nobody wakes the owner any more. A late wake-up would end the wait of the lingerer, which has the socket then: its
 // client would lose the last answers.
-func (h *http2Conn) endWaking() {
+func (h *Conn) endWaking() {
 	for h.wakers.Or(wakersOver); h.wakers.Load() != wakersOver; {
 		runtime.Gosched()
 	}
 }
 
-// mustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
+// MustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
 // So an owner that begins to wait must look once more after setWait.
-func (h *http2Conn) mustDrain() bool {
+func (h *Conn) MustDrain() bool {
 	return !h.drains && !h.ending && h.shared.Draining.Load()
 }
 
-// leaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
-func (h *http2Conn) leaveSoon(t *http2Turn) {
+// LeaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
+func (h *Conn) LeaveSoon(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mustDrain() {
+	if h.MustDrain() {
 		h.drains = true
 		h.wakeParkedLocked()
 	}

@@ -1,4 +1,4 @@
-package filo
+package http2conn
 
 import (
 	"runtime"
@@ -12,7 +12,7 @@ import (
 
 // mayGoOnLocked schedules a stream that has something to send and a window for it, and wakes a handler that waits for the window. The end
 // of an answer needs no window.
-func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
+func (h *Conn) mayGoOnLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.state.Over() || s.state == http2.HalfClosedLocal {
 		return
@@ -31,7 +31,7 @@ func (h *http2Conn) mayGoOnLocked(s *http2Stream) {
 }
 
 // sentDataLocked records that n bytes of content were framed. all says that nothing else of the answer waited.
-func (s *http2Stream) sentDataLocked(n int, all bool) {
+func (s *Stream) sentDataLocked(n int, all bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
 	http2.Sent(&h.sendWindow, &s.send, n)
@@ -39,7 +39,7 @@ func (s *http2Stream) sentDataLocked(n int, all bool) {
 }
 
 // endAnswerLocked ends an answer, with its trailer section if there is one, when its content is in the queue.
-func (h *http2Conn) endAnswerLocked(s *http2Stream) {
+func (h *Conn) endAnswerLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.tail != nil {
 		start := len(h.queue)
@@ -53,14 +53,14 @@ func (h *http2Conn) endAnswerLocked(s *http2Stream) {
 }
 
 // pushLocked moves what the owner has rendered in this turn into the queue.
-func (h *http2Conn) pushLocked(t *http2Turn) {
+func (h *Conn) pushLocked(t *Turn) {
 	h.mu.AssertHeld()
 	h.queue = append(h.queue, t.out...)
 	t.out = t.out[:0]
 }
 
 // fillLocked frames the content of streams into the queue.
-func (h *http2Conn) fillLocked() {
+func (h *Conn) fillLocked() {
 	h.mu.AssertHeld()
 	if h.schedule.Empty() {
 		return
@@ -119,8 +119,8 @@ func ReleaseBuffer(b []byte) {
 	}
 }
 
-// flush sends what the client takes of the queue, and of the streams' content. Any goroutine may call it.
-func (h *http2Conn) flush() {
+// Flush sends what the client takes of the queue, and of the streams' content. Any goroutine may call it.
+func (h *Conn) Flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flushLocked(nil)
@@ -129,9 +129,9 @@ func (h *http2Conn) flush() {
 // manyStreams is from how many streams on answers that are ready at about the same time are sent together.
 const manyStreams = 8
 
-// flushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
+// FlushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
 // first one lets those run that are ready to, and then sends the answers of all with one write.
-func (h *http2Conn) flushSoon() {
+func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.flushDue {
@@ -147,8 +147,8 @@ func (h *http2Conn) flushSoon() {
 	h.flushLocked(nil)
 }
 
-// flushTurn is flush for the owner, with what it has rendered.
-func (h *http2Conn) flushTurn(t *http2Turn) {
+// FlushTurn is flush for the owner, with what it has rendered.
+func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 && !h.flushing {
@@ -168,7 +168,7 @@ const maxKeptOut = 64 << 10
 
 // flushLocked is flush. One goroutine at a time moves the queue, without mu: what others leave in the queue meanwhile it moves as well. It
 // returns a buffer that isn't used any more.
-func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
+func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	h.mu.AssertHeld()
 	if h.flushing {
 		return spare
@@ -217,11 +217,11 @@ func (h *http2Conn) flushLocked(spare []byte) (buffer []byte) {
 // maxFlush is how many bytes of the streams' content one call of flush sends.
 const maxFlush = 256 << 10
 
-// crowded reports whether so much waits for the client that nothing more is read from it.
-func (h *http2Conn) crowded() bool { return h.Out.Size() >= MaxControl }
+// IsCrowded reports whether so much waits for the client that nothing more is read from it.
+func (h *Conn) IsCrowded() bool { return h.Out.Size() >= MaxControl }
 
-// isFlushed reports whether no other goroutine moves the queue. If one does, the driver's Flushed is called when it has.
-func (h *http2Conn) isFlushed() bool {
+// IsFlushed reports whether no other goroutine moves the queue. If one does, the driver's Flushed is called when it has.
+func (h *Conn) IsFlushed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.finishing = h.flushing

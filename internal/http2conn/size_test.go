@@ -1,0 +1,22 @@
+package http2conn
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// What a server has very many of fits a size class of Go's memory. Those over 512 bytes begin with 8 bytes of the runtime's.
+func TestHTTP2Sizes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) < 8 {
+		t.Skip("pointers have 4 bytes")
+	}
+	for name, size := range map[string]struct{ got, class uintptr }{
+		"a connection": {unsafe.Sizeof(Conn{}) + 8, 640},
+		"a stream":     {unsafe.Sizeof(Stream{}), 288},
+		"a request":    {unsafe.Sizeof(Request{}), 256},
+	} {
+		if size.got > size.class {
+			t.Errorf("%s takes %d bytes, and the size class has %d", name, size.got, size.class)
+		}
+	}
+}
