@@ -8,7 +8,7 @@ import (
 )
 
 // This file has the buffers of request bodies that handlers read as a whole, by whatever protocol they come, as far as they count against
-// Server.MaxBufferedBodies. internal/budget counts. http2budget.go has the bodies of HTTP/2 that wait for their handlers.
+// Server.MaxBufferedBodies. internal/budget counts. internal/http2conn has the bodies of HTTP/2 that wait for their handlers.
 
 // DefaultMaxBufferedBodies is the default of Server.MaxBufferedBodies.
 const DefaultMaxBufferedBodies = 128 << 20

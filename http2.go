@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/sock"
@@ -64,7 +65,8 @@ func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 	o, timeouts := &s.HTTP2, &s.counts.timeouts
 	shared := &http2conn.Shared{
 		Limits: http2conn.Limits{
-			Head: c.head, MaxBody: c.maxBody, MaxRequests: c.maxRequests, AwaitedBody: maxAwaitedBody, MaxStreams: positive(o.MaxConcurrentStreams, defaultMaxStreams),
+			Head: c.head, MaxBody: c.maxBody, MaxRequests: c.maxRequests, AwaitedBody: maxAwaitedBody,
+			MaxStreams:   positive(o.MaxConcurrentStreams, defaultMaxStreams),
 			StreamWindow: http2Window(o.MaxStreamWindow), ConnWindow: http2Window(o.MaxConnWindow),
 			Glitches: http2.DefaultGlitches, ExtendedConnect: o.ExtendedConnect, Reading: c.reading, Writing: c.writing,
 			ReadHeader: c.readHeaderTimeout, Idle: c.idleTimeout, PingInterval: max(o.PingInterval, 0), Pause: c.pause,
@@ -110,8 +112,10 @@ func (c *conn) newHTTP2(driver http2conn.Driver) *http2conn.Conn {
 	return http2conn.New(c.server.config.http2, driver, c.tlsState, c.in.Unread())
 }
 
-// http2conn.Waits are the states of a connection's waits.
-var http2WaitStates = [...]waitState{http2conn.WaitsNew: stateNew, http2conn.WaitsIdle: stateIdle, http2conn.WaitsStreams: stateStreams, http2conn.WaitsLeaving: stateLeaving}
+// http2WaitStates are the states of a connection's waits.
+var http2WaitStates = [...]waitState{
+	http2conn.WaitsNew: stateNew, http2conn.WaitsIdle: stateIdle, http2conn.WaitsStreams: stateStreams, http2conn.WaitsLeaving: stateLeaving,
+}
 
 // requestCount returns how many requests have begun. Any goroutine may call it.
 func (c *conn) requestCount() int32 {
@@ -119,6 +123,51 @@ func (c *conn) requestCount() int32 {
 		return h.Requests()
 	}
 	return c.requests.Load()
+}
+
+// http2Runner is what a worker that runs a handler needs of the connection's driver.
+type http2Runner interface {
+	// watch makes sure that the connection is taken from w, which runs a handler inline from now on, if that takes long. It is called when the
+	// monitor can find w.
+	watch(w *scratch)
+	// giveAway gives the connection to another worker than w, which leads no loop any more, and runs a handler.
+	giveAway(w *scratch)
+	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
+	clientLeft() bool
+}
+
+// beginHTTP2 begins a turn of the connection with the worker's buffers.
+func (w *scratch) beginHTTP2(h *http2conn.Conn) *http2conn.Turn {
+	if w.http2 == nil {
+		w.http2 = new(http2Scratch)
+		w.http2.In, w.http2.Lender = &w.in, w
+	}
+	if w.ctx == nil {
+		w.ctx = new(Ctx)
+	}
+	h.BeginTurn(&w.http2.Turn)
+	return &w.http2.Turn
+}
+
+// giveHTTP2Away gives the connection to another worker than w, which runs the handler.
+func (c *conn) giveHTTP2Away(w *scratch) {
+	c.http2.Load().GiveAway(&w.http2.Turn)
+	w.running.begin(c.server.clock.Now(), w.timer.Class(), c, RunningHandler)
+}
+
+// takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
+func (c *conn) takeHTTP2Away() *scratch {
+	t := c.http2.Load().TakeAway(func(t *http2conn.Turn) {
+		w, running := t.Lender.(*scratch), (*class.Class)(nil)
+		if w.worker != nil {
+			running = w.worker.Running()
+		}
+		w.running.begin(c.server.clock.Exact(), running, c, RunningHandler)
+	})
+	if t == nil {
+		return nil
+	}
+	return t.Lender.(*scratch)
 }
 
 // What follows is for http2conn.Driver, which both drivers implement with it.

@@ -1,0 +1,207 @@
+package filo
+
+import (
+	"errors"
+	"io"
+	"iter"
+	"sync"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http2conn"
+)
+
+// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has what comes of them.
+
+// readBody implements wire.
+func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
+	switch {
+	case b.err != nil:
+		return 0, b.err
+	case len(p) == 0:
+		return 0, nil
+	case b.isTooLarge():
+		return 0, b.fail(errTooLarge)
+	case s.scratch.ctx.timedOut():
+		return 0, b.fail(ErrHandlerTimeout)
+	}
+	n, err := s.receive(b, p)
+	if n > 0 && !b.chunked && int64(n) >= b.remaining {
+		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
+		_, err = s.receive(b, make([]byte, 1))
+	}
+	switch {
+	case err == io.EOF && n == 0:
+		return 0, s.bodyEnded(b)
+	case err != nil && err != io.EOF:
+		return 0, b.fail(bodyError(err))
+	}
+	if err := b.took(n); err != nil {
+		return 0, err
+	}
+	if b.done {
+		s.takeTrailer()
+	}
+	return n, nil
+}
+
+// receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
+func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
+	ctx, waits := s.scratch.ctx, false
+	r := http2conn.Reading{Until: &ctx.readUntil, Pace: &s.ReadPace, Fills: true, Gathers: s.gathers(b)}
+	r.BeforeWait = func(start clock.Time) error {
+		if err := s.beforeWait(b); err != nil {
+			return err
+		}
+		if !r.Gathers {
+			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // it has a lock that comes before mu
+		}
+		s.scratch.running.is(RunningReading)
+		waits = true
+		return nil
+	}
+	n, err = s.Read(p, &r)
+	if waits {
+		s.scratch.running.is(ctx.runningState())
+	}
+	s.server.bodies.EndSilence(&ctx.room)
+	return n, http2BodyError(err)
+}
+
+// http2BodyError returns what an error of a stream is for the reader of its body.
+func http2BodyError(err error) error {
+	switch err {
+	case http2conn.ErrNoRoom:
+		return errBodiesFull
+	case http2conn.ErrAnswered:
+		return ErrHandlerTimeout
+	case http2conn.ErrLate:
+		return errDeadline
+	}
+	return err
+}
+
+// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
+func (s *http2Exchange) beforeWait(b *body) error {
+	if err := s.leave(); err != nil {
+		return err
+	}
+	ctx := s.scratch.ctx
+	if err := ctx.holdAnswer(); err != nil {
+		return err
+	}
+	defer ctx.releaseAnswer()
+	if b.expect {
+		b.expect = false
+		if b.received == 0 && !ctx.stream.sent {
+			return s.Inform(100, nil)
+		}
+	}
+	return nil
+}
+
+// bodyEnded records that the handler has read all of the body.
+func (s *http2Exchange) bodyEnded(b *body) error {
+	s.takeTrailer()
+	b.reachEnd()
+	return io.EOF
+}
+
+// takeTrailer gives the request the fields behind its body.
+func (s *http2Exchange) takeTrailer() {
+	if trailer := s.Trailer(); trailer != nil {
+		list := &s.scratch.ctx.Request.Trailer.list
+		for i := range trailer.Len() {
+			list.AddBytes(string(trailer.Name(i)), trailer.Value(i))
+		}
+	}
+}
+
+// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
+// announces a body has a buffer.
+func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
+	whole, ok, waits := s.Whole()
+	if waits {
+		if s.scratch.ctx.timedOut() {
+			return nil, true, b.fail(ErrHandlerTimeout)
+		}
+		if _, err := s.receive(b, nil); err != nil && err != io.EOF {
+			return nil, true, b.fail(bodyError(err))
+		}
+		whole, ok, _ = s.Whole()
+	}
+	if !ok {
+		return nil, false, nil
+	}
+	if err := b.took(len(whole)); err != nil {
+		return nil, true, err
+	}
+	b.reachEnd()
+	s.takeTrailer()
+	return whole, true, nil
+}
+
+// queuedBody implements wire.
+func (s *http2Exchange) queuedBody() int64 { return s.QueuedBody() }
+
+// overrunBody implements wire.
+func (s *http2Exchange) overrunBody() bool { return s.OverrunBody() }
+
+// http2Duplex reads a request's body for package adaptor, beside the handler: see hooks.Duplex.
+type http2Duplex struct {
+	http2conn.BodyReader
+
+	mu       sync.Mutex // one Read at a time
+	limit    bodyLimit
+	received int64
+	err      error
+}
+
+// Read implements io.Reader.
+func (d *http2Duplex) Read(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil || len(p) == 0 {
+		return 0, d.err
+	}
+	n, err := d.BodyReader.Read(p)
+	switch err {
+	case nil, io.EOF, http2conn.ErrBodyClosed:
+		d.err = err
+	case http2conn.ErrOver:
+		d.err = errStreamOver
+	default:
+		d.err = bodyError(http2BodyError(err))
+	}
+	if d.received += int64(n); d.limit.isBelow(d.received) {
+		n, d.err = 0, errTooLarge
+	}
+	return n, d.err
+}
+
+// Trailer implements hooks.Duplex.
+func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
+	if trailer := d.BodyReader.Trailer(); trailer != nil {
+		return trailer.All()
+	}
+	return func(func(name, value []byte) bool) {}
+}
+
+// duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
+func (c *Ctx) duplex() (hooks.Duplex, bool) {
+	c.check()
+	b := &c.Request.body
+	s, ok := c.exchange.wire.(*http2Exchange)
+	if !ok || s.Extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
+		return nil, false
+	}
+	d := &http2Duplex{BodyReader: s.Lend(b.expect), limit: b.limit}
+	if b.isTooLarge() {
+		d.err = errTooLarge
+	}
+	b.fail(errBodyLent)
+	return d, true
+}
+
+// errBodyLent is the error of a Ctx whose body is read otherwise.
+var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
