@@ -124,7 +124,7 @@ func (s *Stream) Refuse(a *Answer, head bool) {
 	h.handlerEndedLocked(s)
 }
 
-// Replace answers in place of an answer of which nothing was sent.
+// Replace answers instead of the handler, whose answer hasn't begun.
 func (s *Stream) Replace(a *Answer) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

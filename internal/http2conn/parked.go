@@ -272,7 +272,7 @@ func (s *Stream) passedLocked(until clock.Time) bool {
 	return until != 0 && s.h.shared.Clock.Exact() >= until
 }
 
-// Write is net.Conn's. Who has parked the stream writes to its outbox.
+// Write is net.Conn's. The stream's outbox is written to instead.
 func (c *StreamConn) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close is net.Conn's: it resets the stream, unless the answer's body has ended.

@@ -24,7 +24,7 @@ type Shared struct {
 	NoReuse  *atomic.Bool // connections end once they have had a request
 	// FirstRequest returns for how long a shutdown waits for the first request of a connection that is as old as waited.
 	FirstRequest func(waited time.Duration) time.Duration
-	TellsActive  bool // Driver.Active wants to know
+	TellsActive  bool // Driver.Active is called
 
 	Settings []byte         // the SETTINGS that a connection begins with
 	Server   *http2.Literal // the Server field of answers; nil for none
@@ -43,7 +43,7 @@ type Limits struct {
 	Reading, Writing         pace.Limits   // of a body, and of an answer
 	ReadHeader, Idle         time.Duration // timeouts
 	PingInterval             time.Duration // 0: never
-	Pause                    time.Duration // a wait that goes on for so long after its deadline was interrupted: see clock.Waited
+	Pause                    time.Duration // see clock.Waited
 }
 
 // Counts are the server's counts that connections add to.
@@ -60,24 +60,24 @@ func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 	return clock.Waited(since, deadline, now, s.Pause)
 }
 
-// Driver is what a connection needs of its driver and of the server. Unless said otherwise it is called without mu. What doesn't send or
-// wake is called rarely.
+// Driver is what a connection needs of its driver and of the server. Unless said otherwise the connection calls it without its lock. All but
+// Send, WakeOwner and Flushed are called rarely.
 type Driver interface {
 	// Send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
 	Send(b []byte) (kept bool)
 	// WakeOwner makes the owner have a turn, if nobody has one.
 	WakeOwner()
-	// Flushed is called, with mu held, when the queue is empty for which the owner has set finishing.
+	// Flushed is called, with the connection's lock held, when another goroutine has sent what IsFlushed found unsent.
 	Flushed()
 
-	// Bodies returns the count of what waits of the client's bodies.
+	// Bodies returns the count of the bytes of the client's bodies that wait for handlers.
 	Bodies() *atomic.Int64
-	// Active is told whether the connection has streams, when that changes.
+	// Active is told when the connection gets a request (true), and when it waits for the next one (false), if TellsActive is set.
 	Active(active bool)
 	// Failed is told why the connection ends, StreamFailed why a stream is reset.
 	Failed(fault http2.Fault)
 	StreamFailed(id uint32, fault http2.Fault)
-	// BodyRefused is told on a goroutine of its own that there was no room for a body. Counts has it already.
+	// BodyRefused is called on a goroutine of its own when there was no room for a body, which Counts has counted.
 	BodyRefused()
 	// Disconnect ends the connection at once: see outbox.Owner.
 	Disconnect(err error)
