@@ -65,7 +65,7 @@ type overdueSocket interface {
 // connections in loops tell.
 func (s *Server) overdue(found func(hooks.OverdueConn)) {
 	s.conns.walk(func(c *conn) {
-		socket, ok := c.looped.(overdueSocket)
+		socket, ok := c.driver.(overdueSocket)
 		if !ok {
 			return
 		}

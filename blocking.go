@@ -2,10 +2,15 @@ package filo
 
 import (
 	"errors"
+	"net"
+	"net/netip"
 	"os"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/sock"
 )
 
 // The blocking driver: a worker serves a connection for its whole life, and waits in the connection's own Read and Write. No request
@@ -19,6 +24,62 @@ const (
 	// maxTLSWrite is the same limit for TLS: one record, since a TLS write can't be continued after its deadline.
 	maxTLSWrite = 16 << 10
 )
+
+// blockingDriver is the blocking driver's side of a connection.
+type blockingDriver struct{ *conn }
+
+// keepsWorker implements driver.
+func (blockingDriver) keepsWorker() bool { return true }
+
+// remote implements driver.
+func (d blockingDriver) remote() netip.AddrPort { return addrPortOf(d.remoteAddr()) }
+
+// leaveLoop implements driver: there is no loop to give away.
+func (blockingDriver) leaveLoop() error { return nil }
+
+// IsBroken implements driver. Nobody knows before the next write.
+func (blockingDriver) IsBroken() bool { return false }
+
+// want implements driver: reads return whatever has come.
+func (blockingDriver) want(int) {}
+
+// gathers implements driver.
+func (blockingDriver) gathers() bool { return false }
+
+// prepareParked implements driver: the client has taken all earlier answers.
+func (blockingDriver) prepareParked() error { return nil }
+
+// setParked implements driver: package net's connections can be shared.
+func (blockingDriver) setParked() {}
+
+// endWaits implements driver: nothing waits.
+func (blockingDriver) endWaits() {}
+
+// prepareHijack implements driver.
+func (d blockingDriver) prepareHijack() (net.Conn, error) {
+	if !d.scratch.mayRun() {
+		return nil, errBusy
+	}
+	return nil, nil
+}
+
+// hijack implements driver.
+func (d blockingDriver) hijack(net.Conn) (net.Conn, error) { return d.netConn, nil }
+
+// sendApart implements driver.
+func (d blockingDriver) sendApart(p []byte) error {
+	if d.netConn.SetWriteDeadline(time.Now().Add(apartTime)) != nil {
+		end := time.AfterFunc(apartTime, func() { linger.Cut(d.netConn) })
+		defer end.Stop()
+	}
+	_, err := d.netConn.Write(p)
+	d.netConn.SetWriteDeadline(time.Time{})
+	return err
+}
+
+// apartTime limits the write of a timeout's answer. The answer is so small that it has to wait only if the
+// socket's buffer is full.
+const apartTime = time.Second
 
 // serve runs the connection until it ends or is hijacked, or until the preface of HTTP/2 has come: then serve returns true.
 func (c *conn) serve() (isHTTP2 bool) {
@@ -94,4 +155,116 @@ func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error
 		// The look has timed out, or was ended by a wake-up meant for the earlier wait.
 	}
 	return 0, errDraining
+}
+
+// canWatch implements driver. Without deadlines the watch couldn't be ended: package net's sockets have them.
+func (d blockingDriver) canWatch() bool {
+	if !d.scratch.socket.Attached() && d.netConn.SetReadDeadline(time.Time{}) != nil {
+		return false
+	}
+	// The watching goroutine receives the beginning of the next request. It reads only what fits here.
+	if d.in.Len() < http1.ReadBufferSize {
+		d.in.Pin()
+		d.scratch.watchSpace = d.in.Space()
+	}
+	return true
+}
+
+// watch implements driver. The goroutine reports a half-close when it has read up to it.
+func (d blockingDriver) watch(r *requestContext) (half, gone bool) {
+	w := &clientWatch{context: r, netConn: d.netConn, space: d.scratch.watchSpace}
+	if socket := &d.scratch.socket; socket.Attached() {
+		if w.halfClosed, gone = socket.Ended(); gone {
+			return false, true
+		}
+	}
+	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
+	d.scratch.watcher = w
+	go w.run()
+	return false, false
+}
+
+// unwatch implements driver.
+func (d blockingDriver) unwatch() {
+	watcher := d.scratch.watcher
+	d.scratch.watcher, d.scratch.watchSpace = nil, nil
+	if watcher != nil {
+		watcher.end(d.conn)
+	}
+}
+
+// clientWatch is the goroutine that watches a client in the blocking driver.
+type clientWatch struct {
+	context *requestContext
+	netConn net.Conn
+	space   []byte
+	// halfClosed says that the client had closed its sending side before the goroutine began.
+	halfClosed bool
+	stopping   chan struct{} // closed to end the goroutine
+	ended      chan struct{} // closed when it has ended
+	// received and err are the result of the goroutine's reads. They belong to the goroutine until it has ended.
+	received int
+	err      error
+}
+
+// run reads what fits into space, waits until the client has left, and ends the context.
+func (w *clientWatch) run() {
+	defer close(w.ended)
+	r, start := w.context, time.Now()
+	err, stopped := w.await(func() error {
+		for w.received < len(w.space) {
+			n, err := w.netConn.Read(w.space[w.received:])
+			if w.received += n; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if stopped {
+		return
+	}
+	w.err = err
+	if err == nil {
+		// space is full: the end of the input comes after bytes that aren't read here.
+		if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, false) }); stopped {
+			return
+		}
+	}
+	switch {
+	case err == sock.ErrCannotTell:
+		return
+	case !isEOF(err):
+		r.cancel(ErrClientGone)
+		return
+	}
+	r.clientEnded(w.halfClosed || time.Since(start) <= halfCloseTime)
+	if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, true) }); !stopped && err != sock.ErrCannotTell {
+		r.cancel(ErrClientGone)
+	}
+}
+
+// await calls wait again as long as it ends by a deadline and the watch isn't stopped.
+func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
+	for {
+		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err, false
+		}
+		// First clear the deadline, then check stopping: a stop in between sets the deadline again.
+		w.netConn.SetReadDeadline(time.Time{})
+		select {
+		case <-w.stopping:
+			return nil, true
+		default:
+		}
+	}
+}
+
+// end ends the goroutine, and gives the connection the bytes that it has read.
+func (w *clientWatch) end(c *conn) {
+	close(w.stopping)
+	w.netConn.SetReadDeadline(clock.Past)
+	<-w.ended
+	w.netConn.SetReadDeadline(time.Time{})
+	c.in.Received(w.received)
+	c.inputError = w.err
 }

@@ -240,9 +240,9 @@ func (c *conn) readDirect(b *body, p []byte) (int, error) {
 	if err := c.beforeWait(b); err != nil {
 		return 0, err
 	}
-	if c.looped != nil && c.gathers(b) {
-		c.looped.want(len(p))
-		defer c.looped.want(0)
+	if c.gathers(b) {
+		c.driver.want(len(p))
+		defer c.driver.want(0)
 	}
 	n, err := c.receive(p, stateBody)
 	if n > 0 {

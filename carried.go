@@ -631,10 +631,10 @@ func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 	return n.Outer(func(outer *Ctx) error {
 		switch w := outer.exchange.wire.(type) {
 		case *conn:
-			switch {
-			case w.looped != nil:
-				return w.looped.leaveLoop()
-			case !parks && !w.scratch.mayRun():
+			if err := w.driver.leaveLoop(); err != nil {
+				return err
+			}
+			if !parks && !w.scratch.mayRun() {
 				return errBusy
 			}
 		case *http2Exchange:

@@ -247,10 +247,10 @@ func (c *conn) flushEarlier() error {
 	return c.flush()
 }
 
-// queueUp implements wire. In the blocking driver a connection that has no place can't go on, so nothing waits for one there.
+// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits for one there.
 func (c *conn) queueUp() error {
 	w := c.scratch
-	if c.looped == nil || w.ctx.stream.sent {
+	if c.driver.keepsWorker() || w.ctx.stream.sent {
 		return errBusy
 	}
 	if err := c.server.joinQueue(); err != nil {
@@ -267,7 +267,7 @@ func (c *conn) queueUp() error {
 // awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
 func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace(c.scratch.occupy)
-	switch broken := c.looped.IsBroken(); {
+	switch broken := c.driver.IsBroken(); {
 	case broken && err == nil:
 		c.lost = true
 		return ErrClientGone

@@ -65,41 +65,52 @@ const (
 	readingNothing                // the connection ends when out is written
 )
 
-// looped holds the operations that the loop driver implements in its own way for a running handler.
-type looped interface {
-	// watch lets the loop cancel the context when the client leaves, until unwatch. It reports what is known to have happened: the
-	// client has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
-	watch(r *requestContext) (half, gone bool)
-	unwatch()
-	// sendApart sends what the client takes at once. The owner sends the rest when the handler has returned. Any goroutine may call it.
-	sendApart(p []byte) error
+// driver is what the protocol asks of the driver that serves the connection: the loop driver's *loopConn, or a blockingDriver. Unless said
+// otherwise, the owner calls the methods while a handler runs.
+type driver interface {
+	// keepsWorker reports whether the connection keeps its worker, and the worker's place, from one request to the next and while it waits. If
+	// not, it waits without a worker for a request and for its small body.
+	keepsWorker() bool
 	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
-	// IsBroken reports whether nothing that is sent reaches the client any more.
+	// canWatch prepares watch. It returns false if the client can't be watched.
+	canWatch() bool
+	// watch has the context cancelled when the client leaves, until unwatch. It reports what is known to have happened: the client has closed
+	// its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
+	watch(r *requestContext) (half, gone bool)
+	unwatch()
+	// sendApart sends a time-out's answer: see wire.answerApart. Any goroutine may call it.
+	sendApart(p []byte) error
+	// IsBroken reports whether it is known that nothing that is sent reaches the client any more.
 	IsBroken() bool
-	// leaveLoop gives the loop to another worker, before the connection is parked or sends a file. The error is errBusy.
+	// leaveLoop gives the loop, if there is one, to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
-	// want makes reads wait until that many bytes have come, so that the handler isn't woken for less; 0 ends that.
+	// want makes reads wait until that many bytes have come, if they can, so that the handler isn't woken for less; 0 ends that.
 	want(size int)
 	// gathers reports whether reads wait for more bytes because of want.
 	gathers() bool
+	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.
+	prepareParked() error
+	// setParked lets several goroutines write to the connection, which has been parked.
+	setParked()
+	// prepareHijack gives the loop to another worker and makes what hijack needs. If places or descriptors run out, it fails here, where the
+	// connection can still answer.
+	prepareHijack() (net.Conn, error)
+	// hijack takes the connection from the driver.
+	hijack(prepared net.Conn) (net.Conn, error)
+	// endWaits makes the writes of a closing connection not wait any more.
+	endWaits()
+}
+
+// fileDriver is a driver that can send files while no handler runs.
+type fileDriver interface {
+	driver
 	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
 	// taken all earlier answers. sendFirst then sends out, and what the client takes at once of the file, up to some size.
 	hasTimeFor(size int64) bool
 	sendFirst(f *unsentFile) error
 	// keepFile leaves the rest of an answer to the loop.
 	keepFile(f unsentFile)
-	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.
-	prepareParked() error
-	// setParked lets several goroutines write to the connection, which has been parked.
-	setParked()
-	// prepareHijack gives the loop to another worker and duplicates the socket's descriptor for hijack. If workers or descriptors
-	// run out, it fails here, where the connection can still answer.
-	prepareHijack() (net.Conn, error)
-	// endWaits makes the writes of a closing connection not wait any more.
-	endWaits()
-	// hijack takes the connection out of its loop.
-	hijack(prepared net.Conn) (net.Conn, error)
 }
 
 // step tells a driver what the protocol needs next.
@@ -129,8 +140,8 @@ type conn struct {
 	// exchange is the current request's. Its server, tlsState and answered belong to the connection and stay.
 	exchange
 	netConn net.Conn // immutable
-	// looped is the loop driver's side of the connection, nil in the blocking driver.
-	looped looped
+	// driver is a *loopConn or a blockingDriver. Immutable.
+	driver driver
 	*lent  // points into worker
 
 	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
@@ -192,14 +203,17 @@ type lent struct {
 	outBody []byte
 }
 
+// newConn returns a connection of the blocking driver.
 func newConn(s *Server, netConn net.Conn) *conn {
 	c := new(conn)
-	c.open(s, netConn)
+	c.open(s, netConn, blockingDriver{c})
 	return c
 }
 
 // open sets the fields that stay the same for the whole connection.
-func (c *conn) open(s *Server, netConn net.Conn) { c.server, c.netConn, c.wire = s, netConn, c }
+func (c *conn) open(s *Server, netConn net.Conn, d driver) {
+	c.server, c.netConn, c.wire, c.driver = s, netConn, c, d
+}
 
 // localAddr implements wire.
 func (c *conn) localAddr() net.Addr { return c.netConn.LocalAddr() }
@@ -293,7 +307,7 @@ func (c *conn) next() step {
 		c.in.Advance(c.parser.TakeEmptyLines())
 		return stepRead
 	}
-	if fault == http1.NoFault && c.looped != nil && c.lacksBody() {
+	if fault == http1.NoFault && c.lacksBody() {
 		return stepRead
 	}
 	if fault == http1.NoFault {
@@ -327,8 +341,8 @@ func (c *conn) begin() http1.Fault {
 
 // countRequest counts a request that begins.
 func (c *conn) countRequest() {
-	if c.looped == nil && c.requests.Load() == 0 {
-		c.remote() // so that Clients and Running know it
+	if c.requests.Load() == 0 && c.isStranger() {
+		c.remoteAddr() // so that Clients and Running know it
 	}
 	c.requests.Store(min(c.requests.Load(), math.MaxInt32-1) + 1)
 }

@@ -14,9 +14,7 @@ func (c *conn) endConn(lingers bool) {
 		if lingers && c.server.lingerer.TakeOver(c.netConn, nil) {
 			return
 		}
-		if c.looped != nil {
-			c.looped.endWaits()
-		}
+		c.driver.endWaits()
 		linger.Close(c.netConn) // TLS says goodbye
 	})
 }

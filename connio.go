@@ -142,7 +142,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	if state.body() && c.passed(c.scratch.ctx.readUntil) {
 		return 0, errDeadline
 	}
-	if state.body() && c.looped == nil && !c.scratch.mayRun() {
+	if state.body() && c.driver.keepsWorker() && !c.scratch.mayRun() {
 		return 0, errBusy
 	}
 	start := c.server.clock.Now()
@@ -174,12 +174,12 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 // gatherUntil returns until when a read may wait for more than has come: the deadline, unless it gathers. A client that has sent something shows
 // that it isn't silent. One without time to spare isn't waited for so.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
-	if c.looped == nil || !c.looped.gathers() {
+	if !c.driver.gathers() {
 		return deadline
 	}
 	look := start.Add(c.server.config.reading.Look())
 	if deadline != 0 && deadline <= look {
-		c.looped.want(0)
+		c.driver.want(0)
 		return deadline
 	}
 	return look
@@ -245,10 +245,8 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if state == stateRest && c.server.life.endsRest(c.server.clock.Exact) {
 			return 0, errDraining
 		}
-		if c.looped != nil {
-			c.looped.want(0) // nothing has come for a while, so the next byte counts
-			c.beginSilence(state, start)
-		}
+		c.driver.want(0) // nothing has come for a while, so the next byte counts
+		c.beginSilence(state, start)
 		if !c.waitAgain(state, deadline) {
 			return 0, errShed
 		}

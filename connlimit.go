@@ -191,8 +191,8 @@ func silentLast(a, b idleConn) int {
 }
 
 // idleSince returns since when a connection has been idle, and whether it has had no request. The deadline in its word says so, so that no
-// request has to store it: without IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. In the
-// blocking driver a connection without a request counts against Concurrency, and may have less time.
+// request has to store it: without IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. A
+// connection without a request that keeps its worker counts against Concurrency, and may have less time.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
@@ -204,7 +204,7 @@ func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, 
 			since = deadline - clock.Time(c.server.config.idleTimeout)
 		}
 		return since, false, true
-	case state == stateNew && c.looped != nil:
+	case state == stateNew && !c.driver.keepsWorker():
 		since = deadline - clock.Time(c.server.config.readHeaderTimeout)
 		return since, true, deadline != 0 && now.Sub(since) >= newConnTime
 	}

@@ -38,6 +38,11 @@ type quietConn struct {
 
 func (quietConn) SetReadDeadline(time.Time) error { return nil }
 
+// loopDriver is a driver whose connections wait without a worker.
+type loopDriver struct{ driver }
+
+func (loopDriver) keepsWorker() bool { return false }
+
 func (c quietConn) RemoteAddr() net.Addr { return c.remote }
 
 // idleServer returns a server with so many members, at its limit. Each has been idle for a millisecond less than the one before. They come
@@ -71,7 +76,7 @@ func TestMakeRoomOrder(t *testing.T) {
 	config := &s.config
 	for i, age := range map[int]time.Duration{2: newConnTime - time.Second, 3: newConnTime + time.Second} {
 		all[i].setState(stateNew)
-		all[i].looped = struct{ looped }{}
+		all[i].driver = loopDriver{}
 		all[i].word.Store(int64(now.Add(config.readHeaderTimeout-age))&^stateMask | int64(stateNew))
 	}
 	for i := 4; i < 30; i++ {
@@ -110,7 +115,7 @@ func TestMakeRoomSilentFirst(t *testing.T) {
 		}
 		age := time.Duration(i%10) * (newConnTime * 3 / 4)
 		c.setState(stateNew)
-		c.looped = struct{ looped }{}
+		c.driver = loopDriver{}
 		c.word.Store(int64(now.Add(s.config.readHeaderTimeout-age))&^stateMask | int64(stateNew))
 	}
 	for k, i := range shedOrder(t, s, all) {

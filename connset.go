@@ -493,7 +493,7 @@ func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	case stateRest:
 		return c.server.life.endsRest(func() clock.Time { return now })
 	case stateLast:
-		return c.looped != nil && deadlineIn(word) <= now // the sweep may come much later
+		return deadlineIn(word) <= now // the sweep may come much later
 	}
 	return false
 }
@@ -502,8 +502,8 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	word := c.word.Load()
-	// As in expire, the owner of a connection in a loop may have ended the wait. A TLS handshake must not be woken.
-	if !c.isToldOfDraining(word, now) || c.looped != nil && !c.word.CompareAndSwap(word, word&stateMask) {
+	// As in expire, the owner may have ended the wait. A TLS handshake must not be woken.
+	if !c.isToldOfDraining(word, now) || !c.word.CompareAndSwap(word, word&stateMask) {
 		return
 	}
 	c.wakeReader()

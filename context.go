@@ -3,15 +3,11 @@ package filo
 import (
 	"context"
 	"errors"
-	"net"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/race"
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // requestContext is a request's context. Most handlers only pass it to calls that read its values or never wait. So the server sets up
@@ -320,49 +316,16 @@ func (c *Ctx) watch() {
 	r.clientFound(half, gone)
 }
 
-// mayWatch implements watchWire: the client can be watched once the whole body has arrived, if the connection has deadlines.
+// mayWatch implements watchWire: the client can be watched once the whole body has arrived.
 func (c *conn) mayWatch(b *body) bool {
-	// Without deadlines the watch couldn't be ended: package net's sockets have them.
-	if !c.hasWhole(b) || c.looped == nil && !c.scratch.socket.Attached() && c.netConn.SetReadDeadline(time.Time{}) != nil {
-		return false
-	}
-	// The watching goroutine receives the beginning of the next request. It reads only what fits here.
-	if c.looped == nil && c.in.Len() < http1.ReadBufferSize {
-		c.in.Pin()
-		c.scratch.watchSpace = c.in.Space()
-	}
-	return true
+	return c.hasWhole(b) && c.driver.canWatch()
 }
 
 // startWatch implements watchWire.
-func (c *conn) startWatch(r *requestContext) (half, gone bool) {
-	if c.looped != nil {
-		return c.looped.watch(r)
-	}
-	w := &clientWatch{context: r, netConn: c.netConn, space: c.scratch.watchSpace}
-	if socket := &c.scratch.socket; socket.Attached() {
-		if w.halfClosed, gone = socket.Ended(); gone {
-			return false, true
-		}
-	}
-	w.ended, w.stopping = make(chan struct{}), make(chan struct{})
-	c.scratch.watcher = w
-	go w.run()
-	return false, false // the goroutine reports a half-close when it has read up to it
-}
+func (c *conn) startWatch(r *requestContext) (half, gone bool) { return c.driver.watch(r) }
 
 // endWatch implements watchWire.
-func (c *conn) endWatch() {
-	if c.looped != nil {
-		c.looped.unwatch()
-		return
-	}
-	watcher := c.scratch.watcher
-	c.scratch.watcher, c.scratch.watchSpace = nil, nil
-	if watcher != nil {
-		watcher.end(c)
-	}
-}
+func (c *conn) endWatch() { c.driver.unwatch() }
 
 // clientFound ends the context if startWatch has found that the client is gone, or begins the grace period of a half-close.
 func (r *requestContext) clientFound(half, gone bool) {
@@ -485,82 +448,6 @@ func (c *Ctx) countWrite() {
 
 // writesBegun returns how many writes have begun.
 func (r *requestContext) writesBegun() uint32 { return (r.writes.Load() + 1) / 2 }
-
-// clientWatch is the goroutine that watches a client in the blocking driver.
-type clientWatch struct {
-	context *requestContext
-	netConn net.Conn
-	space   []byte
-	// halfClosed says that the client had closed its sending side before the goroutine began.
-	halfClosed bool
-	stopping   chan struct{} // closed to end the goroutine
-	ended      chan struct{} // closed when it has ended
-	// received and err are the result of the goroutine's reads. They belong to the goroutine until it has ended.
-	received int
-	err      error
-}
-
-// run reads what fits into space, waits until the client has left, and ends the context.
-func (w *clientWatch) run() {
-	defer close(w.ended)
-	r, start := w.context, time.Now()
-	err, stopped := w.await(func() error {
-		for w.received < len(w.space) {
-			n, err := w.netConn.Read(w.space[w.received:])
-			if w.received += n; err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if stopped {
-		return
-	}
-	w.err = err
-	if err == nil {
-		// space is full: the end of the input comes after bytes that aren't read here.
-		if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, false) }); stopped {
-			return
-		}
-	}
-	switch {
-	case err == sock.ErrCannotTell:
-		return
-	case !isEOF(err):
-		r.cancel(ErrClientGone)
-		return
-	}
-	r.clientEnded(w.halfClosed || time.Since(start) <= halfCloseTime)
-	if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, true) }); !stopped && err != sock.ErrCannotTell {
-		r.cancel(ErrClientGone)
-	}
-}
-
-// await calls wait again as long as it ends by a deadline and the watch isn't stopped.
-func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
-	for {
-		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err, false
-		}
-		// First clear the deadline, then check stopping: a stop in between sets the deadline again.
-		w.netConn.SetReadDeadline(time.Time{})
-		select {
-		case <-w.stopping:
-			return nil, true
-		default:
-		}
-	}
-}
-
-// end ends the goroutine, and gives the connection the bytes that it has read.
-func (w *clientWatch) end(c *conn) {
-	close(w.stopping)
-	w.netConn.SetReadDeadline(clock.Past)
-	<-w.ended
-	w.netConn.SetReadDeadline(time.Time{})
-	c.in.Received(w.received)
-	c.inputError = w.err
-}
 
 // stopWatch ends the request's context, if there is one, and its watch.
 func (c *Ctx) stopWatch() {

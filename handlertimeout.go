@@ -10,7 +10,6 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
-	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -192,24 +191,11 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	c.out = c.server.appendRefusal(c.out, e, fields, head)
 	answer := c.out[earlier:]
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
-	if c.looped != nil {
-		err = c.looped.sendApart(c.out)
-	} else {
-		if c.netConn.SetWriteDeadline(time.Now().Add(apartTime)) != nil {
-			end := time.AfterFunc(apartTime, func() { linger.Cut(c.netConn) })
-			defer end.Stop()
-		}
-		_, err = c.netConn.Write(c.out)
-		c.netConn.SetWriteDeadline(time.Time{})
-	}
+	err = c.driver.sendApart(c.out)
 	c.out, c.before = c.out[:0], 0
 	c.netConn.SetReadDeadline(clock.Past) // the handler may wait for its body; without deadlines the client's end ends the wait
 	return size, err
 }
-
-// apartTime limits the write of a timeout's answer in the blocking driver. The answer is so small that it has to wait only if the
-// socket's buffer is full.
-const apartTime = time.Second
 
 // timedOut reports whether the timeout has answered. If the time is over, timedOut has it answer now: the handler may learn from its
 // context that the time is over before the timer fires.

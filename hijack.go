@@ -113,15 +113,7 @@ func (c *Ctx) prepareHijack(switches bool) (prepared net.Conn, err error) {
 }
 
 // prepareHijack implements wire.
-func (c *conn) prepareHijack(bool) (prepared net.Conn, err error) {
-	if c.looped != nil {
-		return c.looped.prepareHijack()
-	}
-	if !c.scratch.mayRun() {
-		return nil, errBusy
-	}
-	return nil, nil
-}
+func (c *conn) prepareHijack(bool) (prepared net.Conn, err error) { return c.driver.prepareHijack() }
 
 // closePrepared closes the result of prepareHijack if the connection isn't taken over after all.
 func closePrepared(prepared net.Conn) {
@@ -144,11 +136,10 @@ func (c *Ctx) hijack(prepared net.Conn) (net.Conn, []byte, error) {
 
 // hijack implements wire.
 func (c *conn) hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error) {
-	taken, err = c.netConn, c.flush()
-	if err == nil && c.looped != nil {
-		taken, err = c.looped.hijack(prepared)
+	if err = c.flush(); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
+	if taken, err = c.driver.hijack(prepared); err != nil {
 		return nil, nil, err
 	}
 	buffered = bytes.Clone(c.in.Unread())

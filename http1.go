@@ -148,7 +148,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close = true
 	case c.server.life.endsConns() && (c.in.Len() == 0 || c.server.life.endsRest(c.server.clock.Exact)):
 		f.Close = true // requests that are there are answered first, but a client that pipelines without an end mustn't hold up a shutdown
-	case c.looped == nil && c.scratch.place != nil && c.scratch.place.IsReserved():
+	case c.scratch.place != nil && c.scratch.place.IsReserved() && c.driver.keepsWorker():
 		f.Close = true // the connection has no ordinary place, and other connections need the one that it has
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0

@@ -273,7 +273,7 @@ func TestLateCloseOfAHandshake(t *testing.T) {
 		return c.NoContent()
 	}, ConnState: func(observed net.Conn, state ConnState) {
 		if state == StateClosed { // called by the owner, before the connection is closed
-			lc := observed.(*observedConn).looped.(*loopConn)
+			lc := observed.(*observedConn).driver.(*loopConn)
 			lc.Close()
 			ended <- lc.LocalAddr().String() != (&net.TCPAddr{}).String()
 		}

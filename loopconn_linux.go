@@ -127,13 +127,20 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 // maxWanted is how many bytes of a body a handler waits for at a time. Until then the system keeps them.
 const maxWanted = 1 << 20
 
-// want implements looped. Records of TLS come one by one.
+// want implements driver. Records of TLS come one by one.
 func (lc *loopConn) want(size int) {
 	if lc.tlsState == nil {
 		lc.Want(min(size, maxWanted))
 	}
 }
 
+// keepsWorker implements driver.
+func (lc *loopConn) keepsWorker() bool { return false }
+
+// canWatch implements driver: the loop can tell of any client.
+func (lc *loopConn) canWatch() bool { return true }
+
+// gathers implements driver.
 func (lc *loopConn) gathers() bool { return lc.WantsMuch() }
 
 // sendApart sends what the client takes at once, and keeps the rest.
@@ -145,7 +152,7 @@ func (lc *loopConn) sendApart(p []byte) error {
 	return err
 }
 
-// leaveLoop implements looped. There is nothing to give away if the connection isn't served any more.
+// leaveLoop implements driver. There is nothing to give away if the connection isn't served any more.
 func (lc *loopConn) leaveLoop() error {
 	if lc.scratch == nil {
 		return nil
@@ -222,7 +229,7 @@ func (lc *loopConn) dropUnsent() {
 	}
 }
 
-// keepFile implements looped.
+// keepFile implements fileDriver.
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
@@ -233,13 +240,13 @@ const (
 	firstTime = 60 * time.Microsecond
 )
 
-// hasTimeFor implements looped.
+// hasTimeFor implements fileDriver.
 func (lc *loopConn) hasTimeFor(size int64) bool {
 	took := firstTime * time.Duration(min(size, maxFirst)) / maxFirst
 	return lc.unsent == nil && lc.scratch != nil && lc.scratch.timer.Class().Learns() && lc.scratch.worker.MaySpend(took)
 }
 
-// sendFirst implements looped.
+// sendFirst implements fileDriver.
 func (lc *loopConn) sendFirst(f *unsentFile) error {
 	err := lc.queue(lc.out, nil)
 	if lc.out, lc.before = lc.out[:0], 0; err != nil {

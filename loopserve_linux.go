@@ -128,9 +128,8 @@ func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Co
 	}
 	lc := new(loopConn)
 	lc.awaitsProxy = awaitsProxy
-	lc.looped = lc
 	lc.Socket.Open(fd, peer, lc)
-	if lc.conn.open(s, lc); config != nil {
+	if lc.conn.open(s, lc, lc); config != nil {
 		lc.netConn = tls.Server(lc, config)
 	}
 	if err := l.Add(&lc.Socket); err != nil {

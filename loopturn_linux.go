@@ -384,7 +384,7 @@ func (lc *loopConn) end() {
 	lc.pending = nil
 }
 
-// endWaits implements looped. The writes of a shared connection never wait.
+// endWaits implements driver. The writes of a shared connection never wait.
 func (lc *loopConn) endWaits() {
 	if !lc.IsShared() {
 		lc.NoWaitWrite = true

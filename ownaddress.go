@@ -14,7 +14,7 @@ import (
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {
 	switch c := netConn.(type) {
-	case looped, *net.TCPConn, *net.UnixConn, *carriedConn:
+	case driver, *net.TCPConn, *net.UnixConn, *carriedConn:
 		return true
 	case *tls.Conn:
 		return tellsAddress(c.NetConn())
@@ -25,7 +25,7 @@ func tellsAddress(netConn net.Conn) bool {
 }
 
 // isStranger reports whether the connection's address must be asked with care.
-func (c *conn) isStranger() bool { return c.looped == nil && !tellsAddress(c.netConn) }
+func (c *conn) isStranger() bool { return !tellsAddress(c.netConn) }
 
 // remoteAddr implements wire. Only the goroutine that serves the connection calls it, or one that works for it.
 func (c *conn) remoteAddr() net.Addr {
@@ -58,12 +58,7 @@ func (s *connSet) rememberLocked(c *conn, address net.Addr) {
 }
 
 // remote implements wire. It is remoteAddr for the address of an IP connection.
-func (c *conn) remote() netip.AddrPort {
-	if c.looped != nil {
-		return c.looped.remote()
-	}
-	return addrPortOf(c.remoteAddr())
-}
+func (c *conn) remote() netip.AddrPort { return c.driver.remote() }
 
 // knownAddr is remoteAddr for any goroutine: nil if the connection would have to be asked.
 func (c *conn) knownAddr() net.Addr {
@@ -76,8 +71,8 @@ func (c *conn) knownAddr() net.Addr {
 
 // knownRemote is remote for any goroutine: it is invalid if the connection would have to be asked.
 func (c *conn) knownRemote() netip.AddrPort {
-	if c.looped != nil {
-		return c.looped.remote()
+	if !c.isStranger() {
+		return c.driver.remote()
 	}
 	return addrPortOf(c.knownAddr())
 }

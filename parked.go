@@ -171,16 +171,13 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 // the unsent part of earlier answers mustn't be touched.
 func (c *Ctx) prepareParked() (owner *conn, err error) {
 	owner = c.exchange.wire.(*conn)
-	if owner.looped == nil {
-		return owner, c.claimAnswer()
-	}
-	if err := owner.looped.leaveLoop(); err != nil {
+	if err := owner.driver.leaveLoop(); err != nil {
 		return nil, err
 	}
 	if err := c.claimAnswer(); err != nil {
 		return nil, err
 	}
-	return owner, owner.looped.prepareParked()
+	return owner, owner.driver.prepareParked()
 }
 
 // park takes the connection over. Its answer has been rendered.
@@ -191,7 +188,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.classes.entered.Parked(owner.scratch.timer.Class())
-	socket, _ := owner.looped.(outbox.Socket)
+	socket, _ := owner.driver.(outbox.Socket)
 	p.out.Open((*parkedOwner)(p), socket, p.netConn, chunked)
 	p.sealed = socket != nil && owner.tlsState != nil
 	p.received = append(p.received, owner.in.Unread()...)
@@ -199,9 +196,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 	p.unread = !c.Request.body.complete()
 	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p
-	if owner.looped != nil {
-		owner.looped.setParked()
-	}
+	owner.driver.setParked()
 	owner.server.changed(owner, StateHijacked)
 	return p, nil
 }

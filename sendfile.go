@@ -112,14 +112,16 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 // fileSender implements fileWire.
 func (c *conn) fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error) {
 	sender = sock.NewFileSender(c.netConn, p.file, p.local, p.whole)
-	if sender == nil || c.looped == nil || headSent {
+	if sender == nil || headSent {
 		return sender, false, nil
 	}
-	if ctx := c.scratch.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 && c.looped.hasTimeFor(size) {
-		_, stays = sender.(sock.NowSender)
+	if ctx := c.scratch.ctx; ctx.Response.source == bodyStream && len(ctx.Response.wraps) == 0 {
+		if d, ok := c.driver.(fileDriver); ok && d.hasTimeFor(size) {
+			_, stays = sender.(sock.NowSender)
+		}
 	}
 	if !stays {
-		err = c.looped.leaveLoop() // before the head, after which no other answer is possible
+		err = c.driver.leaveLoop() // before the head, after which no other answer is possible
 	}
 	return sender, stays, err
 }
@@ -131,16 +133,18 @@ const filePatience = time.Second
 // sendFile implements fileWire.
 func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error) {
 	now, _ := sender.(sock.NowSender)
-	if now != nil && stream != nil && c.scratch.leads() {
+	d, mayKeep := c.driver.(fileDriver)
+	mayKeep = mayKeep && now != nil && stream != nil
+	if mayKeep && c.scratch.leads() {
 		file := unsentFile{now, offset, size, stream}
-		if err := c.looped.sendFirst(&file); err != nil {
+		if err := d.sendFirst(&file); err != nil {
 			if errors.Is(err, sock.ErrNoSendfile) {
-				c.looped.leaveLoop() // it will be copied, if need be where it is
+				d.leaveLoop() // it will be copied, if need be where it is
 			}
 			return size - file.left, false, err
 		}
-		if file.left > 0 && c.looped.leaveLoop() != nil {
-			c.looped.keepFile(file)
+		if file.left > 0 && d.leaveLoop() != nil {
+			d.keepFile(file)
 			return size, true, nil
 		}
 		sent = size - file.left
@@ -148,7 +152,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 	for sent < size {
 		start, keeps := c.server.clock.Now(), false
 		deadline := c.beginWriting(start)
-		if until := start.Add(filePatience); now != nil && stream != nil && c.looped != nil && (deadline == 0 || until < deadline) {
+		if until := start.Add(filePatience); mayKeep && (deadline == 0 || until < deadline) {
 			keeps, deadline = true, until
 			c.buffered = notFollowed
 		}
@@ -160,7 +164,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 			c.endWait(deadline, true)
 			c.scratch.ctx.countWrite()
 			c.writePace.Add(c.server.config.writing, n, c.server.clock.Exact().Sub(start))
-			c.looped.keepFile(unsentFile{now, offset + sent, size - sent, stream})
+			d.keepFile(unsentFile{now, offset + sent, size - sent, stream})
 			return sent, true, nil
 		}
 		ended := err == nil && n == 0
