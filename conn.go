@@ -65,6 +65,42 @@ const (
 	readingNothing                // the connection ends when out is written
 )
 
+// readingNext says which positions may follow each. Race builds check it.
+var readingNext = [...]uint8{
+	readingHead:    1<<readingHead | 1<<readingRest | 1<<readingNothing,
+	readingRest:    1<<readingHead | 1<<readingNothing,
+	readingNothing: 1 << readingNothing,
+}
+
+// writing is how the end of a streamed answer is known.
+type writing uint8
+
+const (
+	writingSized  writing = iota // by its length, or it has no content
+	writingChunks                // by the last chunk
+	writingToEnd                 // by the end of the connection
+)
+
+// closing is how a connection is closed.
+type closing uint8
+
+const (
+	closingPlain    closing = iota
+	closingLinger           // the client may still be sending: it gets the time to read the last answer
+	closingUnserved         // no byte has arrived in time while it had a place of the kind QuickConn: it is refused
+	closingAborted          // the current answer won't be completed
+	closingReset            // likewise, and the end of the connection would be the answer's end
+)
+
+// closingNext says which ways to close may follow each. Race builds check it. A client that has ended its input needs no time to read.
+var closingNext = [...]uint8{
+	closingPlain:    1<<closingPlain | 1<<closingLinger | 1<<closingUnserved | 1<<closingAborted | 1<<closingReset,
+	closingLinger:   1<<closingPlain | 1<<closingLinger | 1<<closingAborted | 1<<closingReset,
+	closingUnserved: 1 << closingUnserved,
+	closingAborted:  1 << closingAborted,
+	closingReset:    1 << closingReset,
+}
+
 // driver is what the protocol asks of the driver that serves the connection: the loop driver's *loopConn, or a blockingDriver. Unless said
 // otherwise, the owner calls the methods while a handler runs.
 type driver interface {
@@ -149,14 +185,10 @@ type conn struct {
 	rest   *body         // the body that is skipped while reading is readingRest
 
 	reading reading
-	linger  bool // before closing, give the client time to read the last answer
-	aborted bool // the current answer won't be completed
-	broken  bool // an answer was broken off: close by a reset
-	chunked bool // the current answer streams in chunks
-	toEnd   bool // the current answer streams until the end of the connection
+	writing writing // of the current answer, if it streams
+	closing closing
 	// pipelined says that the client has sent a request without waiting for the previous answer: more may be on their way.
 	pipelined bool
-	unserved  bool // no byte arrived in time while it held a place of the kind QuickConn: refuse it
 	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
 	awaitsBody bool
 	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
@@ -256,7 +288,35 @@ func (c *conn) detach() {
 }
 
 // lingers reports whether the client may still be sending when the connection is closed.
-func (c *conn) lingers() bool { return c.linger && !c.failed }
+func (c *conn) lingers() bool { return c.closing == closingLinger && !c.failed }
+
+// readNothing makes the connection end when out is written.
+func (c *conn) readNothing(how closing) {
+	c.setReading(readingNothing)
+	c.setClosing(how)
+}
+
+// setReading moves the connection on in its input.
+func (c *conn) setReading(next reading) {
+	if race.Enabled && readingNext[c.reading]>>next&1 == 0 {
+		panic(fmt.Sprintf("filo: a connection reads %d after %d", next, c.reading))
+	}
+	c.reading = next
+}
+
+// setClosing decides how the connection will be closed.
+func (c *conn) setClosing(next closing) {
+	if race.Enabled && closingNext[c.closing]>>next&1 == 0 {
+		panic(fmt.Sprintf("filo: a connection is closed by %d after %d", next, c.closing))
+	}
+	c.closing = next
+}
+
+// breakOff records that nothing more can be written, and so nothing more is read.
+func (c *conn) breakOff() {
+	c.failed = true
+	c.setReading(readingNothing)
+}
 
 func (c *conn) setState(s waitState) { c.word.Store(int64(s)) }
 
@@ -418,17 +478,17 @@ func (c *Ctx) poison() {
 func (c *conn) skipRest() {
 	b := c.rest
 	if c.server.life.endsRest(c.server.clock.Exact) {
-		c.reading, c.linger = readingNothing, true
+		c.readNothing(closingLinger)
 		return
 	}
 	for {
 		piece, err := c.take(b, c.in.Len())
 		switch {
 		case err != nil:
-			c.reading, c.linger = readingNothing, true
+			c.readNothing(closingLinger)
 			return
 		case b.complete():
-			c.reading = readingHead
+			c.setReading(readingHead)
 			c.end()
 			return
 		case piece == nil:
@@ -443,7 +503,7 @@ func (c *conn) refuse(err *HTTPError) {
 	head := string(c.parser.Method(c.in.Unread())) == "HEAD"
 	c.out = c.server.appendRefusal(c.out, err, &refusalFields, head)
 	c.count(err.Status)
-	c.reading, c.linger = readingNothing, true
+	c.readNothing(closingLinger)
 }
 
 // inputEnded handles the end of the input, for the reason err.
@@ -457,12 +517,14 @@ func (c *conn) inputEnded(err error) {
 		case isEOF(err):
 			c.refuse(errTruncated)
 			// The client has closed its sending side: no input can come that would make lingering necessary.
-			c.linger = false
+			c.setClosing(closingPlain)
 		}
 	}
-	c.unserved = !started && c.requests.Load() == 0 && c.scratch.isFindingOut()
+	if !started && c.requests.Load() == 0 && c.scratch.isFindingOut() {
+		c.setClosing(closingUnserved)
+	}
 	switch timeouts := &c.server.counts.timeouts; {
-	case !late || c.unserved || c.server.life.draining.Load(): // a shutdown waits briefly
+	case !late || c.closing == closingUnserved || c.server.life.draining.Load(): // a shutdown waits briefly
 	case c.reading == readingRest:
 		timeouts.body.Add(1)
 	case !started && c.requests.Load() == 0:
@@ -470,5 +532,5 @@ func (c *conn) inputEnded(err error) {
 	case !started:
 		timeouts.idle.Add(1)
 	}
-	c.reading = readingNothing
+	c.setReading(readingNothing)
 }

@@ -27,7 +27,7 @@ func (c *conn) endConnBy(closeSocket func()) {
 		return
 	}
 	defer survive(s.logger(), "panic in a connection's Close", func() { // deferred, since ConnState may end the goroutine
-		if c.broken {
+		if c.closing == closingReset {
 			linger.ResetOnClose(c.netConn)
 		}
 		closeSocket()

@@ -331,7 +331,7 @@ func (c *conn) writeFailed(err error) {
 	if errors.Is(err, errDeadline) {
 		c.server.counts.timeouts.write.Add(1)
 	}
-	c.failed, c.reading = true, readingNothing
+	c.breakOff()
 	c.loseClient()
 }
 

@@ -56,7 +56,7 @@ func (c *conn) conclude(ctx *Ctx, e ending) {
 		c.abortNow(ctx)
 	case endingTimedOut:
 		c.netConn.SetReadDeadline(time.Time{}) // see answerApart
-		c.reading = readingNothing
+		c.setReading(readingNothing)
 	}
 }
 
@@ -75,8 +75,11 @@ func (c *conn) skipReceived(b *body) {
 // connection would mark the end of the body, the connection is reset instead.
 func (c *conn) abortNow(ctx *Ctx) {
 	c.out, c.outBody = c.out[:c.before], nil
-	c.reading, c.linger, c.aborted = readingNothing, false, true
-	c.broken = ctx.stream.sent && c.toEnd
+	how := closingAborted
+	if ctx.stream.sent && c.writing == writingToEnd {
+		how = closingReset
+	}
+	c.readNothing(how)
 	ctx.Response.resetBody()
 }
 
@@ -153,7 +156,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0
 	if f.Close {
-		c.reading = readingNothing
+		c.setReading(readingNothing)
 	}
 }
 
@@ -170,15 +173,18 @@ func (c *conn) afterAnswer() {
 	b := &c.scratch.ctx.Request.body
 	c.pipelined = c.pipelined || c.in.Len() > 0
 	switch {
-	case c.hijacked || c.failed || c.aborted:
+	case c.hijacked || c.failed || c.closing >= closingAborted:
 	case !b.complete() && (c.reading == readingNothing || b.endsConnection()):
-		c.reading, c.linger = readingNothing, true
+		c.readNothing(closingLinger)
 	case c.reading == readingNothing:
-		c.linger = c.pipelined
+		if c.setClosing(closingPlain); c.pipelined {
+			c.setClosing(closingLinger)
+		}
 	case !b.complete():
 		// maxSkip is much more than maxDrain: the answer has told the client that the connection stays open, so the client may send
 		// its next request, which a close would lose.
-		c.reading, c.rest = readingRest, b
+		c.rest = b
+		c.setReading(readingRest)
 		b.limit = bodyLimit(b.received + maxSkip)
 		// The bytes lent to the handler aren't needed any more: without them, skipping has room enough in the buffer.
 		if race.Enabled {

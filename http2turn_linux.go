@@ -108,15 +108,15 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	switch {
 	case n > 0:
 		lc.http2.Load().Received(&w.http2.Turn, space, n)
-		lc.expired = false // what has come may be what was waited for
+		lc.woken = wokenInTime // what has come may be what was waited for
 		return true
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
 		lc.http2.Load().WakePutOff(&w.http2.Turn)
 		lc.http2.Load().HasLooked()
-		expired := lc.expired
-		lc.expired = false
+		expired := lc.woken != wokenInTime
+		lc.woken = wokenInTime
 		return lc.http2.Load().Look(&w.http2.Turn, expired)
 	}
 	lc.failed = !isEOF(err)
@@ -132,7 +132,7 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	if write {
 		deadline = 0 // the outbox watches the client
 	}
-	lc.deadline, lc.since, lc.expired = deadline, now, false
+	lc.deadline, lc.since, lc.woken = deadline, now, wokenInTime
 	h.EndTurn(&w.http2.Turn)
 	lc.setWait(http2WaitStates[waits], deadline)
 	if !h.MustDrain() && lc.Release(write) {

@@ -21,8 +21,7 @@ import (
 type loopConn struct {
 	conn
 	loop.Socket
-	expired     bool // the deadline of the wait before this turn has passed
-	shed        bool // it was told to close for others, while it waited before this turn
+	woken       woken
 	parkedOnce  bool // the request whose handler parked the connection has ended
 	toldIdle    bool // ConnState was told that the connection is idle
 	handshaking bool // the server's handshakeQueue has its TLS handshake
@@ -39,6 +38,15 @@ type loopConn struct {
 	// told is the header of the PROXY protocol; nil as long as it hasn't arrived, or if there is none.
 	told atomic.Pointer[proxyproto.Header]
 }
+
+// woken is what has ended the wait before a connection's turn.
+type woken uint8
+
+const (
+	wokenInTime  woken = iota // what it waited for, as far as is known
+	wokenExpired              // its deadline
+	wokenShed                 // others need the connection's place
+)
 
 // pendingInput is an unfinished request while no worker lends it buffers.
 type pendingInput struct {
@@ -204,7 +212,7 @@ func (lc *loopConn) holdBody() {
 	if counted > 0 && !lc.server.answers.Take(counted) {
 		lc.server.refusedRequest(refusedUnsentAnswers, lc.remote())
 		lc.out = lc.server.appendRefusal(lc.out[:lc.before], errAnswersFull, lc.scratch.ctx.Response.refusalFields(errAnswersFull), false)
-		lc.reading = readingNothing
+		lc.setReading(readingNothing)
 		return
 	}
 	u := lc.makeUnsent()
@@ -330,14 +338,14 @@ func (lc *loopConn) sendUnsent() error {
 	switch err := lc.sendNow(); {
 	case err == nil || err == errOthersFirst:
 		return err
-	case err == loop.ErrNotYet && !(lc.expired && lc.writePace.Late(lc.server.config.writing)):
-		lc.expired = false
+	case err == loop.ErrNotYet && !(lc.woken != wokenInTime && lc.writePace.Late(lc.server.config.writing)):
+		lc.woken = wokenInTime
 		lc.WatchWritable()
 		return err
 	case err == loop.ErrNotYet:
 		lc.server.counts.timeouts.write.Add(1)
 	}
-	lc.failed, lc.reading = true, readingNothing
+	lc.breakOff()
 	lc.dropUnsent()
 	return nil
 }

@@ -24,7 +24,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	}
 	for lc.mayHandshake() || lc.helloInTime() {
 		if lc.mayBegin() && lc.completeHandshake() {
-			lc.expired, lc.headSince, lc.since = false, 0, 0
+			lc.woken, lc.headSince, lc.since = wokenInTime, 0, 0
 			return true
 		}
 		if !lc.mayAwaitHandshake() {
@@ -37,10 +37,10 @@ func (lc *loopConn) handshakeTurn() bool {
 	if lc.handshaking {
 		s.handshakes.end(lc)
 	}
-	if lc.expired && !lc.ousted && !lc.shed {
+	if lc.woken == wokenExpired && !lc.ousted {
 		s.counts.timeouts.handshake.Add(1)
 	}
-	lc.failed = !lc.linger // unless it was answered in plain text
+	lc.failed = lc.closing != closingLinger // unless it was answered in plain text
 	lc.NoWaitWrite = true
 	lc.end()
 	return false
@@ -48,13 +48,13 @@ func (lc *loopConn) handshakeTurn() bool {
 
 // mayHandshake reports whether the client is still there, and has time for the handshake.
 func (lc *loopConn) mayHandshake() bool {
-	return !lc.failed && !lc.expired && lc.reading == readingHead
+	return !lc.failed && lc.woken == wokenInTime && lc.reading == readingHead
 }
 
 // helloInTime reports whether the hello lies in the socket although the time is over: it came while the process was paused. A handshake that
 // has begun, or is queued, isn't given more time.
 func (lc *loopConn) helloInTime() bool {
-	return !lc.failed && !lc.handshaking && !lc.ousted && !lc.shed && lc.reading == readingHead && lc.helloCame()
+	return !lc.failed && !lc.handshaking && !lc.ousted && lc.woken != wokenShed && lc.reading == readingHead && lc.helloCame()
 }
 
 // mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when it is
@@ -154,7 +154,7 @@ func (lc *loopConn) proxyTurn() bool {
 				return false
 			}
 			size, some, err = lc.receiveProxyHeader()
-		case lc.expired && some && !lc.shed:
+		case lc.woken == wokenExpired && some:
 			err = errSlowHeader
 		default:
 			err, some = net.ErrClosed, false // the server shuts down, or nothing has come
@@ -169,7 +169,7 @@ func (lc *loopConn) proxyTurn() bool {
 		lc.end()
 		return false
 	}
-	lc.awaitsProxy, lc.expired, lc.headSince, lc.since = false, false, 0, 0
+	lc.awaitsProxy, lc.woken, lc.headSince, lc.since = false, wokenInTime, 0, 0
 	if reason := s.conns.countAddress(&lc.conn); reason != nil {
 		lc.detachTurn()
 		lc.endConnBy(func() { s.refuseConn(lc.netConn, lc.remote(), reason) })

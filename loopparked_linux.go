@@ -99,8 +99,8 @@ func (d *loopParked) next(calls int) (step parkedStep, why Wake) {
 		return parkedCall, WakeData
 	case err != nil && !errors.Is(err, loop.ErrNotYet):
 		return parkedCall, WakeData // the function's Read returns the error
-	case lc.expired:
-		lc.expired = false
+	case lc.woken != wokenInTime:
+		lc.woken = wokenInTime
 		return parkedCall, WakeDeadline
 	}
 	return parkedWait, 0

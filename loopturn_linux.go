@@ -176,7 +176,7 @@ func (lc *loopConn) resume() {
 	if deadlineIn(old) == 0 && (lc.deadline != 0 || shed || lc.server.life.draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
-	lc.expired = false
+	lc.woken = wokenInTime
 	switch config, now := &lc.server.config, lc.server.clock.Now(); waitState(old & stateMask) {
 	case stateBody, stateRest:
 		lc.readPace.Add(config.reading, 0, lc.server.waited(lc.since, lc.deadline, now))
@@ -186,15 +186,15 @@ func (lc *loopConn) resume() {
 	}
 	switch cut, expired := lc.WokenBy(); {
 	case cut:
-		lc.failed, lc.reading = true, readingNothing
+		lc.breakOff()
 		if lc.parked == nil {
 			lc.dropUnsent()
 		}
-	case expired:
-		lc.expired = lc.deadline != 0 && lc.server.clock.Exact() >= lc.deadline
+	case expired && lc.deadline != 0 && lc.server.clock.Exact() >= lc.deadline:
+		lc.woken = wokenExpired
 	}
-	if lc.shed = shed; shed {
-		lc.expired = true
+	if shed {
+		lc.woken = wokenShed
 		if h := lc.http2.Load(); h != nil {
 			h.Shed = true
 		}
@@ -262,7 +262,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	if n > 0 {
 		lc.in.Received(n)
 		lc.since = 0
-		lc.expired = false
+		lc.woken = wokenInTime
 		switch {
 		case state.body():
 			if !lc.bodyCame(n, 0) {
@@ -278,10 +278,12 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 	case err == nil:
 		return true // read again
 	case errors.Is(err, loop.ErrNotYet):
-		if !lc.expired {
+		switch lc.woken {
+		case wokenInTime:
 			return false
-		}
-		if err = errDeadline; lc.shed {
+		case wokenExpired:
+			err = errDeadline
+		case wokenShed:
 			err = errShed
 		}
 	}
@@ -371,7 +373,7 @@ func (lc *loopConn) flushAnswers() {
 		err = lc.sendNow()
 	}
 	if err != nil && err != loop.ErrNotYet {
-		lc.failed, lc.reading = true, readingNothing
+		lc.breakOff()
 		lc.dropUnsent()
 	}
 }
@@ -421,7 +423,9 @@ func (lc *loopConn) abandon(linger bool) {
 		(*loopParked)(lc).end()
 	case lc.hijacked:
 	case lc.scratch != nil:
-		lc.linger = lc.linger && linger
+		if !linger && lc.closing == closingLinger {
+			lc.setClosing(closingPlain)
+		}
 		lc.end()
 	default:
 		lc.endConn(false)

@@ -507,7 +507,7 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 				go c.parked.run()
 			}
 			return
-		case c.unserved:
+		case c.closing == closingUnserved:
 			refusal = errNoPlace
 		}
 		client, lingers := c.knownRemote(), c.lingers()

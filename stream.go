@@ -170,19 +170,18 @@ func (w *StreamWriter) begin() {
 func (c *conn) head(ctx *Ctx, length int64) {
 	r := &ctx.Response
 	f := http1.Head{Length: length}
-	c.toEnd = false
+	c.writing = writingSized
 	switch {
 	case !http1.BodyAllowed(r.status):
 		f.Length = r.bareLength(length)
 	case r.tunnels():
-		f.Length, c.toEnd = noLength, true
+		f.Length, c.writing = noLength, writingToEnd
 	case ctx.Request.isHead(), length >= 0:
 	case ctx.Request.line.Minor == 0:
-		r.close, c.toEnd = true, true
+		r.close, c.writing = true, writingToEnd
 	default:
-		f.Chunked = true
+		f.Chunked, c.writing = true, writingChunks
 	}
-	c.chunked = f.Chunked
 	c.settle(ctx, &f)
 	c.out = r.appendHead(c.out, c.server, &f)
 }
@@ -227,7 +226,7 @@ func (w *StreamWriter) put(data []byte, flush bool) error {
 // data implements wire.
 func (c *conn) data(p []byte, flush bool) error {
 	if len(p) > 0 {
-		if c.chunked {
+		if c.writing == writingChunks {
 			c.out = http1.AppendChunkSize(c.out, len(p))
 		}
 		if len(p) <= copiedBody {
@@ -238,7 +237,7 @@ func (c *conn) data(p []byte, flush bool) error {
 				return err
 			}
 		}
-		if c.chunked {
+		if c.writing == writingChunks {
 			c.out = http1.AppendChunkEnd(c.out)
 		}
 	}
@@ -278,7 +277,7 @@ func (c *Ctx) finishStream() (ending, error) {
 
 // endStream implements wire.
 func (c *conn) endStream(trailer *Header) {
-	if c.chunked {
+	if c.writing == writingChunks {
 		c.out = http1.AppendLastChunk(c.out, &trailer.list)
 	}
 }

@@ -172,7 +172,7 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	record.Conn.SetWriteDeadline(time.Now().Add(linger.Longest))
 	if _, err := record.Conn.Write(s.appendRefusal(nil, errPlainHTTP, &refusalFields, begin == "HEAD ")); err == nil {
 		s.counts.refusalAnswers[errPlainHTTP.Status/100].Add(1)
-		c.linger = true
+		c.setClosing(closingLinger)
 	}
 }
 
