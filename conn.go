@@ -410,12 +410,12 @@ func (c *conn) countRequest() {
 // maxAwaitedBody is the largest body that the loop driver receives completely before the handler runs.
 const maxAwaitedBody = 16 << 10
 
-// lacksBody reports whether a request whose head is complete has a small body that hasn't arrived completely. The connection waits for
-// such a body without a worker. The handler's worker waits for larger bodies, and for chunked ones: their size is unknown, and the
+// lacksBody reports whether a request whose head is complete has a small body that must arrive before the handler runs. The connection waits for
+// such a body without a worker, unless it keeps one. The handler waits for larger bodies, and for chunked ones: their size is unknown, and the
 // client may expect an answer while it sends.
 func (c *conn) lacksBody() bool {
 	p := c.parser
-	if !p.Has(field.ContentLength) || c.inputError != nil {
+	if !p.Has(field.ContentLength) || c.inputError != nil || c.driver.keepsWorker() {
 		return false
 	}
 	unread := c.in.Unread()
