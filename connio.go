@@ -13,7 +13,7 @@ import (
 )
 
 // This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. In a loop,
-// loopturn_linux.go has those that don't wait.
+// loopturn.go has those that don't wait.
 
 // inputState returns the state for the next read: what its bytes will belong to.
 func (c *conn) inputState() waitState {

@@ -7,4 +7,4 @@ import (
 )
 
 // threadTime returns the calling thread's ID, and how long it has run.
-func threadTime() (thread int, ran time.Duration) { return sock.Thread(), sock.ThreadTime() }
+func threadTime() (thread int, ran time.Duration) { return sock.ThreadTime() }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package loop
 
 import (
@@ -25,14 +27,20 @@ type share struct {
 }
 
 // begin begins to measure the calling thread.
-func (s *share) begin() { s.thread, s.wall, s.cpu = sock.Thread(), clock.Nanotime(), sock.ThreadTime() }
+func (s *share) begin() {
+	s.wall = clock.Nanotime()
+	s.thread, s.cpu = sock.ThreadTime()
+}
 
 // end adds the time since begin. If the leader was moved to another thread that time is unknown, and end adds nothing.
 func (s *share) end() {
-	if s.thread != 0 && s.thread == sock.Thread() {
-		took := clock.Nanotime().Sub(s.wall)
+	if s.thread == 0 {
+		return
+	}
+	took := clock.Nanotime().Sub(s.wall)
+	if thread, cpu := sock.ThreadTime(); thread == s.thread {
 		s.took += took
-		s.lost += max(took-(sock.ThreadTime()-s.cpu), 0)
+		s.lost += max(took-(cpu-s.cpu), 0)
 	}
 	s.thread = 0
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package loop
 
 import (
@@ -283,7 +285,7 @@ func (ll *Listener) acceptUser() {
 		return
 	}
 	var peer sock.Address
-	err = sock.Control(netConn, func(fd int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) })
+	err = sock.Control(netConn, func(fd int) error { return duplicateTo(fd, spare) })
 	netConn.Close() // package net's descriptor
 	if err != nil || sock.Peer(spare, &peer) != 0 {
 		sock.Close(spare) // the client has left

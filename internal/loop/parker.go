@@ -1,3 +1,5 @@
+//go:build linux
+
 package loop
 
 import (
@@ -16,7 +18,7 @@ type parker struct {
 	outer epollSet
 	file  *os.File // of outer
 	raw   syscall.RawConn
-	bell  int // an eventfd
+	bell  bell
 	wake  func(fd uintptr) bool
 	armed bool
 }
@@ -26,22 +28,22 @@ func (p *parker) open(inner epollSet) error {
 	if err != nil {
 		return err
 	}
-	bell, err := sock.NewEventFD()
+	bell, err := newBell()
 	if err != nil {
 		outer.close()
 		return err
 	}
 	p.inner, p.outer, p.bell = inner, outer, bell
 	if err = outer.add(int(inner), watchNothing, 0, 0); err == nil {
-		err = inner.add(bell, watchBell, bellSlot, 0)
+		err = inner.add(int(bell), watchBell, bellSlot, 0)
 	}
 	if err != nil {
-		sock.Close(bell)
+		sock.Close(int(bell))
 		outer.close()
 		return err
 	}
 	if p.file, p.raw, err = polledFile(int(outer), "loop"); err != nil {
-		sock.Close(bell)
+		sock.Close(int(bell))
 	}
 	return err
 }
@@ -61,12 +63,12 @@ func polledFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 }
 
 func (p *parker) close() {
-	sock.Close(p.bell)
+	sock.Close(int(p.bell))
 	p.file.Close()
 }
 
 // ring ends a wait.
-func (p *parker) ring() { sock.RingEventFD(p.bell) }
+func (p *parker) ring() { p.bell.ring() }
 
 // wait returns when the loop has news. It puts events into the batch. The caller is the filler.
 func (p *parker) wait(l *Loop) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package loop
 
 import (
@@ -127,13 +129,14 @@ func (l *Loop) collect(n int) bool {
 // lookUpLocked finds the socket or listener that an event is for: none if it is gone.
 func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
-	e.events = event.Events
-	switch slot := uint32(event.Fd); {
+	events, slot, generation := unpackEvent(event)
+	e.events = events
+	switch {
 	case slot == bellSlot:
 	case slot >= firstListener:
 		e.listener = l.listeners[slot-firstListener]
 	case slot < uint32(len(l.slots)):
-		if s := l.slots[slot]; s != nil && s.generation == uint32(event.Pad) {
+		if s := l.slots[slot]; s != nil && s.generation == generation {
 			e.socket = s
 		}
 	}

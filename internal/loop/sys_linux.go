@@ -7,8 +7,9 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call its methods, also at the same time. No other
-// file of the package knows the names of epoll's events, or the calls that get them.
+// This file has all that the loop driver asks of Linux alone. The other files of the package are portable, though they are built for Linux only.
+
+// epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call its methods, also at the same time.
 type epollSet int
 
 // Events that an entry of the set is watched for.
@@ -44,8 +45,13 @@ func (e epollSet) change(fd int, what, slot, generation uint32) {
 // remove ends the watch of a descriptor. Most watches end without it: closing a socket's last descriptor ends them too.
 func (e epollSet) remove(fd int) { sock.EpollControl(int(e), syscall.EPOLL_CTL_DEL, fd, 0, 0, 0) }
 
-// pollEvent is an event: Events says what has happened, Fd holds the entry's slot, Pad its generation.
+// pollEvent is an event.
 type pollEvent = syscall.EpollEvent
+
+// unpackEvent returns what has happened, and the slot and the generation of the entry.
+func unpackEvent(e *pollEvent) (events, slot, generation uint32) {
+	return e.Events, uint32(e.Fd), uint32(e.Pad)
+}
 
 // poll takes the events that have happened, without waiting.
 func (e epollSet) poll(events []pollEvent) int { return sock.EpollPoll(int(e), events) }
@@ -74,3 +80,16 @@ func pollBits(events uint32) (bits uint32) {
 	}
 	return bits
 }
+
+// bell is a descriptor that a loop's set, or the runtime's poller, reports each time it is rung. Nobody reads it.
+type bell int
+
+func newBell() (bell, error) {
+	fd, err := sock.NewEventFD()
+	return bell(fd), err
+}
+
+func (b bell) ring() { sock.RingEventFD(int(b)) }
+
+// duplicateTo makes spare another descriptor of what fd is, in place of what spare was.
+func duplicateTo(fd, spare int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) }

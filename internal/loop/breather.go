@@ -1,11 +1,11 @@
+//go:build linux
+
 package loop
 
 import (
 	"os"
 	"syscall"
 	"time"
-
-	"github.com/filohttp/filo/internal/sock"
 )
 
 // breather lets a busy leader give way to everything else: to goroutines that can run, and to those that wait in the runtime's poller.
@@ -13,7 +13,8 @@ import (
 // happened: the check that finds this event finds all others too. A sleep would do the same, but with a single processor the poller then
 // waits for whole milliseconds.
 type breather struct {
-	file *os.File // an eventfd
+	bell bell
+	file *os.File // of bell
 	raw  syscall.RawConn
 	rung bool
 	wait func(fd uintptr) bool
@@ -22,16 +23,17 @@ type breather struct {
 const longestBreath = time.Millisecond
 
 func (b *breather) open() error {
-	fd, err := sock.NewEventFD()
+	bell, err := newBell()
 	if err != nil {
 		return err
 	}
-	if b.file, b.raw, err = polledFile(fd, "breather"); err != nil {
+	if b.file, b.raw, err = polledFile(int(bell), "breather"); err != nil {
 		return err
 	}
-	b.wait = func(fd uintptr) (rung bool) {
+	b.bell = bell
+	b.wait = func(uintptr) (rung bool) {
 		if !b.rung {
-			sock.RingEventFD(int(fd))
+			b.bell.ring()
 			b.rung = true
 			return false
 		}
