@@ -24,6 +24,10 @@ var decisions = []struct {
 		"carried.queueUp",     // a part waits in the request around it
 	}},
 	{"how a connection ends", []string{"StateClosed"}, []string{"conn.endConnBy"}},
+	{"how a parked connection is served", []string{"serveBy"}, []string{"loopConn.parkedTurn", "http2Stream.serveParked", "ParkedConn.run"}},
+	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
+		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
+	}},
 	{"who waits for a place", []string{"JoinQueue", "AwaitPlace"}, []string{"Server.joinQueue", "exchange.awaitPlace"}},
 }
 
