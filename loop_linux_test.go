@@ -26,7 +26,7 @@ import (
 // A listener of the user's is accepted from by one loop, which gives each its share; once it is closed, nobody is served by what
 // was accepted behind that.
 func TestOneListenerForAllLoops(t *testing.T) {
-	if blockingDriver() {
+	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
 	}
 	const loops, each = 4, 5 // with eight leaders each
@@ -75,7 +75,7 @@ func TestOneListenerForAllLoops(t *testing.T) {
 // While no connection comes to a listener of the user's, nothing looks after it but a goroutine that waits in Accept, in the runtime's
 // poller. A connection that this one accepts is as good as another, and Serve returns when the user closes the listener.
 func TestQuietListenerIsNotPolled(t *testing.T) {
-	if blockingDriver() {
+	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
 	}
 	quiet := func() bool {
@@ -176,7 +176,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 
 // While the leaders are always busy, every connection gets on.
 func TestBusyLeaders(t *testing.T) {
-	if blockingDriver() {
+	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
 	}
 	s := &Server{Leaders: 2, Logger: slog.New(slog.DiscardHandler), Handler: Inline(func(c *Ctx) error {
@@ -264,7 +264,7 @@ func TestBusyLeaders(t *testing.T) {
 // crypto/tls may close the connection of a handshake whose time is over when the owner has long ended it: that must not close
 // the descriptor, whose number the owner or the lingerer still has in hand.
 func TestLateCloseOfAHandshake(t *testing.T) {
-	if blockingDriver() {
+	if asksForBlocking() {
 		t.Skip("of the loop driver")
 	}
 	ended := make(chan bool, 1)
@@ -314,5 +314,5 @@ func TestMayRetake(t *testing.T) {
 	}
 }
 
-// blockingDriver reports whether FILO_DRIVER asks for the blocking driver.
-func blockingDriver() bool { return os.Getenv(driverVariable) == DriverBlocking.String() }
+// skipBlocking reports whether FILO_DRIVER asks for the blocking driver.
+func asksForBlocking() bool { return os.Getenv(driverVariable) == DriverBlocking.String() }

@@ -24,7 +24,9 @@ var decisions = []struct {
 		"carried.queueUp",     // a part waits in the request around it
 	}},
 	{"how a connection ends", []string{"StateClosed"}, []string{"conn.endConnBy"}},
-	{"how a parked connection is served", []string{"serveBy"}, []string{"loopConn.parkedTurn", "http2Stream.serveParked", "ParkedConn.run"}},
+	{"how a parked connection is served", []string{"serveBy"}, []string{"loopConn.parkedTurn", "ParkedConn.run",
+		"http2Exchange.endHandler", "parkedOwner.Serve", // a stream: first when its handler returns, then when it is woken
+	}},
 	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
 		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
 	}},
