@@ -5,14 +5,24 @@ package filo
 import (
 	"container/list"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/race"
 )
 
-// maxHandshakes is how many TLS handshakes compute at once, and how many wait for their clients. Each needs a worker meanwhile.
-const maxHandshakes = 1024
+const (
+	// maxHandshakes is how many TLS handshakes have begun and don't wait for their clients, and how many wait for them. Each needs a worker
+	// meanwhile.
+	maxHandshakes = 1024
+	// handshakesPerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
+	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
+	handshakesPerProc = 2
+	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
+	// tls.Config.GetCertificate.
+	longHandshake = 100 * time.Millisecond
+)
 
 // handshakeQueue limits how many TLS handshakes run at once. Nobody can keep others out by handshakes that never end: when too many wait
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
@@ -20,10 +30,13 @@ const maxHandshakes = 1024
 // Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted. Addresses that have only
 // begun to queue come first, each with its newest handshake, whose client is the least likely to have given up.
 type handshakeQueue struct {
-	most int // 0: maxHandshakes; immutable
+	most int           // 0: maxHandshakes; immutable
+	long time.Duration // 0: longHandshake; immutable
 
 	mu        race.Mutex
-	computing int                             // guarded by mu
+	computing list.List                       // of *handshake, the first one for longest; guarded by mu
+	held      int                             // handshakes that have computed for too long to count; guarded by mu
+	looks     bool                            // a timer is set that looks for such handshakes; guarded by mu
 	waiting   list.List                       // of *handshake: they wait for their clients, the first one for longest; guarded by mu
 	all       map[*loopConn]*handshake        // all of them, a loopConn has no room for more than a flag; guarded by mu
 	clients   map[netip.Addr]*handshakeClient // those that have a handshake here; guarded by mu
@@ -35,7 +48,8 @@ type handshake struct {
 	lc      *loopConn
 	client  *handshakeClient
 	stage   handshakeStage
-	element *list.Element // in client.queued or waiting
+	began   clock.Nanos   // to compute
+	element *list.Element // in client.queued, computing or waiting
 }
 
 type handshakeStage uint8
@@ -43,6 +57,7 @@ type handshakeStage uint8
 const (
 	handshakeQueued handshakeStage = iota
 	handshakeComputes
+	handshakeHeld   // by a function of the program, it seems
 	handshakeWaits  // for its client, or it has done so
 	handshakeOusted // it runs, but its waits are over
 )
@@ -56,11 +71,11 @@ type handshakeClient struct {
 	turn       *list.Element // in turns; nil if none is queued
 }
 
-// held returns how many places of the queue are in use.
-func (q *handshakeQueue) held() int {
+// used returns how many places of the queue are in use.
+func (q *handshakeQueue) used() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.computing + q.waiting.Len() + len(q.all) + len(q.clients) + q.turns.Len()
+	return q.computing.Len() + q.held + q.waiting.Len() + len(q.all) + len(q.clients) + q.turns.Len()
 }
 
 func (q *handshakeQueue) limit() int {
@@ -68,6 +83,13 @@ func (q *handshakeQueue) limit() int {
 		return q.most
 	}
 	return maxHandshakes
+}
+
+func (q *handshakeQueue) patience() time.Duration {
+	if q.long > 0 {
+		return q.long
+	}
+	return longHandshake
 }
 
 // begin reports whether the connection's handshake may begin. If not it is queued, and the owner is woken when it may.
@@ -112,15 +134,46 @@ func (q *handshakeQueue) addLocked(lc *loopConn) *handshake {
 // goOnLocked lets queued handshakes begin, as far as there is room.
 func (q *handshakeQueue) goOnLocked() {
 	q.mu.AssertHeld()
-	for q.turns.Len() > 0 && q.computing < q.limit() {
+	if q.turns.Len() == 0 {
+		return
+	}
+	now := clock.Nanotime()
+	q.setHeldLocked(now)
+	for most := handshakesPerProc * runtime.GOMAXPROCS(0); q.turns.Len() > 0 && q.computing.Len() < min(most, q.limit()-q.held); {
 		client := q.turns.Front().Value.(*handshakeClient)
 		h := client.queued.Back().Value.(*handshake)
 		q.turns.MoveToBack(client.turn)
 		q.leaveLocked(h)
-		h.stage = handshakeComputes
-		q.computing++
+		h.stage, h.began = handshakeComputes, now
+		h.element = q.computing.PushBack(h)
 		h.lc.SetReadDeadline(clock.Past) // it wakes the owner
 	}
+	if q.turns.Len() > 0 && !q.looks {
+		q.looks = true
+		time.AfterFunc(q.patience(), q.look)
+	}
+}
+
+// setHeldLocked finds the handshakes that have computed for too long to count.
+func (q *handshakeQueue) setHeldLocked(now clock.Nanos) {
+	q.mu.AssertHeld()
+	for e := q.computing.Front(); e != nil; e = q.computing.Front() {
+		h := e.Value.(*handshake)
+		if now.Sub(h.began) < q.patience() {
+			return
+		}
+		q.leaveLocked(h)
+		h.stage = handshakeHeld
+		q.held++
+	}
+}
+
+// look lets queued handshakes begin behind those that have computed for too long.
+func (q *handshakeQueue) look() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looks = false
+	q.goOnLocked()
 }
 
 // wait records that the connection's handshake waits for its client.
@@ -128,7 +181,7 @@ func (q *handshakeQueue) wait(lc *loopConn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h := q.all[lc]
-	if h.stage != handshakeComputes {
+	if h.stage != handshakeComputes && h.stage != handshakeHeld {
 		return
 	}
 	q.leaveLocked(h)
@@ -166,7 +219,9 @@ func (q *handshakeQueue) leaveLocked(h *handshake) {
 			client.turn = nil
 		}
 	case handshakeComputes:
-		q.computing--
+		q.computing.Remove(h.element)
+	case handshakeHeld:
+		q.held--
 	case handshakeWaits:
 		q.waiting.Remove(h.element)
 		client.waiting--

@@ -14,7 +14,7 @@ import (
 
 type handshakeQueue struct{}
 
-func (*handshakeQueue) held() int { return 0 }
+func (*handshakeQueue) used() int { return 0 }
 
 // Losing implements loop.Owner.
 func (w *workerChan) Losing(*loop.Socket, *class.Class) {}

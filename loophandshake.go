@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/lend"
@@ -73,6 +74,7 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 		lc.failed = !complete && !ousted
 	}()
 	lc.scratch.worker.LeaveFor(nil, admit.None.Only())
+	runtime.Gosched() // the next leader goes first: otherwise all its connections would wait until this handshake has computed
 	return lc.server.handshake(&lc.conn)
 }
 

@@ -1,0 +1,101 @@
+package filo_test
+
+import (
+	"crypto/tls"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+)
+
+// heldHandshakes lets handshakes for the server name "slow" wait in a function of the program until gate is closed.
+type heldHandshakes struct {
+	gate    chan struct{}
+	running atomic.Int32
+	peak    atomic.Int32
+}
+
+func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *lifeServer {
+	t.Helper()
+	h.gate = make(chan struct{})
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+	config.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if hello.ServerName != "slow" {
+			return nil, nil
+		}
+		running := h.running.Add(1)
+		for peak := h.peak.Load(); running > peak && !h.peak.CompareAndSwap(peak, running); peak = h.peak.Load() {
+		}
+		<-h.gate
+		h.running.Add(-1)
+		return nil, nil
+	}
+	s := lifeNew(config, 1)
+	listener, err := config.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = listener.Addr().String()
+	s.run(func() { s.served <- config.ServeTLS(listener, "", "") })
+	s.closeAtEnd(t, 1)
+	return s
+}
+
+// dial begins a number of slow handshakes, and returns what becomes of them.
+func (h *heldHandshakes) dial(t *testing.T, s *lifeServer, n int) <-chan error {
+	ended := make(chan error, n)
+	for range n {
+		c := s.dial(t)
+		s.run(func() {
+			config := lifeClientTLS()
+			config.ServerName, config.InsecureSkipVerify = "slow", true
+			ended <- tls.Client(c, config).Handshake()
+		})
+	}
+	return ended
+}
+
+// No more handshakes compute at once than the processors can take, however many clients come.
+func TestHandshakesAtOnce(t *testing.T) {
+	lifeLooped(t)
+	var held heldHandshakes
+	config := &filo.Server{Handler: newLifeGate().handle}
+	config.SetLongHandshake(time.Hour)
+	s := held.listen(t, config)
+	most := filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
+	clients := 4 * most
+	ended := held.dial(t, s, clients)
+	lifeAwait(t, "the clients to come", func() bool { return s.Stats().ConnsOpen == clients })
+	lifeAwait(t, "as many as may to compute", func() bool { return held.running.Load() >= int32(most) })
+	close(held.gate)
+	for range clients {
+		if err := lifeRecv(t, ended, "the end of a handshake"); err != nil {
+			t.Error(err)
+		}
+	}
+	if peak := int(held.peak.Load()); peak != most {
+		t.Errorf("%d handshakes computed at once, want %d", peak, most)
+	}
+}
+
+// Handshakes that wait for a function of the program keep others out only briefly.
+func TestHandshakesHeldByTheProgram(t *testing.T) {
+	lifeLooped(t)
+	var held heldHandshakes
+	s := held.listen(t, &filo.Server{Handler: newLifeGate().handle})
+	clients := 4 * filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
+	ended := held.dial(t, s, clients)
+	lifeAwait(t, "all of them to begin", func() bool { return held.running.Load() == int32(clients) })
+	c := s.dialTLS(t)
+	c.get("/")
+	c.want(200, "quick", false)
+	c.Close()
+	close(held.gate)
+	for range clients {
+		if err := lifeRecv(t, ended, "the end of a handshake"); err != nil {
+			t.Error(err)
+		}
+	}
+}
