@@ -97,6 +97,7 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 		l := g.loops[i]
 		l.mu.Lock()
 		e := &listenerEntry{Listener: ll, loop: l, slot: firstListener + uint32(len(l.listeners)), fd: fd, older: ll.setsOptions()}
+		e.burst.Store(1)
 		l.listeners = append(l.listeners, e)
 		l.mu.Unlock()
 		ll.entries = append(ll.entries, e)
@@ -320,7 +321,7 @@ func (l *Loop) accept(e *listenerEntry) {
 		return
 	}
 	burst := e.burst.Load()
-	for range max(burst, 1) {
+	for range burst {
 		if !l.acceptOne(e) {
 			e.burst.Store(1)
 			return
@@ -329,6 +330,9 @@ func (l *Loop) accept(e *listenerEntry) {
 	// An accept that finds no connection costs a system call, so a leader tries more only while more are waiting.
 	e.burst.Store(min(2*burst+1, maxAccepts))
 }
+
+// hasBacklog reports whether the last turn found as many connections as it tried to accept: more may wait.
+func (e *listenerEntry) hasBacklog() bool { return e.burst.Load() > 1 }
 
 // acceptOne accepts a connection. It reports false if none was waiting.
 func (l *Loop) acceptOne(e *listenerEntry) bool {

@@ -137,6 +137,58 @@ func testUnwatched(t *testing.T, user bool) {
 	}
 }
 
+// While connections fill batch after batch, one that waits to be accepted gets its turn as soon as one that the loop has.
+func TestBacklogIsAcceptedInFullBatches(t *testing.T) {
+	const conns, waiting = 2*maxEvents + maxAccepts, 50
+	l := newTestLoop(t, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	accepted, turns := 0, 0
+	ll, err := l.group.NewListener(Listening{
+		Address: listener.Addr(), Sockets: []int{duplicateOf(t, listener)}, Logger: slog.Default,
+		Admit: func(_ *Loop, fd int, _ sock.Address) error {
+			accepted++
+			return os.NewSyscallError("close", syscall.Close(fd))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ll.Close()
+	for range waiting {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if err := ll.entries[0].watch(); err != nil {
+		t.Fatal(err)
+	}
+	for slot := range uint32(conns) {
+		fd, err := sock.NewEventFD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sock.Close(fd)
+		l.slots = append(l.slots, &Socket{loop: l, generation: 1, served: &countedTurns{turns: &turns}})
+		if err := l.epoll.add(fd, watchConn, slot, 1); err != nil {
+			t.Fatal(err)
+		}
+		sock.RingEventFD(fd)
+	}
+	s, w := l.seats[0], newFakeWorker()
+	w.seat = s
+	for turns < conns && s.step(w) {
+	}
+	if turns != conns || accepted != waiting {
+		t.Errorf("when %d of %d connections had had their turn, %d of %d were accepted", turns, conns, accepted, waiting)
+	}
+}
+
 // duplicateOf returns a descriptor of the socket of a listener or a connection.
 func duplicateOf(t *testing.T, of any) (fd int) {
 	t.Helper()

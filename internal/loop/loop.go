@@ -122,8 +122,22 @@ func (l *Loop) collect(n int) bool {
 		if e := l.lookUpLocked(&l.events[i]); e.socket != nil || e.listener != nil {
 			l.put(e)
 		}
+		if i%maxAccepts == maxAccepts-1 {
+			l.putBacklogsLocked()
+		}
 	}
 	return true
+}
+
+// putBacklogsLocked gives each listener that has a backlog a turn in the batch. The epoll set reports a listener again only after all other
+// entries that are ready, which may be thousands, and a turn accepts maxAccepts connections at most.
+func (l *Loop) putBacklogsLocked() {
+	l.mu.AssertHeld()
+	for _, e := range l.listeners {
+		if e != nil && e.hasBacklog() && l.filled < 2*maxEvents { // events and claimed connections need room, too
+			l.put(loopEvent{listener: e})
+		}
+	}
 }
 
 // lookUpLocked finds the socket or listener that an event is for: none if it is gone.
