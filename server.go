@@ -3,16 +3,23 @@
 //
 //	go get github.com/filohttp/filo@latest
 //
-// This program shuts down without losing a request:
+// The first program:
 //
-//	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-//	defer stop()
-//	s := &filo.Server{Handler: func(c *filo.Ctx) error {
-//		return c.Text(200, "Hello, World!")
-//	}}
-//	if err := s.Run(ctx, ":8080"); err != nil {
-//		log.Fatal(err)
+//	package main
+//
+//	import (
+//		"log"
+//
+//		"github.com/filohttp/filo"
+//	)
+//
+//	func main() {
+//		log.Fatal(filo.ListenAndServe("localhost:8080", func(c *filo.Ctx) error {
+//			return c.Text(200, "Hello, World!\n")
+//		}))
 //	}
+//
+// In production, [Server.Run] serves until its context ends, and shuts down without losing a request.
 //
 // Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack: new work
 // goes to the worker that finished last, whose memory is still in the processor's caches. Workers that stay idle end.
