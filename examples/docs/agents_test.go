@@ -141,9 +141,17 @@ func TestAgentsDocuments(t *testing.T) {
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
+	index := read(t, "docs/README.md")
 	for _, name := range names {
-		if name := "docs/" + filepath.Base(name); !listed[name] {
-			t.Errorf("%s doesn't name %s", llmsDocument, name)
+		name := filepath.Base(name)
+		if name == "README.md" {
+			continue // the index of the others
+		}
+		if !listed["docs/"+name] {
+			t.Errorf("%s doesn't name docs/%s", llmsDocument, name)
+		}
+		if !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md doesn't name %s", name)
 		}
 	}
 }
