@@ -86,7 +86,8 @@ var llms = []struct {
 		{"docs/POOL.md", "functions on a bounded set of goroutines, with the names of ants"},
 		{"docs/OPERATIONS.md", "from one binary to many machines: limits, alerts, certificates, restarts"},
 		{"docs/FAQ.md", "short answers"},
-		{"CHANGELOG.md", "what has changed, and what to write instead"},
+		{"CHANGELOG.md", "what each version has"},
+		{"docs/UPGRADING.md", "what has changed for users of earlier revisions, and what to write instead"},
 	}},
 	{"Optional", [][2]string{
 		{"docs/ARCHITECTURE.md", "which file of filo does what"},
