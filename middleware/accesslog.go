@@ -42,8 +42,8 @@ type AccessLogOptions struct {
 //
 // Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
 // client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. The status is 0 if filo.ErrAbort
-// prevented the answer, or if the handler failed since its client had left. A request whose panic passes AccessLog isn't logged, since its
-// answer comes later. So put Recover inside of AccessLog; otherwise AccessLog warns once.
+// prevented the answer, or if the handler failed because its client had left. A request whose panic passes AccessLog isn't logged, since
+// its answer comes later. So put Recover inside of AccessLog; otherwise AccessLog warns once.
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
 // "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of
@@ -99,11 +99,11 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 	}
 	memory := records.Get().(*recordMemory)
 	list := l.appendAttributes(memory, c, start, err)
-	// Made by hand: slog would look up the line of code that logs, which is always this one.
+	// The record is built by hand: slog would look up the line of code that logs, which is always this one.
 	record := slog.Record{Time: start, Level: l.options.Level, Message: "request"}
 	record.AddAttrs(list...)
 	clear(list)
-	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another slice, or a part
+	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another slice, or only a part of this one
 		memory.list = list[:0]
 		records.Put(memory)
 	}
@@ -118,8 +118,8 @@ type recordMemory struct {
 
 var records = sync.Pool{New: func() any { return &recordMemory{list: make([]slog.Attr, 0, 16)} }}
 
-// appendAttributes appends a request's attributes to the memory's list. It copies borrowed texts, all at once, since a slog.Handler may keep
-// the record.
+// appendAttributes appends a request's attributes to the list in the memory. It copies all borrowed texts in one allocation, since a
+// slog.Handler may keep the record.
 func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start time.Time, err error) []slog.Attr {
 	address, trusted := peer(c)
 	text := syntax.AppendExcerpt(memory.text[:0], c.PathBytes(), syntax.MaxLogged)
@@ -133,7 +133,7 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 	}
 	all := string(text)
 
-	// Each is filled in in place: see appendText.
+	// Each attribute is filled in in place: see appendText.
 	list := memory.list[:5]
 	setText(&list[0], "method", syntax.Excerpt(c.Method(), syntax.MaxLoggedMethod))
 	setText(&list[1], "path", all[:path])
@@ -156,12 +156,12 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 }
 
 func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
-	// Not Ctx.Logger, which adds some of the attributes by itself.
+	// Ctx.Logger isn't used: it adds some of the attributes by itself.
 	return cmp.Or(l.options.Logger, c.Server().Logger, slog.Default())
 }
 
-// appendText appends an attribute, unless its value is empty. It fills in the attribute in place: copying one that was just made would wait for
-// its parts to be written.
+// appendText appends an attribute, unless its value is empty. It fills in the attribute in place: copying a new attribute would wait until
+// its parts were written.
 func appendText(list []slog.Attr, key, value string) []slog.Attr {
 	if value == "" {
 		return list

@@ -43,8 +43,8 @@ type CompressOptions struct {
 // the coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7".
 // A compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
 // compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't become shorter. If a
-// client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD is
-// answered like GET, which for a whole body takes as long.
+// client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD
+// is answered like GET; if the body doesn't stream, that takes as long.
 //
 // Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
 // whether the two are alike (BREACH).
@@ -75,7 +75,7 @@ type coding struct {
 	pool   sync.Pool // of *encoding
 }
 
-// encoding is an encoder that is in use for one body.
+// encoding is an encoder while it encodes one body.
 type encoding struct {
 	encoder
 	buffer bytes.Buffer // for whole bodies
@@ -241,7 +241,7 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 	return &encodedStream{e, z.ctx}
 }
 
-// unsent is the body of an answer to HEAD, which nobody needs to compress.
+// unsent is the body of an answer to HEAD, which needn't be compressed.
 type unsent struct{}
 
 func (unsent) Write(p []byte) (int, error) { return len(p), nil }
@@ -276,7 +276,7 @@ func (z *compression) possible() bool {
 	case status == 204, h.Has("Content-Encoding"), caching.HasDirective(h, "no-transform"):
 		return false
 	case status == 206 && syntax.EqualFold(syntax.MediaType(h.GetBytes("Content-Type")), "multipart/byteranges"):
-		z.vary() // the whole may be of any type
+		z.vary() // the whole answer may have a compressible type
 		return false
 	case !z.compressible(h.GetBytes("Content-Type")):
 		return false
@@ -340,8 +340,9 @@ func (z *compression) tag304() {
 	}
 }
 
-// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The answer has the best
-// coding. The client of a GET, HEAD or QUERY may have a copy in that coding: a copy in another one isn't this answer.
+// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The answer has the coding
+// that the client likes best. The client of a GET, HEAD or QUERY may have a copy in that coding: a copy in another coding isn't this
+// answer.
 func (m *compressor) addTags(c *filo.Ctx, best *coding) {
 	h := &c.Request.Header
 	if h.Has("If-Match") {
@@ -404,8 +405,8 @@ func (m *compressor) compressible(contentType []byte) bool {
 	return m.types[string(lower)] || m.usual && (bytes.HasSuffix(lower, []byte("+json")) || bytes.HasSuffix(lower, []byte("+xml")))
 }
 
-// negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and says whether the client takes
-// an uncompressed answer.
+// negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and reports whether the client accepts an
+// uncompressed answer.
 func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
 	var accepted syntax.Codings
 	for list := range h.Values("Accept-Encoding") {

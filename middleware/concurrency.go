@@ -21,8 +21,8 @@ type ConcurrencyLimitOptions struct {
 	Limit int
 	// Queue is how many further requests may wait for one of those to end; 0 means none.
 	Queue int
-	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited for the longest is let in first. While it
-	// has waited for nearly MaxWait, the newest is, whose client is the least likely to have given up.
+	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited longest is let in first. If it has
+	// waited for nearly MaxWait, the newest is let in first, because its client is the least likely to have given up.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
@@ -92,7 +92,7 @@ func (l *concurrencyLimiter) await(c *filo.Ctx) (place admit.Place, err error) {
 	if l.places.AwaitPlace(func() bool { return place.Enter(admit.Ordinary.Only()) }, ctx.Done(), time.Time{}) && ctx.Err() == nil {
 		return place, nil
 	}
-	place.Leave() // it may have come when nobody wanted the answer any more
+	place.Leave() // the place may have come after the caller had given up
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
 		return place, cause
 	}

@@ -192,7 +192,8 @@ func (p *corsPolicy) answer(c *filo.Ctx) (preflight bool) {
 	case len(method) > 0:
 		response.AddField(p.varyFull)
 	case !p.any:
-		// Also without Origin: a cache mustn't give that answer, which has no CORS fields, to a client that sends an Origin.
+		// Answers to requests without Origin vary too: a cache mustn't give such an answer, which has no CORS fields, to a client that
+		// sends an Origin.
 		response.AddField(p.vary)
 	}
 	if len(origin) == 0 {

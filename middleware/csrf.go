@@ -58,7 +58,7 @@ func newCSRFGuard(options CSRFOptions) *csrfGuard {
 	return g
 }
 
-// crossOrigin reports whether another site may have made its visitor's browser send the request.
+// crossOrigin reports whether a page of another site may have made its visitor's browser send the request.
 func (g *csrfGuard) crossOrigin(c *filo.Ctx) bool {
 	if syntax.IsSafe(c.Request.MethodBytes()) {
 		return false

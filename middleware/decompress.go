@@ -19,8 +19,8 @@ import (
 
 // DecompressOptions configures Decompress.
 type DecompressOptions struct {
-	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. In any
-	// case the limit for bodies, Server.MaxBodyBytes or BodyLimit's, holds for the body as sent and as decoded.
+	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. The limit for
+	// bodies, Server.MaxBodyBytes or BodyLimit's, also holds, both for the body as sent and as decoded.
 	MaxBytes int64
 	// Encodings are the content codings to decode, out of "gzip", "deflate" and "zstd"; nil means all.
 	Encodings []string
@@ -33,7 +33,7 @@ type DecompressOptions struct {
 // that lists the available codings. Reading a corrupt body fails with 400, reading one larger than MaxBytes with 413.
 //
 // A zstd body may use a window of up to 8 MB; a larger one fails with 413. If the window exceeds 1 MB, decoding begins only when
-// 1 MB of the body, or all of it, has arrived. In a body of several frames the first frame decides.
+// 1 MB of the body, or all of it, has arrived. In a body of several frames the window of the first frame counts.
 //
 // Put it in front of everything that reads bodies.
 func Decompress(options ...DecompressOptions) filo.Middleware {
@@ -294,7 +294,7 @@ func (d *zstdDecoder) decode(source io.Reader, window uint64) (err error) {
 
 func (d *zstdDecoder) stop() {
 	if d.large {
-		d.Decoder = nil // the next body may well be small
+		d.Decoder = nil // this body's window is large, but the next body's may be small
 	}
 	if d.Decoder != nil {
 		_ = d.Decoder.Reset(nil) // this releases the source, and doesn't fail

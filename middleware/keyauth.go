@@ -18,11 +18,11 @@ type KeyAuthOptions struct {
 	// Ctx.Set. EqualSecret compares in constant time. An error of Check becomes the error of the request.
 	Check func(c *filo.Ctx, key []byte) (bool, error)
 
-	// Header, Query and Cookie name the one place of the key; KeyAuth never looks in another. Header is a header field, by
-	// default Authorization. Query is a parameter, which RedactParameter keeps
-	// out of filo's logs; its keys end up in other programs' logs, and in histories. Cookie must be combined with CSRF.
+	// Header, Query and Cookie name the only place where KeyAuth looks for the key; set one of them. Header is a header field, by default
+	// Authorization. Query is a parameter, which RedactParameter keeps out of filo's logs; the keys still end up in other programs' logs,
+	// and in browsers' histories. Cookie must be combined with CSRF.
 	Header, Query, Cookie string
-	// Scheme is the word before the key in a header field. Default "Bearer" in Authorization, none in other fields.
+	// Scheme is the word in front of the key in a header field. Default "Bearer" in Authorization, none in other fields.
 	Scheme string
 	// Realm names what the key protects. Default "Restricted".
 	Realm string

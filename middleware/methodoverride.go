@@ -15,8 +15,8 @@ type MethodOverrideOptions struct {
 	// otherwise. The form must be application/x-www-form-urlencoded, and is read before the router sees the request. Default
 	// none.
 	FormField string
-	// Methods are the methods that a POST may become. Default PUT, PATCH and DELETE. CSRF doesn't check a safe method such as QUERY: if
-	// you list it, a form of any site reaches the handlers of that method.
+	// Methods are the methods that a POST may become. Default PUT, PATCH and DELETE. CSRF doesn't check a safe method such as QUERY: if you
+	// list QUERY, a form of any site reaches the handlers of that method.
 	Methods []string
 }
 

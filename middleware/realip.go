@@ -29,8 +29,8 @@ type RealIPOptions struct {
 // maxForwardedHops is the largest number of proxies, one behind the other, that RealIP looks through.
 const maxForwardedHops = 32
 
-// realIP reads the origin of a request from its fields. All requests share one. It reads the fields when the origin is asked for.
-// So requests without such a question cost nothing, and the others no memory.
+// realIP reads the origin of a request from its fields. All requests share one realIP. It reads the fields only when a caller asks for the
+// origin. So a request whose origin nobody asks for costs nothing, and the others need no memory.
 type realIP struct{ options RealIPOptions }
 
 // RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of
@@ -69,7 +69,7 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 	return trusted.client(c, address)
 }
 
-// client is ClientIP with the results of peer; r may be nil.
+// client is ClientIP for a request for which peer has returned these results; r may be nil.
 func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	switch {
 	case r == nil:
@@ -116,7 +116,7 @@ func (*realIP) Host(c *filo.Ctx) []byte {
 	return trusted.host(c, address)
 }
 
-// host is Host with the results of peer; r may be nil.
+// host is Host for a request for which peer has returned these results; r may be nil.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte
@@ -177,7 +177,7 @@ func (r *realIP) xForwardedFor(c *filo.Ctx, nearest netip.Addr) netip.Addr {
 	return client
 }
 
-// forwarded holds the values of the field Forwarded. A value that is nil or invalid is missing there.
+// forwarded holds the values of the field Forwarded. A nil or invalid value is missing in the field.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte
@@ -279,11 +279,11 @@ func parseNode(node []byte) (netip.Addr, bool) {
 	return address.Unmap().WithZone(""), err == nil
 }
 
-// borrowedString returns b as a string, for callees that look at it, and keep it in nothing but an error that is dropped: a copy
-// would be an allocation for each address.
+// borrowedString returns b as a string without copying it: a copy would be an allocation for each address. The callee may keep it only in
+// an error, which the caller drops.
 func borrowedString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// maxForwardedLines is how many fields of one name are looked at, from the last one on: each proxy may add one.
+// maxForwardedLines is how many fields of one name are read, from the last one on: each proxy may add one.
 const maxForwardedLines = 8
 
 // elementsBackwards goes through the elements of a list from its end, over all fields that it is spread over.
@@ -292,7 +292,7 @@ type elementsBackwards struct {
 	n     int // how many lines are left
 }
 
-// collect takes the elements of the list in the fields called name.
+// collect finds the elements of the list in the fields called name.
 func (e *elementsBackwards) collect(c *filo.Ctx, name string) {
 	for value := range c.Request.Header.Values(name) {
 		if e.n == maxForwardedLines {
@@ -304,7 +304,7 @@ func (e *elementsBackwards) collect(c *filo.Ctx, name string) {
 	}
 }
 
-// previous returns the element before those that it has returned. Empty ones are skipped (RFC 9110, section 5.6.1).
+// previous returns the element before the one that it returned last. Empty ones are skipped (RFC 9110, section 5.6.1).
 func (e *elementsBackwards) previous() ([]byte, bool) {
 	for e.n > 0 {
 		line := e.lines[e.n-1]
@@ -322,9 +322,9 @@ func (e *elementsBackwards) previous() ([]byte, bool) {
 	return nil, false
 }
 
-// lastCommaOutsideQuotes returns the index of the last comma that isn't in a quoted-string, -1 if there is none. Seen from the
-// end, an odd number of quotes is inside of one. A client's quote that is never closed is left of what proxies have added, and so
-// can't hide any of that.
+// lastCommaOutsideQuotes returns the index of the last comma that isn't in a quoted-string, -1 if there is none. Between a byte inside of a
+// quoted-string and the end there is an odd number of quotes. A client's quote that is never closed is left of what proxies have added, so
+// it can't hide any of their elements.
 func lastCommaOutsideQuotes(line []byte) int {
 	inQuotes := false
 	for i := len(line) - 1; i >= 0; i-- {

@@ -20,9 +20,9 @@ type RecoverOptions struct {
 // Recover turns a panic inside it into a *filo.PanicError, logs it once, and lets the server's ErrorHandler turn it into the
 // response.
 //
-// A server survives panics without Recover, and answers with the same 500. But then the panic has already passed through all
-// middleware and stopped each midway. With Recover inside of them, the access log has a line for the request, metrics count its
-// 500, and middleware finishes its work. So put it inside of those and outside of everything else.
+// A server survives panics without Recover, and answers with the same 500. But by then the panic has already passed through all middleware
+// and stopped each of them midway. With Recover inside of them, the access log has a line for the request, metrics count its 500, and
+// middleware finishes its work. So put it inside of those and outside of everything else.
 //
 // A panic with filo.ErrAbort has the same meaning as in the server: it becomes that error, and isn't logged.
 func Recover(options ...RecoverOptions) filo.Middleware {

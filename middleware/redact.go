@@ -19,14 +19,14 @@ var secretNames = []string{"code", "sig", "pwd", "jwt", "otp", "samlresponse", "
 // redacted are the names that RedactParameter was called with, in lower case.
 var redacted sync.Map
 
-// RedactParameter makes IsRedacted true for a query parameter, in any case, for all of the program. KeyAuth and contrib/jwt call it
-// with the parameter that they read; call it for a secret that only your program knows.
+// RedactParameter makes IsRedacted true for a query parameter in the whole program, in upper and lower case. KeyAuth and contrib/jwt call
+// it with the parameter that they read; call it for a secret that only your program knows.
 func RedactParameter(name string) { redacted.Store(strings.ToLower(name), true) }
 
-// IsRedacted reports whether the values of a query parameter don't belong in logs and traces, as AccessLog and contrib/otel ask: if
-// RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it ends with token,
-// api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion, in any case, with or without "-"
-// and "_". In names such as "user[password]" the last part counts.
+// IsRedacted reports whether the values of a query parameter don't belong in logs and traces; AccessLog and contrib/otel ask it. It returns
+// true if RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it ends
+// with token, api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion. Case, "-" and "_"
+// don't matter. In names such as "user[password]" the last part counts.
 func IsRedacted(name string) bool {
 	name = strings.ToLower(name)
 	if _, found := redacted.Load(name); found {
@@ -39,7 +39,7 @@ func IsRedacted(name string) bool {
 
 var notInNames = strings.NewReplacer("-", "", "_", "")
 
-// maxNested is how often a value is decoded, since it may be a URL in a URL.
+// maxNested is how often a value is decoded, since it may be a URL inside another URL.
 const maxNested = 4
 
 // HoldsSecret reports whether a parameter's value is a URL or a query, even if encoded several times, with a parameter that is secret
@@ -57,7 +57,7 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 			rest = rest[i+1:]
 		}
 		if !strings.Contains(value, "%") {
-			return false // true for most values, which cost nothing more
+			return false // true for most values, whose check ends here
 		}
 		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // a record's text may end in the middle of an escape
 		if len(decoded) == len(value) {
@@ -75,7 +75,7 @@ func appendURL(line, text []byte, secrets []string) []byte {
 	return cutEscaped(appendWholeURL(line, text[:min(len(text), syntax.MaxLogged+1)], secrets), start, syntax.MaxLogged)
 }
 
-// cutEscaped cuts the bytes from start on, which appendEscaped has appended, to the limit, and never cuts within an escape.
+// cutEscaped cuts the bytes from start on, which appendEscaped has appended, to the limit. It never cuts within an escape.
 func cutEscaped(line []byte, start, limit int) []byte {
 	if len(line) <= start+limit {
 		return line

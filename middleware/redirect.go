@@ -14,8 +14,8 @@ type WWW int
 const (
 	// KeepWWW leaves the host unchanged.
 	KeepWWW WWW = iota
-	// AddWWW redirects clients from example.com to www.example.com. It doesn't affect addresses, names without a dot, and names
-	// with labels in front of the site's own two, such as api.example.com.
+	// AddWWW redirects clients from example.com to www.example.com. It doesn't affect IP addresses, names without a dot, and names with
+	// labels in front of the site's own two, such as api.example.com.
 	AddWWW
 	// StripWWW redirects clients from www.example.com to example.com.
 	StripWWW
@@ -43,11 +43,11 @@ type RedirectOptions struct {
 // errNoHost is shared: nothing may change it.
 var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 
-// Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect,
-// however much changes.
+// Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect, even if scheme,
+// host and port all change.
 //
-// No path can change the target's host: it is the one that the client asked for, with or without "www.", or the option Host.
-// Without Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
+// No path can change the target's host, which is the one that the client asked for, with or without "www.", or the option Host. Without
+// Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
 //
 // Put it inside of RealIP, whose Scheme and Host it uses, and outside of everything that works on the request.
 func Redirect(options RedirectOptions) filo.Middleware {
@@ -135,8 +135,8 @@ func hasWWW(host []byte) bool {
 	return len(host) > len("www.") && syntax.EqualFold(host[:len("www.")], "www.")
 }
 
-// isBare reports whether a host name has just one dot, and isn't an address: IPv4 addresses end in a number, and IPv6 addresses
-// are in brackets.
+// isBare reports whether a host name has just one dot, and isn't an IP address: IPv4 addresses end in a number, and IPv6 addresses are in
+// brackets.
 func isBare(name []byte) bool {
 	name = bytes.TrimSuffix(name, []byte{'.'})
 	dot := bytes.IndexByte(name, '.')

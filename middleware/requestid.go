@@ -33,7 +33,7 @@ const maxRequestID = 127
 // generatedID is a random id. Its text is its only allocation. It is never changed once RequestIDOf can see it.
 type generatedID [generatedIDBytes]byte
 
-// givenID is any other id, likewise.
+// givenID is any other id, and is never changed either.
 type givenID struct {
 	length uint8
 	text   [maxRequestID]byte
@@ -84,8 +84,8 @@ func (id *generatedID) generate() {
 	}
 }
 
-// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes them all at once: if they were written
-// one by one, reading them as words would have to wait for the last write.
+// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes all eight at once: if they were written one by one,
+// reading them as words would have to wait for the last write.
 func hexDigits(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	x = (x | x<<16) & 0x0000ffff0000ffff
@@ -101,7 +101,7 @@ type requestIDKey struct{}
 func RequestIDOf(c *filo.Ctx) string {
 	switch id := c.Get(requestIDKey{}).(type) {
 	case *generatedID:
-		return unsafe.String(&id[0], len(id)) // it lives as long as it is referred to
+		return unsafe.String(&id[0], len(id)) // the string stays valid as long as it is referred to
 	case *givenID:
 		return unsafe.String(&id.text[0], id.length)
 	}

@@ -25,14 +25,14 @@ type SecureOptions struct {
 	ContentSecurityPolicyReportOnly string
 	// ContentTypeOptions keeps browsers from guessing the type of a file. Default "nosniff".
 	ContentTypeOptions string
-	// FrameOptions says whether a page may be shown inside another one. Default "SAMEORIGIN": on pages of the same site.
+	// FrameOptions says whether a page may be shown in a frame of another page. Default "SAMEORIGIN": only in pages of the same site.
 	FrameOptions string
 	// ReferrerPolicy limits what other sites learn about the page that links to them. Default "strict-origin-when-cross-origin".
 	ReferrerPolicy string
 	// PermissionsPolicy says which browser features a page may use, such as "camera=(), geolocation=()". No default.
 	PermissionsPolicy string
-	// OpenerPolicy (COOP) separates a page's window from windows of other origins. Default "same-origin"; pop-ups for signing in
-	// elsewhere may need "same-origin-allow-popups".
+	// OpenerPolicy (COOP) separates a page's window from windows of other origins. Default "same-origin"; pop-ups for signing in at another
+	// site may need "same-origin-allow-popups".
 	OpenerPolicy string
 	// EmbedderPolicy (COEP) is "require-corp" for a page that must be isolated, and so can load only resources that allow it. No
 	// default.

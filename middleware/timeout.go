@@ -19,8 +19,8 @@ type TimeoutOptions struct {
 // Ctx until it returns, and anything that it still streams fails with filo.ErrHandlerTimeout. So handlers should watch their
 // context.
 //
-// The 503 has the fields that the response had before, such as those of CORS, and in a route of package router those that middleware
-// inside of Timeout has set: see Ctx.SetTimeout.
+// The 503 keeps the fields that the response had before Timeout, such as those of CORS. In a route of package router it also keeps those
+// that middleware inside of Timeout has set: see Ctx.SetTimeout.
 //
 // Put it in front of handlers that wait for something else, and inside of AccessLog. A Timeout inside of another one replaces it.
 // Timeout panics without a TimeoutOptions.Timeout.

@@ -38,9 +38,10 @@ var check = setup.Checker("cache")
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
 	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
-	// A request asks the Store for one value, and for one more if the answers vary. If the handler's answer may be kept, it asks for up to four
-	// more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and once for the fields that
-	// they vary by. A QUERY asks for one more in each case. A request that has waited for another one looks again.
+	// A request asks the Store for one value, and for one more if the answers vary. If the handler's answer may be kept, it asks for up to
+	// four more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and once for the
+	// names of the fields by which the answers vary. A QUERY asks for one more in each case. A request that has waited for another one
+	// looks again.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
 	// removed, those that were never requested again first.
@@ -58,9 +59,9 @@ type Options struct {
 	// its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control counts only if it is
 	// listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
 	TargetedFields []string
-	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load
-	// on the handler: the cache answers, and stores answers, even if a request asks for a new answer or for none to be stored.
-	// For the same reason a request with Range gets the whole of a stored answer.
+	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
+	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
+	// the same reason a request with Range gets the whole stored answer.
 	IgnoreRequestDirectives bool
 }
 
@@ -69,19 +70,20 @@ type Options struct {
 // Requests of QUERY (RFC 10008) must also have the same content, byte by byte, and the same values in the fields whose names begin with
 // Content-. The cache reads the content before it looks for an answer. It keeps no answer to content of more than 64 KB, or of unannounced
 // length. The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache,
-// private, public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer that
-// states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams or is partial. It
-// stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405, 410, 414 and 501,
-// and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
+// private, public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer
+// that states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams, or is
+// partial. It stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405,
+// 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
 //
 // An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated so, and is validated for each request.
 //
-// The cache serves a stale answer only where that answer allows it: with stale-while-revalidate (RFC 5861) while one request, which must wait,
-// makes a new answer, and with stale-if-error if the handler then fails, with an error or the status 500, 502, 503 or 504, or takes longer than
-// 5 seconds and another request waits for it. Both are ignored beside must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it.
-// Nothing is made in the background: a handler runs for a request, with its client's context, credentials and limits.
+// The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
+// makes a new answer, which that request must wait for. With stale-if-error, it does so if the handler fails with an error or the status
+// 500, 502, 503 or 504, or if the handler takes longer than 5 seconds and another request waits for it. Both are ignored beside
+// must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
+// request, with its client's context, credentials and limits.
 //
 // If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
 // and semicolons get the same answer. Every other field that an answer varies by must be identical.
@@ -116,19 +118,19 @@ type cache struct {
 type place struct {
 	target []byte // the key of its target; the answers to a target are removed together
 	query  *query // nil except for QUERY
-	key    []byte // by which it or a varyRule is found: the target's, except for QUERY
-	full   []byte // its own key, which is the same unless it varies
+	key    []byte // by which the entry or a varyRule is found: the target's key, except for QUERY
+	full   []byte // the answer's own key, which is the same unless the answers vary
 }
 
-// entry is a response; or the fields that responses to a target vary by; or a note that they aren't kept.
+// entry is one of three: a response, the names of the fields by which responses to a target vary, or a note that they aren't kept.
 type entry struct {
 	response *replay.Answer
 	stored   time.Time
 	age      time.Duration // its age when it was stored
 	expires  time.Time     // it is fresh until then
 	until    time.Time     // it is kept until then
-	// whileRevalidated and ifError are how long after its expiry it may answer while a new response is made, and if making that fails (RFC
-	// 5861).
+	// whileRevalidated and ifError are how long after its expiry the entry may answer, while a new response is made, and if making one
+	// fails (RFC 5861).
 	whileRevalidated, ifError time.Duration
 
 	shared  bool // may answer a request with Authorization
@@ -137,7 +139,7 @@ type entry struct {
 	vary *varyRule
 }
 
-// staleFor reports whether an entry has expired, but within the window.
+// staleFor reports whether an entry has expired less than the window ago.
 func (e *entry) staleFor(now time.Time, window time.Duration) bool {
 	return !now.Before(e.expires) && now.Before(e.expires.Add(window))
 }
@@ -155,13 +157,13 @@ type varyRule struct {
 }
 
 const (
-	// passTime is how long requests for a target don't wait for each other after a response to it that isn't kept.
+	// passTime is how long requests for a target don't wait for each other after a response that wasn't kept.
 	passTime = 10 * time.Second
 	// staleTime is how long a stale response is kept if it can be validated.
 	staleTime = time.Hour
-	// flightTime is how long a request waits at most for another one, whose handler may never end.
+	// flightTime is the maximum time that a request waits for another one, whose handler may never end.
 	flightTime = 5 * time.Second
-	// entryCost is about how much memory an entry takes without its response and its key.
+	// entryCost is about how much memory an entry takes in addition to its response and its key.
 	entryCost = 256
 )
 
@@ -216,7 +218,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Others don't wait for a request whose answer may be for it alone, nor if no lasting answer can be expected.
+		// Other requests don't wait for one whose answer may be for its client alone, nor if no lasting answer can be expected.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)
@@ -292,7 +294,7 @@ func conditional(h *filo.Header) bool {
 }
 
 // appendKey appends the key of responses: the target URI, as the client has asked for it (RFC 9111, section 2). All URIs that are the same by
-// RFC 9110, section 4.2.3, have one key. None of its parts has spaces.
+// RFC 9110, section 4.2.3, have one key. No part of a key has spaces.
 func appendKey(dst []byte, c *filo.Ctx) []byte {
 	scheme := asked.Scheme(c)
 	dst = append(append(dst, scheme...), ' ')
@@ -407,8 +409,8 @@ func (m *cache) hasRange(c *filo.Ctx) bool {
 	return !m.IgnoreRequestDirectives && c.Request.Header.Has("Range")
 }
 
-// answer makes an entry the response, or what the request's conditions and its Range make of it. For several ranges, and for one outside of the
-// content, the handler decides what is sent.
+// answer makes an entry the response. By the request's conditions and its Range, the response may be a 304, a 412 or a part. For several
+// ranges, and for a range outside of the content, the handler decides what is sent.
 func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Time) error {
 	var buffer [1]byterange.Range
 	var parts []byterange.Range
@@ -430,7 +432,7 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	}
 	modified := h.GetBytes("Last-Modified")
 	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
-		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within that second there may have been another answer.
+		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within the second of Date there may have been another answer.
 		since, _ := caching.Date(c.Request.Header.GetBytes("If-Modified-Since"))
 		if made, ok := caching.Date(h.GetBytes("Date")); ok && since.After(made) {
 			modified = h.GetBytes("Date")
@@ -464,15 +466,16 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch lets the handler make the response, and keeps it if it may be kept. Otherwise, also after a panic, it keeps a note of that. The place
-// and old come from find: a response in old is validated, and answers if the handler fails and the response allows that.
+// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, also after a panic, it keeps a note that
+// it wasn't kept. The place and old come from find. If old has a response, the handler validates it, and it answers if the handler fails
+// and the response allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
 	}
 	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
-		// If the rule was removed meanwhile, nothing is known any more.
+		// If the rule was removed meanwhile, the cache knows no rule of the target any more.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
@@ -502,7 +505,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	return err
 }
 
-// failed reports whether the handler's answer is its own failure, which a stale answer may replace (RFC 5861, section 4).
+// failed reports whether the handler's answer is a failure of the server, which a stale answer may replace (RFC 5861, section 4).
 func failed(c *filo.Ctx, err error) bool {
 	status := c.Status()
 	if err != nil && !c.ErrorRendered() {
@@ -534,8 +537,9 @@ func status(varies bool, old *entry, now time.Time, kept bool) string {
 	return "filo; fwd=" + reason
 }
 
-// validate gives a request the condition that the entry's response is no longer the current one, and returns the field's name. It does
-// nothing, and returns "", if the request has conditions of its own, or if the response has neither an entity tag nor a date of change.
+// validate gives a request a condition, by which the handler answers 304 if the entry's response is still the current one, and returns the
+// field's name. It does nothing, and returns "", if the request has conditions of its own, or if the response has neither an entity tag nor
+// a date of change.
 func (e *entry) validate(h *filo.Header) (name string) {
 	if e.response == nil || e.response.Status != 200 || conditional(h) {
 		return ""
@@ -549,7 +553,7 @@ func (e *entry) validate(h *filo.Header) (name string) {
 	return ""
 }
 
-// pass records that the response for a key isn't kept, if no kept one may still answer.
+// pass records that the response for a key isn't kept, unless a kept response may still answer.
 func (m *cache) pass(key string) {
 	now := time.Now()
 	m.entries.Update(key, lru.Note, now, func(old entry, ok bool) (entry, int, time.Time, bool) {
@@ -570,7 +574,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 		return false
 	}
 	if unshared.Is(c) {
-		return false // a guard inside, or a session's cookie, which is set after the cache has returned
+		return false // a guard inside has answered; or a session's cookie will be set after the cache has returned
 	}
 	h := &c.Response.Header
 	if age, ok := caching.Age(h); ok {
@@ -608,8 +612,8 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	})
 }
 
-// ruled returns the key under which an entry will be kept, by the rules of its target. It makes missing rules, and reports false if the Store
-// fails.
+// ruled returns the key under which an entry will be stored, by the rules of its target. It makes rules that are missing, and reports false
+// if the Store fails.
 func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *entry) (key []byte, ok bool) {
 	key, ok = []byte(f.key), true
 	var rule *varyRule
@@ -628,7 +632,8 @@ func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *ent
 	return key, true
 }
 
-// rule returns the rule that tells a key's responses apart for as long as the entry is kept. It is a new rule if they varied by other fields.
+// rule returns the rule that tells a key's responses apart, for as long as the entry is kept. It makes a new rule if the responses varied
+// by other fields before.
 func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *varyRule, ok bool) {
 	if m.Store != nil {
 		return m.sharedRule(c, key, names, e.stored, e.until)
@@ -654,9 +659,9 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
-		return 0, false // this request alone may have caused it, whatever the handler set before
+		return 0, false // only this request may have caused the error, whatever the handler set before
 	case status >= 300 && conditional(&c.Request.Header):
-		return 0, false // perhaps a precondition was answered
+		return 0, false // perhaps the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
 	case says.has("private"):

@@ -11,7 +11,7 @@ import (
 // directives are what a response says to this cache: by Cache-Control, or by a field that takes its place (RFC 9213).
 type directives struct {
 	header *filo.Header
-	field  string // the latter; empty for Cache-Control
+	field  string // the field's name; empty for Cache-Control
 }
 
 // terms say how long a response may be kept, and for whom.
@@ -21,9 +21,9 @@ type terms struct {
 	shared, cookies           bool
 }
 
-// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, except for what middleware
-// says by Cache-Control: for whom an answer is, and that an error must not be stored. So for a private answer and for a failure, a targeted
-// field can forbid what Cache-Control allows, but allow nothing.
+// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, except for two things
+// that middleware says by Cache-Control: whom an answer is for, and that an error must not be stored. So for a private answer and for a
+// failure, a targeted field can only forbid what Cache-Control allows.
 func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	h := &c.Response.Header
 	all := directives{header: h}
@@ -42,7 +42,7 @@ func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	}, may && mayToo
 }
 
-// termsOf is terms by these directives.
+// termsOf returns the terms that these directives set.
 func (m *cache) termsOf(c *filo.Ctx, says directives, now time.Time) (t terms, ok bool) {
 	if t.lifetime, ok = m.lifetime(c, says, now); !ok {
 		return t, false
@@ -65,7 +65,7 @@ func (m *cache) targeted(h *filo.Header) (directives, bool) {
 	return directives{}, false
 }
 
-// isDictionary reports whether a field is there, and is a dictionary with members: "If a targeted field in a given response is empty or a
+// isDictionary reports whether a field is present, and is a dictionary with members: "If a targeted field in a given response is empty or a
 // parsing error is encountered, that field SHOULD be ignored".
 func isDictionary(h *filo.Header, field string) bool {
 	members := 0
@@ -112,7 +112,7 @@ func (d directives) seconds(name string) (time.Duration, bool) {
 	return caching.Seconds(argument)
 }
 
-// expires returns the field Expires, which counts only beside Cache-Control.
+// expires returns the field Expires, which a targeted field replaces.
 func (d directives) expires() []byte {
 	if d.field != "" {
 		return nil
@@ -125,12 +125,12 @@ func (d directives) mustRevalidate() bool {
 	return d.has("must-revalidate") || d.has("proxy-revalidate") || d.has("s-maxage") || d.has("no-cache")
 }
 
-// mayAnswerAuthorized is RFC 9111, section 3.5.
+// mayAnswerAuthorized implements RFC 9111, section 3.5.
 func (d directives) mayAnswerAuthorized() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("must-revalidate")
 }
 
-// mayAnswerCookies reports whether a response says itself who may have it, and for how long.
+// mayAnswerCookies reports whether a response itself says who may have it, and for how long.
 func (d directives) mayAnswerCookies() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("max-age") || d.field == "" && d.header.Has("Expires") || caching.HasToken(d.header, "Vary", "cookie")
 }

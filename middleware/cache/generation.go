@@ -16,7 +16,7 @@ type generation struct {
 	over    bool // the answers were removed
 }
 
-// generations has the generations of the targets for which there are requests.
+// generations has the generation of each target for which there are requests.
 type generations struct {
 	mu      sync.Mutex
 	current map[string]*generation // the map and the generations are guarded by mu
@@ -73,7 +73,7 @@ type fetching struct {
 	key        string // of the target
 	generation *generation
 	mark       []byte // what the Store had when the request began
-	marked     bool   // it was asked, and has answered
+	marked     bool   // the Store was asked, and has answered
 }
 
 func (m *cache) begin(c *filo.Ctx, key string) *fetching {
@@ -104,8 +104,8 @@ const markTime = 5 * time.Minute
 // markKey is the key of that mark. No other key begins with this byte.
 func markKey(key string) string { return "\x01" + key }
 
-// remove removes the answers to a target, and those that are being made for it. If that fails, the request hasn't failed: its work
-// is done.
+// remove removes the answers to a target, including those that handlers are making. An error of remove isn't the request's: the handler has
+// done its work.
 func (m *cache) remove(c *filo.Ctx, key string) {
 	m.generations.next(key, func() {
 		m.entries.Remove([]byte(key))

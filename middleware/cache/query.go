@@ -13,9 +13,9 @@ import (
 // maxQueryBytes is the maximum size of a QUERY's content for its answer to be kept: it is read and hashed before anything is looked up.
 const maxQueryBytes = 64 << 10
 
-// query is what RFC 10008, section 2.7, puts into the key of an answer to QUERY: "the request content and related metadata", here the bytes as
-// they were sent and all fields that are about them. Nothing is normalized: two contents that a parser takes as equal may differ to the
-// handler.
+// query is what RFC 10008, section 2.7, puts into the key of an answer to QUERY: "the request content and related metadata". Here these are
+// the bytes as they were sent, and all fields that describe them. Nothing is normalized: two contents that a parser considers equal may
+// differ to the handler.
 type query [sha256.Size]byte
 
 // readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content that
@@ -48,7 +48,7 @@ func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	return q, true, nil
 }
 
-// appendSized appends text with its length, so that texts can't be split differently.
+// appendSized appends text after its length, so that two sequences of texts never give the same bytes.
 func appendSized(dst, text []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
@@ -56,8 +56,8 @@ func appendSized(dst, text []byte) []byte {
 // queries is the name, in a target's rule, of what distinguishes answers to QUERY. No field has that name.
 var queries = []string{"(content)"}
 
-// appendQueries makes the key of the rule for a target's answers to QUERY. The answers' keys have the rule's number: when the rule is removed,
-// so are they.
+// appendQueries makes the key of the rule for a target's answers to QUERY. The answers' keys contain the rule's number: when the rule is
+// removed, the answers can't be found any more.
 func appendQueries(target []byte) []byte { return append(target, " QUERY"...) }
 
 // appendKey appends the key of an answer, by the rule of its target.
@@ -67,8 +67,8 @@ func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	return shortKey(append(key, q[:]...))
 }
 
-// appendUnruled is appendKey for a target that has no rule: none of its answers to QUERY is kept. The target's key is at its beginning, and
-// a space behind that, so that a flight is found when something is removed. A note doesn't matter then.
+// appendUnruled is appendKey for a target that has no rule: so no answer of it to QUERY is kept. The key begins with the target's key and a
+// space, so that a flight is found when the target's answers are removed. A note doesn't matter at that time.
 func (q *query) appendUnruled(target []byte) []byte {
 	return append(append(appendQueries(target), '-'), q[:]...)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // appendSelecting appends the value of a field by which answers vary. In a list of preferences the white space beside commas and semicolons
-// is left out (RFC 9111, section 4.1). Everything else stays, since handlers may depend on it: on the first line alone, on the order, and
-// on the case of names.
+// is left out (RFC 9111, section 4.1). Everything else stays, since handlers may depend on it: on the first line alone, on the order, or on
+// the case of names.
 func appendSelecting(dst []byte, h *filo.Header, name string) []byte {
 	list := name == "accept" || name == "accept-charset" || name == "accept-encoding" || name == "accept-language"
 	for value := range h.Values(name) {

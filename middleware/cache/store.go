@@ -24,9 +24,9 @@ type Store interface {
 	Remove(c *filo.Ctx, key string) error
 }
 
-// The kinds of entries in a Store, and the flags of a response. A value is the kind; the number or the flags; the times at which the
-// entry was stored, expires and is dropped, in nanoseconds since 1970, its age, and how long it may answer when it is stale, 8 bytes each; and
-// the response or the names. 1 and 2 were kinds without some of the times.
+// The kinds of entries in a Store, and the flags of a response. A value has these parts: the kind; the number or the flags; the times at
+// which the entry was stored, expires and is dropped, in nanoseconds since 1970; its age; how long it may answer when it is stale, 8 bytes
+// each; and the response or the names. Earlier formats, without some of the times, had the kinds 1 and 2.
 const (
 	storedResponse = 3
 	storedRule     = 4
@@ -92,7 +92,7 @@ func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 	return e, ok && now.Before(e.until)
 }
 
-// get returns the entry of a key. With a Store the memory has only the notes about responses that aren't kept.
+// get returns the entry of a key. With a Store, the memory has only notes about responses that aren't kept.
 func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error) {
 	e, ok := m.entries.Get(key, now)
 	if ok || m.Store == nil {
@@ -106,30 +106,31 @@ func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error)
 	return e, ok, nil
 }
 
-// keepShared stores the response in the Store. It is removed again if another server has removed the target's answers at the same time.
+// keepShared stores the response in the Store. It removes the response again if another server has removed the target's answers at the same
+// time.
 func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e entry) bool {
 	if !m.current(c, f) {
 		return false
 	}
 	key, ok := m.ruled(c, f, q, names, &e)
 	if ok {
-		m.entries.Remove(key) // the note that an earlier answer wasn't kept
+		m.entries.Remove(key) // removes the note that an earlier answer wasn't kept
 		ok = m.share(c, string(key), e)
 	}
-	if !m.current(c, f) { // the rule may exist again, even if the rest has failed
+	if !m.current(c, f) { // the rule may exist again, even if a later step has failed
 		m.removeShared(c, f.key)
 		return false
 	}
 	return ok
 }
 
-// removeShared removes the answers to a target from the Store: the one to GET, and the rules by which others are found.
+// removeShared removes the answers to a target from the Store: the answer to GET, and the rules by which other answers are found.
 func (m *cache) removeShared(c *filo.Ctx, key string) {
 	logFailure(c, "removing", m.Store.Remove(c, key))
 	logFailure(c, "removing", m.Store.Remove(c, string(appendQueries([]byte(key)))))
 }
 
-// share puts an entry into the Store, and reports whether it is there.
+// share puts an entry into the Store, and reports whether the entry is there.
 func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
 	err := m.Store.Put(c, key, e.appendTo(nil), e.until)
 	logFailure(c, "storing", err)
@@ -143,7 +144,7 @@ func logFailure(c *filo.Ctx, what string, err error) {
 	}
 }
 
-// sharedRule is rule with a Store. The number of a new rule is random, so that no two servers choose the same.
+// sharedRule is rule for a cache with a Store. The number of a new rule is random, so that no two servers choose the same.
 func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, until time.Time) (*varyRule, bool) {
 	value, err := m.Store.Get(c, key)
 	if err != nil {

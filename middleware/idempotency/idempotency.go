@@ -1,5 +1,5 @@
-// Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: it is
-// never done twice.
+// Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: the request is
+// never executed twice.
 //
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
@@ -31,9 +31,9 @@ type Options struct {
 	Methods []string
 	// Required refuses requests of those methods that have no key.
 	Required bool
-	// Scope returns the owner of a request's keys, such as the name of an account, borrowed. The same key in two scopes is two
-	// keys, while clients in one scope can get each other's answers. A request that has a key and no owner, which is an empty scope,
-	// is refused with 400. Required; AuthorizationScope is one.
+	// Scope returns the owner of a request's keys, such as the name of an account, borrowed. The same key in two scopes is two keys.
+	// Clients in one scope can get each other's answers. A request with a key but without an owner, whose scope is empty, is refused with
+	// 400. Scope is required; AuthorizationScope is such a function.
 	Scope func(c *filo.Ctx) []byte
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes.
 	Store Store
@@ -44,32 +44,32 @@ type Options struct {
 	MaxRun time.Duration
 	// MaxBodyBytes is the maximum size of a stored body, 1 MB if 0.
 	MaxBodyBytes int
-	// MaxBytes is the size of the store in memory, 64 MB if 0. MaxScopeBytes is the share of one scope's keys, a quarter of
-	// MaxBytes if 0, which is enough for some 30,000 keys. When a limit is reached, the oldest answers are removed, and
-	// repetitions of their requests get 409. When no answers are left, further keys are refused until older ones expire: with 429
-	// if their scope is full, with 503 if the whole store is full. These refusals aren't logged one by one (filo.ErrBusy).
+	// MaxBytes is the size of the store in memory, 64 MB if 0. MaxScopeBytes is the limit for the keys of one scope, a quarter of MaxBytes
+	// if 0, which is enough for some 30,000 keys. When a limit is reached, the oldest answers are removed, and repetitions of their
+	// requests get 409. When no answers are left, further keys are refused until older ones expire: with 429 if their scope is full, with
+	// 503 if the whole store is full. These refusals aren't logged one by one (filo.ErrBusy).
 	MaxBytes, MaxScopeBytes int
 }
 
 // New returns middleware that lets clients safely repeat a request when they don't know whether it has arrived. The client
 // repeats the request with the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07), and gets the answer to the
-// first one, with Idempotency-Replayed: true. The request isn't done twice. The key is a string in quotes, or a token, of at most
-// 255 bytes.
+// first one, with Idempotency-Replayed: true. The request isn't executed twice. The key is a string in quotes, or a token, of at most 255
+// bytes.
 //
 // A repetition that arrives while the first request runs gets 409 (Conflict). A key that was used for another request, with
 // another target or body, gets 422 (Unprocessable Content). A malformed key, or a missing one if Required, gets 400.
 //
-// All answers are stored, except a handler's 401, 403, 429 and 503, which mean that nothing was done: their key can be used
-// again. If an answer streams or is too large, only the fact is stored, and a repetition gets 409. The same holds after a handler that
-// panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
+// All answers are stored, except a handler's 401, 403, 429 and 503, which mean that the handler did nothing: their key can be used again.
+// If an answer streams or is too large, the middleware stores only that the request was executed, and a repetition gets 409. The same holds
+// after a handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
 //
-// An answer is kept for clients that accept other content codings: a handler finds that its client accepts none, unless the client refuses
-// uncompressed answers. A Compress inside has nothing to do then; one outside compresses. If an answer has a coding nevertheless, and the
-// client that repeats the request doesn't accept it, that gets 406.
+// So that a stored answer suits clients that accept other content codings, the handler sees no Accept-Encoding that allows a coding, unless
+// the client refuses uncompressed answers. A Compress inside then has nothing to do; a Compress outside compresses. If an answer has a
+// coding nevertheless, a client that repeats the request but doesn't accept that coding gets 406.
 //
 // The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of
-// Decompress. A request with a key whose body was read before otherwise than by Body or Form fails with an error without a status. New panics
-// without a Scope.
+// Decompress. A request with a key fails with an error without a status if its body was read before by other means than Body and Form. New
+// panics without a Scope.
 func New(options Options) filo.Middleware {
 	m := newKeeper(options)
 	return func(next filo.Handler) filo.Handler {
@@ -163,7 +163,7 @@ func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	return replayAnswer(c, found.Response)
 }
 
-// replayAnswer sends an answer that was kept. Without a byte, the request's answer couldn't be kept.
+// replayAnswer sends an answer that was kept. A response without bytes means that the request's answer couldn't be kept.
 func replayAnswer(c *filo.Ctx, response []byte) error {
 	if len(response) == 0 {
 		return errKeyNoAnswer
@@ -191,14 +191,14 @@ func acceptedBy(c *filo.Ctx) (accepted syntax.Codings) {
 	return accepted
 }
 
-// run has the request done, and keeps its answer.
+// run lets the handler execute the request, and keeps its answer.
 func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) error {
 	undone, answer := false, []byte{}
-	defer func() { // behind a panic, too
+	defer func() { // after a panic, too
 		done := claim
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
 		if err := m.settle(c, key, undone, done); err != nil {
-			// The request was done: that its answer can't be repeated is no reason to keep it from the client.
+			// The handler has executed the request: the client gets its answer, even if that can't be repeated.
 			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", syntax.LoggedError(err))
 		}
 	}()
@@ -215,7 +215,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	if errors.Is(err, filo.ErrAbort) {
 		return err
 	}
-	// A time-out has committed its answer, whatever the handler says since.
+	// A time-out has committed its answer, whatever the handler returns afterwards.
 	if nothingDone(c.Status()) && !c.Committed() {
 		undone = true
 		return err
@@ -228,12 +228,13 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	return err
 }
 
-// nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or for now.
+// nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or for the time
+// being.
 func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
-// errBodyBegun is answered with a 500. Without it two bodies that have the same rest would be one.
+// errBodyBegun is answered with a 500. Without this error, two bodies with the same rest would be taken for one.
 var errBodyBegun = errors.New("idempotency: other middleware has read from the body before, as by BodyReader or MultipartForm: put it inside, or have it call Body first")
 
 var errKeyLost = errors.New("the request took longer than MaxRun, and another request has claimed its key")

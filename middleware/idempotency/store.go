@@ -11,11 +11,11 @@ import (
 // Store keeps the answers to requests by key, until they expire. Many goroutines call its methods at once. A method that waits
 // for something must use the request's Context.
 type Store interface {
-	// Claim stores record under the key if the key is free. It returns the record that is then stored, and whether that is
-	// record.
+	// Claim stores record under the key if the key is free. It returns the record that is then stored, and reports whether that is the
+	// given record.
 	Claim(c *filo.Ctx, key string, record Record) (Record, bool, error)
-	// Complete replaces the record that Claim has stored with record. If that one has expired and the key holds another request's
-	// record, Complete changes nothing and returns false. The field Claim tells the requests apart.
+	// Complete replaces the record that Claim has stored with record. If the claimed record has expired and the key holds another request's
+	// record, Complete changes nothing and returns false. The records of different requests have different values in the field Claim.
 	Complete(c *filo.Ctx, key string, record Record) (bool, error)
 	// Release removes the key's record if its field Claim equals claim.
 	Release(c *filo.Ctx, key, claim string) error
@@ -30,8 +30,8 @@ type Record struct {
 	// Claim is a random value, different for each request that claims the key.
 	Claim string
 	// Response is the answer, in a private format of this package, or nil while the request runs. An empty, non-nil Response says
-	// that the request was done, but that its answer isn't available. A store that needs room may empty a Response this way, but
-	// must not remove a record before it expires: the request would be done twice.
+	// that the request was done, but that its answer isn't available. A store that needs room may empty a Response this way, but must not
+	// remove a record before it expires: the request would be executed twice.
 	Response []byte
 	// Expires is when the record expires.
 	Expires time.Time
@@ -40,9 +40,9 @@ type Record struct {
 // recordCost is about how much memory a record takes without its key and its answer.
 const recordCost = 512
 
-// memory is the store in memory. No record is forgotten before it expires, and none of a request that runs at all, since
-// its key is always settled. To make room answers go, and when there are none left further keys are refused. What a scope
-// may take has a bound, so that one client neither costs others their answers nor has their keys refused.
+// memory is the store in memory. No record is forgotten before it expires. The record of a running request is never forgotten, since the
+// request always settles its key. To make room, answers are removed; when none are left, further keys are refused. Each scope has a limit,
+// so that one client can neither displace others' answers nor have their keys refused.
 type memory struct {
 	maxBytes, maxScopeBytes int
 
@@ -50,14 +50,14 @@ type memory struct {
 	records map[string]*keptRecord // guarded by mu, as all below
 	scopes  map[[32]byte]*keptRecords
 	all     keptRecords
-	done    list.List // of *keptRecord, those that are complete: first the one that expires first
+	done    list.List // *keptRecord elements, only complete ones: the one that expires first is in front
 }
 
-// keptRecords says how much memory records take together, those of one scope or all.
+// keptRecords counts the memory that records take together, those of one scope or all.
 type keptRecords struct {
 	used     int // with the answers
 	answered int // the answers alone
-	// answers lists the records that have one, as *keptRecord, the oldest first.
+	// answers lists the records that have an answer, as *keptRecord, the oldest first.
 	answers list.List
 }
 
@@ -67,7 +67,7 @@ type keptRecord struct {
 	cost    int // without the answer
 	scope   *keptRecords
 	done    *list.Element    // nil while the request runs
-	answers [2]*list.Element // in the scope's list, and that of all; nil without an answer
+	answers [2]*list.Element // its elements in the scope's list and in the list of all; nil without an answer
 }
 
 func newMemory(maxBytes, maxScopeBytes int) *memory {
@@ -132,8 +132,8 @@ func (m *memory) Release(_ *filo.Ctx, key, claim string) error {
 	return nil
 }
 
-// makeRoom has answers go until there is room for that many bytes more of a scope. First they are the scope's own, and then
-// the oldest ones. mu is held, as for all below.
+// makeRoom removes answers until a scope can take that number of bytes more. It removes the scope's own answers first, and then the oldest
+// ones of all. mu is held, as for all functions below.
 func (m *memory) makeRoom(scope *keptRecords, bytes int) error {
 	if scope.used-scope.answered+bytes > m.maxScopeBytes {
 		return errScopeFull

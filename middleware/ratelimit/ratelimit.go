@@ -25,8 +25,8 @@ import (
 
 // Options configures New.
 type Options struct {
-	// Burst is how many requests may come at once; 0 means the limit. After a burst, one more request is allowed each
-	// window/limit. No window therefore allows more requests than Burst and the limit together.
+	// Burst is how many requests may come at once; 0 means the limit. After a burst, one more request is allowed every window/limit. No
+	// window therefore allows more requests than Burst and the limit together.
 	Burst int
 	// Name is the policy's name in header fields, "default" if empty: visible ASCII without quotes and backslashes.
 	Name string
@@ -34,13 +34,13 @@ type Options struct {
 	// Nil means the client's address, as middleware.ClientIP returns it. Only the first 64 bits of an IPv6 address count, since a
 	// client can usually choose the others freely.
 	Key func(c *filo.Ctx) []byte
-	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until then each request
-	// counts, so requests at the same time stay within the limit, too. Nil means that all count.
+	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until its handler has
+	// returned, each request counts, so simultaneous requests stay within the limit, too. Nil means that all count.
 	Counts func(c *filo.Ctx, err error) bool
 	// Store keeps the state of the keys, and can be shared by several servers. Nil means a store in memory for MaxKeys keys.
 	Store Store
-	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more, the keys
-	// that have used the least of their limit are forgotten.
+	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more keys, those that
+	// have used the least of their limit are forgotten.
 	MaxKeys int
 	// FailOpen admits requests when the Store fails, and logs the error, unless that wraps filo.ErrBusy, as from a Store that logs its
 	// errors itself. Without FailOpen the error becomes the request's.
@@ -80,10 +80,10 @@ type State struct {
 	RetryAfter time.Duration
 }
 
-// New returns middleware that allows each key limit requests in each window, which must be whole seconds. A Burst of requests may
-// come at once, and from then on one each window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers
-// report the remaining quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route
-// may have several limits with different names.
+// New returns middleware that allows each key limit requests in each window, which must be whole seconds. A Burst of requests may come at
+// once, and after it one every window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers report the remaining
+// quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route may have several limits with
+// different names.
 //
 // Put it in front of everything expensive, inside of AccessLog and, if there is a proxy, of RealIP. New panics unless limit and
 // window are greater than 0.
@@ -113,7 +113,7 @@ type limiter struct {
 	quota   Quota
 	memory  *table     // the Store, if that is nil
 	policy  filo.Field // RateLimit-Policy
-	item    string     // the beginning of RateLimit's item
+	item    string     // the beginning of the item in RateLimit
 	refusal *filo.HTTPError
 }
 
@@ -194,7 +194,7 @@ func (l *limiter) key(c *filo.Ctx, buffer *[16]byte) []byte {
 		*buffer = clientNetwork(c)
 		return buffer[:]
 	case l.Counts != nil:
-		return bytes.Clone(l.Key(c)) // giveBack needs it when the handler has returned
+		return bytes.Clone(l.Key(c)) // giveBack needs the key after the handler has returned
 	}
 	return l.Key(c)
 }
@@ -207,7 +207,7 @@ func (l *limiter) take(c *filo.Ctx, key []byte) (State, error) {
 	return l.Store.Take(c, bytes.Clone(key), l.quota)
 }
 
-// giveBack undoes take. If that fails, the request stays counted.
+// giveBack undoes take. If the store's Return fails, the request stays counted.
 func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 	if l.memory != nil {
 		l.memory.giveBack(key)
@@ -239,23 +239,23 @@ const (
 )
 
 // table is the store in memory. It is the generic cell rate algorithm: it keeps only the time at which a key has its whole burst
-// again. If that has passed, the key counts as never seen, and its place is free.
+// again. If that time has passed, the key counts as never seen, and its place is free.
 //
-// A key is known by its hash, with a seed that nobody knows, and has its place in one bucket. When that is full, the key that has used
-// least is forgotten: a flood of new keys takes each other's places, not the place of a client that is being limited.
+// A key is identified by its hash, with a secret seed, and has its place in one bucket. When the bucket is full, the key that has used the
+// least of its limit is forgotten. So new keys in a flood displace each other, and not a client that is being limited.
 type table struct {
 	seed     maphash.Seed
 	start    time.Time // times count from here
 	interval int64     // nanoseconds for each request
 	burst    int64     // nanoseconds for a burst
-	mask     uint64    // of the number of buckets in a shard
+	mask     uint64    // the number of buckets in a shard, minus 1
 	shards   [shardCount]shard
 }
 
 type shard struct {
 	mu      sync.Mutex
 	buckets [][bucketSize]entry // guarded by mu
-	_       [32]byte            // no two locks in a cache line
+	_       [32]byte            // so that no two locks share a cache line
 }
 
 type entry struct {
@@ -297,7 +297,7 @@ func (t *table) take(key []byte) State {
 	return State{Allowed: true, Remaining: int((t.burst - (full - now)) / t.interval), Reset: time.Duration(full - now)}
 }
 
-// giveBack uncounts a request that take has counted.
+// giveBack takes back the count of a request that take has counted.
 func (t *table) giveBack(key []byte) {
 	hash := maphash.Bytes(t.seed, key)
 	shard := &t.shards[hash%shardCount]
@@ -308,7 +308,7 @@ func (t *table) giveBack(key []byte) {
 	}
 }
 
-// find returns the entry of a key, or else the entry that has used least, which the key gets.
+// find returns the entry of a key. If the key has none, it gets the entry that has used the least.
 func find(bucket *[bucketSize]entry, hash uint64) *entry {
 	least := &bucket[0]
 	for i := range bucket {

@@ -16,7 +16,7 @@ const saveTries = 20
 
 var errBusy = errors.New("session: too many requests changed the session at once")
 
-// saveStore adds the request's changes to what is in the store by now.
+// saveStore applies the request's changes to the session that is in the store by now.
 func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 	m := s.manager
 	if s.another {
@@ -53,19 +53,19 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 	return errBusy
 }
 
-// encodeRecord returns the content as a store keeps it.
+// encodeRecord returns the content in the form that a store keeps.
 func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 	data, expires, err := s.encode(now)
 	return Record{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
 }
 
-// movedTime is how long requests that came with a session's old id can still end the session, and how long a mark stays in the place
-// of a session that was ended, so that requests that loaded it before find that out.
+// movedTime is how long requests that came with a session's old id can still end the session. It is also how long a mark replaces a session
+// that was ended, so that requests that loaded it before notice that.
 const movedTime = 5 * time.Minute
 
-// saveRenewed saves the session under a new id. Nobody knows that id before the old record leads there, which is written only if the
-// old record is as the request found it. So the new session has the changes of other requests, and a session that they have ended
-// stays ended.
+// saveRenewed saves the session under a new id. Nobody knows the new id before the old record leads to it, and that is written only if the
+// old record is as the request found it. So the new session has the changes of other requests, and a session that they have ended stays
+// ended.
 func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	store, id, version := s.manager.Store, rand.Text(), uint64(0)
 	defer func() {
@@ -94,8 +94,8 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 		if !moved {
 			gone, err := s.merge(c, now)
 			if err == nil && gone {
-				// Two requests that renew it, such as two clicks to log in, get a new session each. This one has nothing that the
-				// other has added since, which may be another client that has the old id.
+				// Two requests that renew it, such as two clicks to log in, get a new session each. The new session has no values that the
+				// other request has added since, because that may be another client that has the old id.
 				moved, err = s.manager.alive(c, s.record, now)
 			}
 			if err != nil || gone && !moved {
@@ -125,7 +125,7 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 	return false, nil
 }
 
-// leave replaces a session that has the version by content that isn't a session. It reports false if there is another version.
+// leave replaces a session of this version by content that isn't a session. It reports false if the stored version is another one.
 func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -138,7 +138,7 @@ func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content cont
 	return left, nil
 }
 
-// end destroys the session that the client came with, also if others have changed or renewed it meanwhile.
+// end destroys the session that the client came with, even if other requests have changed or renewed it meanwhile.
 func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	m, stored, version := s.manager, s.moved, s.record.Version
 	if version > 0 {
@@ -170,7 +170,7 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	return errBusy
 }
 
-// contentOf returns the content of a record, nothing if it isn't a record.
+// contentOf returns the content of a record, and an empty one if it isn't a record.
 func contentOf(record Record) (content contents) {
 	if record.Version == 0 || json.Unmarshal(record.Data, &content) != nil {
 		return contents{}
@@ -178,9 +178,9 @@ func contentOf(record Record) (content contents) {
 	return content
 }
 
-// merge puts the request's changes on top of what another request has saved. It reports true if that has destroyed the
-// session: then there is nothing to save. If the store has forgotten a visitor's session, which unlike destroying leaves no mark, it
-// is saved anew with all that the request knows of it.
+// merge applies the request's changes to the content that another request has saved. It reports true if the other request has destroyed the
+// session: then there is nothing to save. If the store has forgotten a visitor's session, it is saved anew with all values that the request
+// knows. (Destroying a session leaves a mark, forgetting one doesn't.)
 func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
 	record, err := s.manager.Store.Load(c, storedID(s.id))

@@ -8,11 +8,11 @@ import (
 	"encoding/base64"
 )
 
-// sealer makes cookies of sessions and sessions of cookies: AES-256-GCM, with a random nonce in front, which both
-// hides the content and shows any change of it.
+// sealer encrypts sessions into cookies and decrypts them: AES-256-GCM, with a random nonce in front of the data, hides the content and
+// detects any change of it.
 type sealer struct {
 	keys []cipher.AEAD
-	name []byte // the cookie's: a value for a cookie of another name isn't accepted
+	name []byte // the cookie's name: a value for a cookie of another name isn't accepted
 }
 
 func newSealer(secrets [][]byte, name string) *sealer {

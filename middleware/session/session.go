@@ -38,8 +38,8 @@ type Options struct {
 	// Store keeps the sessions on the server, and the cookie contains only a random id. Memory is a Store in memory. If Store is
 	// nil, the cookie contains the session itself, encrypted with the first of Keys.
 	Store Store
-	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first key encrypts,
-	// and all of them decrypt. To rotate keys, put a new one in front, and remove the old one when IdleTimeout has passed.
+	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first key encrypts; decryption
+	// tries all of them. To rotate keys, put a new one in front, and remove the old one when IdleTimeout has passed.
 	Keys [][]byte
 	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two session middlewares of a server need different
 	// names.
@@ -122,10 +122,10 @@ func New(options Options) filo.Middleware {
 	}
 }
 
-// managerKey is the key of the request's *manager, which belongs to the innermost middleware.
+// managerKey is the key of the *manager in the request's values; it finds the manager of the innermost middleware.
 type managerKey struct{}
 
-// opened is the session that a request has asked for last, as package unshared knows it.
+// opened is the session that a request has asked for last, as package unshared stores it.
 type opened Session
 
 // Unsaved reports whether a session of the request has yet to be saved.
@@ -157,13 +157,13 @@ func Get(c *filo.Ctx) (*Session, error) {
 	return state, err
 }
 
-// lastOpened returns the session that the request has asked for last; its before leads to the others.
+// lastOpened returns the session that the request has asked for last; the field before leads to the others.
 func lastOpened(c *filo.Ctx) *Session {
 	o, _ := unshared.LastSession(c).(*opened)
 	return (*Session)(o)
 }
 
-// opened returns the manager's session of the request, nil if that hasn't asked for it.
+// opened returns the manager's session of the request, nil if the request hasn't asked for it.
 func (m *manager) opened(c *filo.Ctx) *Session {
 	state := lastOpened(c)
 	for state != nil && state.manager != m {
@@ -176,17 +176,17 @@ func (m *manager) opened(c *filo.Ctx) *Session {
 type Session struct {
 	manager *manager
 	before  *Session // another middleware's session, which the request had asked for before
-	id      string   // as in the cookie; "" without a Store, and of a session that is new
+	id      string   // as in the cookie; "" without a Store, and for a new session
 	record  Record
 	content contents
-	// changed has the keys that the request has set, or deleted: those that aren't in content any more.
+	// changed has the keys that the request has set or deleted; their values in content are no longer the stored ones.
 	changed   map[string]bool
 	cleared   bool
-	renewed   bool // it gets a new id, and the old one becomes useless
+	renewed   bool // the session gets a new id, and the old one becomes useless
 	destroyed bool
-	another   bool   // it isn't the session that the client came with, which is destroyed
+	another   bool   // not the session that the client came with, which is destroyed
 	moved     string // the key of the renewed session whose old id the client sent: Destroy destroys it
-	stale     bool   // save it although nothing was changed
+	stale     bool   // save the session although nothing was changed
 	over      bool   // the handler has panicked: nothing is saved any more
 }
 
@@ -303,7 +303,7 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	s := &Session{manager: m}
 	now := time.Now()
 	s.content.Created = now.Unix()
-	// An answer made from the session is for this client alone.
+	// An answer that depends on the session is for this client alone.
 	c.Response.Header.Add("Vary", "Cookie")
 	value := c.Request.Cookie(m.CookieName)
 	if value == "" {
@@ -330,21 +330,21 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	return s, nil
 }
 
-// read takes the content from the record, if that is alive.
+// read copies the content from the record, if the record is alive.
 func (s *Session) read(now time.Time) bool {
 	content := contentOf(s.record)
 	if content.Expires <= now.Unix() {
 		return false
 	}
 	s.content = content
-	// A session in use is saved, to live on, when a tenth of IdleTimeout has passed.
+	// A session that is used but not changed is saved when a tenth of IdleTimeout has passed, so that it doesn't expire.
 	if left := time.Unix(content.Expires, 0).Sub(now); left < s.manager.IdleTimeout*9/10 && s.expires(now).Unix() > content.Expires {
 		s.stale = true
 	}
 	return true
 }
 
-// expires returns until when the session lives if it isn't used again.
+// expires returns the time until which the session lives if it isn't used again.
 func (s *Session) expires(now time.Time) time.Time {
 	end := time.Unix(s.content.Created, 0).Add(s.manager.Lifetime)
 	if idle := now.Add(s.manager.IdleTimeout); idle.Before(end) {
@@ -366,7 +366,7 @@ func logUnsaved(c *filo.Ctx, err error) {
 	}
 }
 
-// unsaved reports whether save has something to do.
+// unsaved reports whether save has anything to do.
 func (s *Session) unsaved() bool {
 	known := s.record.Version > 0
 	switch {
@@ -378,8 +378,8 @@ func (s *Session) unsaved() bool {
 	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
 }
 
-// save writes what the request has changed to the store, and sets the cookie where that must change. The Ctx is the caller's, and the
-// session keeps none: an adaptor may have run the handler with a Ctx that has ended by now.
+// save writes the request's changes to the store, and sets the cookie if the cookie must change. The caller passes the Ctx, and the session
+// keeps none: an adaptor may have run the handler with a Ctx that has ended by now.
 func (s *Session) save(c *filo.Ctx) (err error) {
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
@@ -411,7 +411,7 @@ func (s *Session) remove(c *filo.Ctx) error {
 	return err
 }
 
-// encode returns the content as it is kept.
+// encode returns the content in the form in which it is stored.
 func (s *Session) encode(now time.Time) (data []byte, expires time.Time, err error) {
 	expires = s.expires(now)
 	s.content.Expires = expires.Unix()
@@ -438,16 +438,16 @@ func (s *Session) setCookieValue(c *filo.Ctx, value string, expires, now time.Ti
 	return s.setCookie(c, &cookie)
 }
 
-// setCookie adds the cookie to the response, which then isn't for shared caches.
+// setCookie adds the cookie to the response, and keeps that response out of shared caches.
 func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if c.Committed() {
-		return nil // the client has the id; it only doesn't learn that the session lives longer, or has ended
+		return nil // the client has the id; without the cookie it only doesn't learn that the session lives longer, or has ended
 	}
 	if cookie.Valid() != nil {
 		return errTooLarge
 	}
 	h := &c.Response.Header
-	caching.DropTargeted(h) // or the cache of a CDN would go by them
+	caching.DropTargeted(h) // otherwise the cache of a CDN would go by these fields
 	if !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
 		h.Add("Cache-Control", "private") // the most restrictive of conflicting directives counts (RFC 9111, section 4.2.1)
 	}
