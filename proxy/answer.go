@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// answer is the ResponseWriter for the answer of an upstream. Its header has the fields that middleware has set before.
+// answer is the ResponseWriter for the answer of an upstream. Its header has the fields that middleware has set.
 type answer struct {
 	http.ResponseWriter
 	proxy *Proxy
@@ -17,7 +17,7 @@ type answer struct {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. ReverseProxy passes on all fields of interim answers.
+// WriteHeader implements http.ResponseWriter. ReverseProxy passes on interim answers with all their fields.
 func (a *answer) WriteHeader(status int) {
 	if status < 200 {
 		removeHopByHop(a.Header())
@@ -38,7 +38,7 @@ func removeHopByHop(h http.Header) {
 	}
 }
 
-// modify is the ModifyResponse of ReverseProxy, which adds the fields of r to the header afterwards.
+// modify is the ModifyResponse of ReverseProxy. After it, ReverseProxy adds the fields of r to the header.
 func (a *answer) modify(r *http.Response) error {
 	if r.StatusCode < 100 || r.StatusCode > 599 { // RFC 9110, section 15: others are invalid
 		return fmt.Errorf("proxy: the upstream's status is %d", r.StatusCode)
@@ -65,7 +65,7 @@ func (a *answer) modify(r *http.Response) error {
 	return nil
 }
 
-// fromBoth are the fields that middleware and the upstream may both add to.
+// fromBoth are the fields that are sent from both middleware and the upstream.
 var fromBoth = [...]string{"Set-Cookie", "Vary", "Link", "Server-Timing", "Via"}
 
 func isCORS(name string) bool { return strings.HasPrefix(name, "Access-Control-") }

@@ -22,12 +22,12 @@ var errNoUpstream = filo.Error(503, "no upstream server is available")
 // upstream is one of the servers that requests go to.
 type upstream struct {
 	url    *url.URL
-	active atomic.Int64 // requests that are under way
-	sick   atomic.Bool  // by the last health check
+	active atomic.Int64 // requests that it is serving
+	sick   atomic.Bool  // it failed the last health check
 
 	mu       sync.Mutex
-	failures int       // in a row; guarded by mu
-	until    time.Time // it is left alone; guarded by mu
+	failures int       // failures in a row; guarded by mu
+	until    time.Time // until then it is left alone; guarded by mu
 }
 
 // resting reports whether the upstream is left alone because it has failed.
@@ -53,15 +53,16 @@ func (u *upstream) note(failed bool, options *Options) bool {
 	return true
 }
 
-// endRest lets an upstream have requests again that was left alone. Its failures count on: what fails requests may pass checks.
+// endRest lets an upstream that was left alone have requests again. Its count of failures stays: an upstream that fails requests may still
+// pass checks.
 func (u *upstream) endRest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.until = time.Time{}
 }
 
-// pick returns the upstream for an attempt, nil if all are sick: one that wasn't tried before if there is one, and among those
-// one that rests only if there is no other.
+// pick returns the upstream for an attempt, nil if all are sick. It prefers upstreams that weren't tried before, and among those the ones
+// that don't rest.
 func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 	now := time.Now()
 	first := int((p.turn.Add(1) - 1) % uint32(len(p.upstreams)))
@@ -97,7 +98,7 @@ type balancer Proxy
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := (*Proxy)(b)
 	if r.Body != nil && r.Body != http.NoBody {
-		r = r.WithContext(r.Context()) // the caller's must stay as it is
+		r = r.WithContext(r.Context()) // the caller's request must stay as it is
 		r.Body = &clientBody{ReadCloser: r.Body}
 	}
 	body, err := p.replayable(r)
@@ -124,7 +125,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// replayable reads the request's body, if it is small enough to be kept. Then it is non-nil, and so is an empty one.
+// replayable reads the request's body, if it is small enough to be kept. If so, body is non-nil, even for an empty body.
 func (p *Proxy) replayable(r *http.Request) ([]byte, error) {
 	switch {
 	case r.Body == nil || r.Body == http.NoBody:
@@ -207,7 +208,7 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// counted returns a body whose Close ends the upstream's work for the request. That of an answer of 101 can be written to.
+// counted returns a body whose Close marks the end of the upstream's work for the request. The body of a 101 answer can also be written to.
 func (u *upstream) counted(body io.ReadCloser) io.ReadCloser {
 	end := sync.OnceFunc(func() { u.active.Add(-1) })
 	if conn, ok := body.(io.ReadWriteCloser); ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// clientBody is the body of a request for an upstream. It remembers the error by which reading it has failed: a transport's error
-// doesn't tell that from one of the upstream's.
+// clientBody is the body of a request for an upstream. It remembers the error by which reading it has failed: a transport's error doesn't
+// tell the client's failure from the upstream's.
 type clientBody struct {
 	io.ReadCloser
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ func (b *clientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// clientsOr returns the error of the client's by which an attempt to send r has failed, or else err.
+// clientsOr returns the error of reading the client's body, if that has made the attempt to send r fail, or else err.
 func clientsOr(r *http.Request, err error) error {
 	b, ok := r.Body.(*clientBody)
 	if !ok {
@@ -56,7 +56,7 @@ func clientsOr(r *http.Request, err error) error {
 	var known *filo.HTTPError
 	switch {
 	case b.err == nil && !b.ended && errors.Is(context.Cause(r.Context()), filo.ErrClientGone):
-		// The read that fails ends the context first, and so the attempt, perhaps before the error is known here.
+		// The read that fails ends the context, and so the attempt, perhaps before the error is stored here.
 	case b.err == nil:
 		return err
 	case errors.As(b.err, &known):

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/forwarding"
 )
 
-// passedOn are the fields of trusted proxies that stay as they are.
+// passedOn are the fields from trusted proxies that aren't dropped.
 var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"}
 
 // rewrite makes the request for an upstream.
@@ -28,11 +28,11 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // from which ReverseProxy has dropped parameters
 
 	if r.Out.Body != nil {
-		// ReverseProxy hides Close of the client's body. But an answer that ends before the request does only so if Close ends the Read that
-		// waits for the client: a transport of HTTP/2 waits for that.
+		// ReverseProxy hides Close of the client's body. But an answer can only end before the request if Close ends the Read that waits
+		// for the client: an HTTP/2 transport waits for that.
 		r.Out.Body = r.In.Body
 	}
-	r.Out.Trailer = r.In.Trailer // the fields come into this map when the body has been read, and not into a copy
+	r.Out.Trailer = r.In.Trailer // the body's reader sets trailer fields in this map at the end of the body, so it must not be a copy
 	remote, _, err := net.SplitHostPort(r.In.RemoteAddr)
 	if err != nil {
 		remote = r.In.RemoteAddr

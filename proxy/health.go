@@ -13,8 +13,7 @@ import (
 )
 
 // HealthCheck configures the checks of upstreams. A check is a GET; a healthy upstream answers with a status from 200 to 399. An
-// unhealthy upstream gets no requests. An upstream that was avoided because requests failed gets requests again when it passes a
-// check.
+// unhealthy upstream gets no requests. An upstream that was avoided because requests failed gets requests again after it passes a check.
 type HealthCheck struct {
 	// Path is the path of the check, appended to the upstream's own path. Default "/".
 	Path string
@@ -35,7 +34,7 @@ func (h *HealthCheck) setDefaults() {
 	}
 }
 
-// startChecks makes a goroutine for each upstream, until Close.
+// startChecks starts a goroutine for each upstream, which runs until Close.
 func (p *Proxy) startChecks() {
 	for _, u := range p.upstreams {
 		p.checks.Go(func() {
@@ -53,7 +52,7 @@ func (p *Proxy) startChecks() {
 	}
 }
 
-// check asks an upstream how it is.
+// check sends an upstream a health check.
 func (p *Proxy) check(u *upstream) {
 	err := p.ask(u)
 	if p.closing.Err() != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// They are shared: nothing may change them.
+// The errors are shared: nothing may change them.
 var (
 	errTunnel     = filo.Error(501, "no tunnels are made here")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
@@ -16,7 +16,7 @@ var (
 	errHiddenSlash = filo.Error(400, "the path has an encoded slash, a backslash or NUL")
 )
 
-// hidesSlash reports whether a path as sent has what some servers take for a slash, or for the end of the path, and a router doesn't.
+// hidesSlash reports whether a path as sent has bytes that some servers, but not a router, take for a slash or for the end of the path.
 func hidesSlash(path []byte) bool {
 	for i, c := range path {
 		escaped := false
@@ -30,7 +30,7 @@ func hidesSlash(path []byte) bool {
 	return false
 }
 
-// checkQuery refuses a query with parameters that Ctx.Query doesn't have, since it has as many as it keeps.
+// checkQuery refuses a query with more parameters than Ctx.Query keeps.
 func checkQuery(uri *filo.URI) error {
 	const most = 1000
 	if bytes.Count(uri.RawQueryBytes(), []byte{'&'}) < most {
@@ -39,7 +39,7 @@ func checkQuery(uri *filo.URI) error {
 	return uri.Query().Err()
 }
 
-// upstreamQuery returns a query as an upstream gets it: whatever splits queries finds the same parameters in it as Ctx.Query.
+// upstreamQuery returns the query for an upstream. However the upstream splits it, it finds the same parameters as Ctx.Query.
 func upstreamQuery(query string) string {
 	if !strings.ContainsAny(query, ";%") {
 		return query
@@ -61,8 +61,8 @@ func upstreamQuery(query string) string {
 }
 
 // hasDotSegment reports whether a server that resolves dot segments (RFC 3986, section 5.2.4) could find one in a decoded path.
-// Some do so when they have decoded all, slashes too, or decode once more behind another proxy; some take a backslash for a slash,
-// what is behind a semicolon for no part of the segment, or a NUL for the end of it.
+// Some servers resolve them after they have decoded everything, slashes too, or after a proxy in front has decoded once already. Some take
+// a backslash for a slash, ignore what follows a semicolon in a segment, or end a segment at a NUL.
 func hasDotSegment(path []byte) bool {
 	path = decodeAll(path)
 	for len(path) > 0 {
@@ -82,17 +82,18 @@ func hasDotSegment(path []byte) bool {
 	return false
 }
 
-// overlong are a dot, a slash and a backslash in more bytes than UTF-8 allows, which careless decoders take for them.
+// overlong are a dot, a slash and a backslash in more bytes than UTF-8 allows; careless decoders take those bytes for the characters.
 var overlong = [...]struct{ long, short []byte }{
 	{[]byte("\xc0\xae"), []byte{'.'}}, {[]byte("\xc0\xaf"), []byte{'/'}}, {[]byte("\xc1\x9c"), []byte{'\\'}},
 	{[]byte("\xe0\x80\xae"), []byte{'.'}}, {[]byte("\xe0\x80\xaf"), []byte{'/'}}, {[]byte("\xe0\x81\x9c"), []byte{'\\'}},
 }
 
-// decodeAll undoes percent-encoding until there is none left, and then what is overlong. It changes no path in place. Where a
-// path decoded in part has a dot segment, so has the whole, since neither dots nor slashes change any more.
+// decodeAll undoes percent-encoding until none is left, and then replaces overlong bytes. It doesn't change the given path. If a path that
+// was decoded in part has a dot segment, so has the fully decoded one, since further decoding changes neither dots nor slashes.
 func decodeAll(path []byte) []byte {
 	if bytes.IndexByte(path, '%') >= 0 {
-		// Each byte may complete an encoding with those before it that are decoded: one pass undoes any number of layers.
+		// Each byte may complete an encoding together with bytes before it that are already decoded, so one pass undoes any number of
+		// layers.
 		decoded := make([]byte, 0, len(path))
 		for _, c := range path {
 			decoded = append(decoded, c)

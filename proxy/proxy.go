@@ -10,16 +10,17 @@
 // # What upstreams are told
 //
 // The proxy drops fields by which clients could claim a false identity or a false target, also if X-Real-IP is spelt X_Real_IP:
-// Forwarded and X-Forwarded-*, X-Real-IP and the other names of a client's address, X-Original-*, X-Envoy-*, X-Host,
-// Front-End-Https, client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*,
-// Remote-User among them, X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it
-// keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself
-// generates X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto for the upstream. An upstream by filo reads them by
-// middleware.RealIP with TrustHost and TrustProto. Without, it takes the host of its URL for the one that the client has asked for, and
-// refuses the forms and WebSockets of the site's own pages; PreserveHost helps against that too.
+// Forwarded and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https,
+// client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*, Remote-User among them,
+// X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host,
+// -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For, X-Forwarded-Host
+// and X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
+// that, it takes the host of its own URL for the one that the client has asked for, and refuses the forms and WebSockets of the site's own
+// pages. PreserveHost prevents that too.
 //
-// If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the dropping. If the
-// field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is logged in.
+// If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the proxy has dropped these
+// fields. If the field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is
+// logged in.
 //
 // The path is appended to the path of the upstream's URL unchanged, including percent-encoding. Only the bytes "<>\^`{|}, which a
 // URI can't hold, are percent-encoded if the client sent them as they are. A path with a dot segment is refused with 400, because it
@@ -27,11 +28,11 @@
 // percent-encoded once or more often, or in overlong UTF-8, a backslash in place of a slash, and dots before a semicolon or NUL.
 // Unless Options.EncodedSlashes is set, a path with %2F, a backslash, %5C or %00 is refused too: a router takes "/admin%2Fx" for one
 // segment, and the upstream may take it for "/admin/x". Paths with a semicolon or %25 are passed on, such as "/admin;a/x" and
-// "/admin%252Fx". An upstream that ignores what is behind a semicolon in a segment, as Java servers do, or that decodes a path twice,
-// must have guards of its own.
+// "/admin%252Fx". An upstream must have guards of its own if it ignores what follows a semicolon in a segment, as Java servers do, or
+// decodes a path twice.
 //
 // The query is passed on unchanged, except ";", which is sent as "%3B", and "%" without two hexadecimal digits, which is sent as "%25".
-// So upstreams that split a query at ";" find no parameters that Ctx.Query hasn't. For the same reason a query with more than 1000
+// So upstreams that split a query at ";" find only parameters that Ctx.Query has, too. For the same reason a query with more than 1000
 // parameters is refused with 400. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of Upgrades.
 //
 // # HTTP/2
@@ -47,18 +48,19 @@
 //		return p.Serve(c)
 //	})
 //
-// Without SetReadDeadline a client that sends nothing for ReadTimeout is too slow, also within a stream: its request ends.
+// A client that sends nothing for ReadTimeout is too slow, also within a stream, and its request ends, unless SetReadDeadline is called.
 //
 // # What clients are told
 //
-// If middleware in front of the proxy and the upstream set the same field, the upstream's is sent, as that of any handler would be. An
-// Access-Control-* field of the upstream replaces all of those of middleware, since they belong together. Set-Cookie, Vary, Link,
-// Server-Timing and Via are sent from both. ModifyResponse can delete a field of the upstream, so that the middleware's is sent.
+// If middleware in front of the proxy and the upstream set the same field, the upstream's value is sent, as a handler's would be. If the
+// upstream sets an Access-Control-* field, it replaces all of the middleware's, since these fields belong together. Set-Cookie, Vary, Link,
+// Server-Timing and Via are sent with the values of both. ModifyResponse can delete a field of the upstream, so that the middleware's value
+// is sent.
 //
 // An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request
-// whose body ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler;
-// the cause is logged and not shown. If an upstream fails in the middle of its answer, the proxy aborts the client's connection,
-// so that the client doesn't take the part for the whole.
+// whose body ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler; the cause
+// is logged but not sent to the client. If an upstream fails in the middle of its answer, the proxy aborts the client's connection, so that
+// the client doesn't take the part for a complete answer.
 package proxy
 
 import (
@@ -98,8 +100,8 @@ const (
 
 // Options configures a Proxy. In fields with a default, zero means the default and a negative value means none.
 type Options struct {
-	// Upstreams are the URLs of the servers that get the requests, with the scheme http or https and without user information.
-	// The path of the URL, if there is one, is put before the path of the request. Required.
+	// Upstreams are the URLs of the servers that receive the requests. Their scheme is http or https, and they have no user information. If
+	// the URL has a path, it is put before the path of the request. Required.
 	Upstreams []string
 
 	// Balance selects how the proxy chooses an upstream. Default RoundRobin.
@@ -109,12 +111,12 @@ type Options struct {
 	PreserveHost bool
 
 	// EncodedSlashes passes on paths with an encoded slash (%2F), a backslash, raw or as %5C, or an encoded NUL (%00), instead of
-	// refusing them with 400. Set it only if routes and middleware in front of the proxy and the upstream read such a path alike: to a
+	// refusing them with 400. Set it only if the upstream and the routes and middleware in front of the proxy read such a path alike: to a
 	// router "/admin%2Fx" is one segment, outside of the group "/admin". Default off.
 	EncodedSlashes bool
 
-	// TrustedProxies are the addresses of proxies in front of this one. The proxy passes on the fields in which they describe
-	// their clients, and adds to them. Default none.
+	// TrustedProxies are the addresses of proxies in front of this one. The proxy keeps the fields by which they describe their clients,
+	// and adds to these fields. Default none.
 	TrustedProxies []netip.Prefix
 
 	// Forwarded also sends a Forwarded field (RFC 7239), besides X-Forwarded-*.
@@ -130,9 +132,9 @@ type Options struct {
 	// ResponseTimeout is the maximum time until an upstream sends the head of its answer. Default 60 s.
 	ResponseTimeout time.Duration
 
-	// Retries is how many more times a request is sent if its connection fails, to untried upstreams first. A request is repeated
-	// only if its body can be replayed, and its method is idempotent or no connection was made, so that it can't have arrived.
-	// Default 1.
+	// Retries is how many more times a request is sent if its connection fails; upstreams that weren't tried come first. A request is
+	// repeated only if its body can be replayed. In addition, its method must be idempotent, or no connection was made, so that the request
+	// can't have arrived. Default 1.
 	Retries int
 
 	// MaxReplayBytes is the maximum size of a body that can be replayed; its length must be announced. The proxy reads it before
@@ -154,9 +156,10 @@ type Options struct {
 	// ModifyResponse changes the upstream's answer. If it returns an error, the client gets 502.
 	ModifyResponse func(*http.Response) error
 
-	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC needs it: over https with those that choose it in the TLS handshake, over
-	// http with all of them. These must accept HTTP/2 without TLS by prior knowledge (h2c), as filo does with HTTP2.Unencrypted.
-	// Upgraded connections use HTTP/1.1 all the same. Default off: HTTP/1.1 alone. HTTP2 can't be set together with Transport.
+	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC needs it. Over https it does so with upstreams that choose HTTP/2 in the
+	// TLS handshake, over http with all of them. Upstreams with http must accept HTTP/2 without TLS by prior knowledge (h2c), as filo does
+	// with HTTP2.Unencrypted. Upgraded connections use HTTP/1.1 all the same. Default off: HTTP/1.1 alone. HTTP2 can't be set together with
+	// Transport.
 	HTTP2 bool
 
 	// Transport sends the requests. The default is a transport that belongs to the proxy, and that Close closes.
@@ -181,16 +184,16 @@ type Proxy struct {
 	options   Options
 	transport http.RoundTripper
 	handler   filo.Handler
-	reverse   httputil.ReverseProxy // without ModifyResponse, which each request has its own of
+	reverse   httputil.ReverseProxy // without ModifyResponse, which differs for each request
 	upstreams []*upstream
 	turn      atomic.Uint32
 
-	closing context.Context // done when Close was called
+	closing context.Context // done after Close was called
 	close   context.CancelFunc
 	checks  sync.WaitGroup
 }
 
-// must panics if what New is given is wrong.
+// must panics if an argument of New is invalid.
 var must = setup.Checker("proxy")
 
 // New returns a proxy. It panics if an option is wrong. Close the proxy when you no longer need it.
@@ -216,7 +219,7 @@ func New(options Options) *Proxy {
 		Rewrite:      p.rewrite,
 		Transport:    (*balancer)(p),
 		ErrorHandler: p.fail,
-		ErrorLog:     log.New(io.Discard, "", 0), // what it says comes to fail as well, or is a client that has left
+		ErrorLog:     log.New(io.Discard, "", 0), // a failure that it logs also returns an error, or means that a client has left
 		BufferPool:   &copyBuffers,
 	}
 	p.handler = filo.Offload(adaptor.FromHTTP(http.HandlerFunc(p.serveHTTP)))
@@ -226,7 +229,7 @@ func New(options Options) *Proxy {
 	return p
 }
 
-// setDefaults gives options their defaults, and makes "none" 0.
+// setDefaults gives options their defaults, and replaces negative values, which mean none, by 0.
 func (o *Options) setDefaults() {
 	o.DialTimeout = max(cmp.Or(o.DialTimeout, DefaultDialTimeout), 0)
 	o.ResponseTimeout = max(cmp.Or(o.ResponseTimeout, DefaultResponseTimeout), 0)
@@ -264,7 +267,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 		return err
 	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
-		// The connection may be taken over: it ends when the server, or the proxy, does.
+		// An upgraded connection is taken over: it ends when the server or the proxy does.
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
 		defer context.AfterFunc(p.closing, cancel)()
@@ -299,12 +302,12 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// fail turns an error into that of filo's handler.
+// fail turns an error of the proxy into the error of filo's handler.
 func (p *Proxy) fail(_ http.ResponseWriter, r *http.Request, err error) {
 	adaptor.Fail(r, problem(r.Context(), err))
 }
 
-// problem returns what the client gets to know.
+// problem returns the error that the client gets.
 func problem(ctx context.Context, err error) error {
 	var known *filo.HTTPError
 	var timeout net.Error
@@ -321,7 +324,7 @@ func problem(ctx context.Context, err error) error {
 	return &filo.HTTPError{Status: 502, Detail: "the upstream server gave no valid answer", Err: err}
 }
 
-// bufferPool lends the buffers by which answers are copied.
+// bufferPool lends the buffers for copying answers.
 type bufferPool struct{ pool sync.Pool }
 
 var copyBuffers = bufferPool{sync.Pool{New: func() any { return new([32 << 10]byte) }}}

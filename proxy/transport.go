@@ -13,8 +13,8 @@ type transport struct {
 	h2c   *http.Transport // HTTP/2 without TLS; nil if Options.HTTP2 isn't set
 }
 
-// All requests to an upstream share a connection of HTTP/2. PINGs find a connection that is broken, and the window of a stream bounds
-// what the proxy buffers of an answer for a slow client.
+// All requests to an upstream share a connection of HTTP/2. PINGs detect a broken connection, and the window of a stream limits how much of
+// an answer the proxy buffers for a slow client.
 const (
 	pingAfter    = 15 * time.Second // of silence
 	pingTimeout  = 5 * time.Second
@@ -40,7 +40,7 @@ func newHTTPTransport(o *Options, protocols ...func(*http.Protocols, bool)) *htt
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   128,
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // what the client accepts is the upstream's business
+		DisableCompression:    true, // which encodings the client accepts is the upstream's business
 		Protocols:             new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: streamWindow,

@@ -16,11 +16,11 @@ func (p *Proxy) limitUpgrades(r *http.Request) {
 			delete(r.Header, "Upgrade")
 		}
 	}
-	delete(r.Header, "Http2-Settings") // RFC 7540, section 3.2.1: of this connection alone, and not all clients say so in Connection
+	delete(r.Header, "Http2-Settings") // RFC 7540, section 3.2.1: the field is for this connection alone, and not all clients list it in Connection
 }
 
-// chooseUpgrade returns the first of the protocols asked for, in the client's order of preference, that may be switched to, "" if
-// there is none. More than one is never passed on: the upstream's answer is held to what it was asked for.
+// chooseUpgrade returns the client's most preferred protocol among those that are allowed, "" if there is none. Only one is passed on, so
+// that the upstream's answer can be checked against it.
 func chooseUpgrade(asked, allowed []string) string {
 	for _, list := range asked {
 		for protocol := range strings.SplitSeq(list, ",") {

@@ -13,7 +13,7 @@ import (
 //
 // Several goroutines may call all methods at once. A Conn that was dialed in a testing/synctest bubble blocks durably there.
 type Conn struct {
-	in, out       *stream // shared with the peer, the other way round
+	in, out       *stream // the same streams as the peer's, the other way round
 	local, remote net.Addr
 }
 
@@ -40,7 +40,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Write writes all of p, and waits for the peer to read when 64 KB are in transit. The bytes of concurrent calls don't mix.
-// With an error the number of written bytes is right, too.
+// Even with an error, it returns the correct number of written bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
 	if err != nil {

@@ -26,8 +26,7 @@ func (s *Server) Do(t testing.TB, request string, fields ...string) Answer {
 	return s.DoBody(t, request, "", fields...)
 }
 
-// DoBody is Do for a request with a body. It sends a Content-Length, unless the body is empty or the fields have a
-// Transfer-Encoding.
+// DoBody is Do for a request with a body. It sends a Content-Length, unless the body is empty or fields contain a Transfer-Encoding.
 func (s *Server) DoBody(t testing.TB, request, body string, fields ...string) Answer {
 	t.Helper()
 	return answerTo(t, request, s.Raw(t, Request(request, body, fields...)))
@@ -77,7 +76,7 @@ func Request(request, body string, fields ...string) string {
 	return text.String()
 }
 
-// answerTo reads the answer to a request out of what came.
+// answerTo parses the answer to a request from the received bytes.
 func answerTo(t testing.TB, request, raw string) Answer {
 	t.Helper()
 	method, _, _ := strings.Cut(request, " ")

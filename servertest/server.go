@@ -29,8 +29,7 @@ const (
 	// leakTimeout limits the goroutines that still run when the server has ended.
 	leakTimeout = 5 * time.Second
 
-	// leakLabel is the pprof label by which the goroutines of a Server are known. A
-	// goroutine inherits it from the one that starts it.
+	// leakLabel is the pprof label that identifies the goroutines of a Server. A goroutine inherits it from the one that starts it.
 	leakLabel = "servertest.Server"
 )
 
@@ -47,10 +46,10 @@ type Server struct {
 
 	client *http.Client
 	label  string
-	served chan error // gets what Serve returns
+	served chan error // receives the result of Serve
 }
 
-// serverCount is how many servers were started so far. It names the next one.
+// serverCount is how many servers were started so far. It gives the next one its name.
 var serverCount atomic.Int64
 
 // New starts a server with the handler h and the default configuration. When the test ends, the server is shut down. The test
@@ -84,12 +83,13 @@ func NewServer(t testing.TB, config *filo.Server) *Server {
 
 // Client returns an HTTP client that sends every request to the server, whatever the host in its URL. It always returns the
 // same client, which keeps connections alive. Its Jar keeps cookies as a browser does, Secure ones also over plain HTTP, as browsers do for
-// localhost: so a login lasts. For a client without cookies set Jar to nil, and for another user give a copy another Jar.
+// localhost: so a login lasts. For a client without cookies, set Jar to nil; for a second user, copy the client and give the copy another
+// Jar.
 func (s *Server) Client() *http.Client {
 	return s.client
 }
 
-// secureJar is a jar that takes plain HTTP for HTTPS.
+// secureJar is a jar that treats plain HTTP as HTTPS.
 type secureJar struct{ *cookiejar.Jar }
 
 func newJar() http.CookieJar {
@@ -162,7 +162,7 @@ func (s *Server) raw(t testing.TB, request string, halfClose bool) string {
 	return string(answer)
 }
 
-// end shuts the server down and reports what is left of it.
+// end shuts the server down and reports the goroutines that it has left behind.
 func (s *Server) end(t testing.TB) {
 	t.Helper()
 	s.client.CloseIdleConnections()

@@ -17,8 +17,8 @@ const (
 	minRing = 1 << 10
 )
 
-// errPipe is what a Write gets once nobody will read it. It is told apart both as
-// io.ErrClosedPipe, as with net.Pipe, and as EPIPE, as with a socket.
+// errPipe is the error of a Write when nobody will read it any more. errors.Is finds both io.ErrClosedPipe, as with net.Pipe, and EPIPE, as
+// with a socket.
 var errPipe error = pipeError{}
 
 type pipeError struct{}
@@ -32,14 +32,14 @@ func (pipeError) Is(target error) bool {
 // A stream carries bytes one way: from the Write of one Conn to the Read of its peer.
 type stream struct {
 	mu      sync.Mutex
-	changed sync.Cond // on mu: something below is no longer as it was
+	changed sync.Cond // uses mu; signaled when a field below has changed
 
 	ring []byte // len is 0 or a power of two, at most maxBuffered
-	head int    // where the oldest byte is
+	head int    // the index of the oldest byte
 	used int
 
 	writing      bool // a Write is under way; a second one waits, so that their bytes don't mix
-	finished     bool // no byte follows those in ring
+	finished     bool // no byte will follow those in ring
 	writerClosed bool // the writing Conn was closed
 	readerClosed bool // the reading Conn was closed
 	reset        bool // one of them was reset
@@ -50,8 +50,8 @@ type stream struct {
 
 // A deadline belongs to one direction of a stream and is guarded by its mutex.
 //
-// The timer may fire early: moving a deadline away, as servers do at every request,
-// only stores it, and the timer is set anew when it fires.
+// The timer may fire early: a server moves its deadline away at every request, which only stores the time. The timer is set again when it
+// fires.
 type deadline struct {
 	at     time.Time // zero: none
 	passed bool
@@ -128,7 +128,7 @@ func (s *stream) waitRead() error {
 	return nil
 }
 
-// waitErrLocked says why bytes in the ring will not be read in time.
+// waitErrLocked returns the reason why bytes in the ring will not be read in time.
 func (s *stream) waitErrLocked() error {
 	switch {
 	case s.writerClosed:
@@ -161,12 +161,12 @@ func (s *stream) take(p []byte) int {
 	s.head = (s.head + len(p)) & (len(s.ring) - 1)
 	s.used -= len(p)
 	if s.used == 0 {
-		s.head = 0 // the next bytes need one copy, not two
+		s.head = 0 // so that the next bytes need only one copy
 	}
 	return len(p)
 }
 
-// put appends as much of p as fits and returns how much that was.
+// put appends as much of p as fits and returns the number of appended bytes.
 func (s *stream) put(p []byte) int {
 	if need := min(s.used+len(p), maxBuffered); need > len(s.ring) {
 		s.grow(need)
@@ -193,7 +193,7 @@ func (s *stream) grow(need int) {
 	s.ring, s.head = ring, 0
 }
 
-// finish ends the stream after the bytes that are in it.
+// finish ends the stream; the bytes in it can still be read.
 func (s *stream) finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +205,7 @@ func (s *stream) finish() error {
 	return nil
 }
 
-// closeWriter ends the stream for the Conn that writes it. With reset, the bytes
-// that are in it are lost.
+// closeWriter ends the stream for the Conn that writes it. With reset, the bytes in it are lost.
 func (s *stream) closeWriter(reset bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +213,7 @@ func (s *stream) closeWriter(reset bool) {
 	s.closeLocked(&s.writeDeadline, reset)
 }
 
-// closeReader ends the stream for the Conn that reads it and says whether it was
-// the first to do so.
+// closeReader ends the stream for the Conn that reads it and reports whether this was the first call.
 func (s *stream) closeReader(reset bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,23 +15,23 @@ import (
 // A Broker numbers the messages of all topics together, and each hub gets them in the order of their numbers. The IDs of a hub's
 // events are those numbers, so a client resumes at any instance.
 type Broker interface {
-	// Publish sends a message to the hubs of all processes, this one's too, and returns its number. Numbers begin at 1 and rise,
-	// also when the broker itself has lost its data. The message is borrowed. Publish must return within a bounded time. After an
-	// error the message may have been sent or not.
+	// Publish sends a message to the hubs of all processes, including this one, and returns its number. Numbers begin at 1 and always rise,
+	// even if the broker itself has lost its data. The message is borrowed. Publish must return within a bounded time. After an error, the
+	// message may or may not have been sent.
 	Publish(ctx context.Context, topic string, message []byte) (number uint64, err error)
-	// Follow calls receive with one Delivery after the other, until the context ends. It connects, and connects again, by itself.
-	// The first Delivery is a Gap. Then come the messages that the broker has kept from before, and then a Delivery with Live.
+	// Follow calls receive for each Delivery, one after the other, until the context ends. It connects and reconnects by itself. The first
+	// Delivery is a Gap. Then come the messages that the broker has kept from before, and then a Delivery with Live set.
 	Follow(ctx context.Context, receive func(Delivery))
 }
 
-// Delivery is a message from a Broker, or the news that messages are missing.
+// Delivery is a message from a Broker, or says that messages are missing, or that all older ones have come.
 type Delivery struct {
 	// Number is the message's number. It is greater than the numbers of all messages before.
 	Number uint64
-	// Gap says that this isn't a message: messages with numbers up to Number may be missing, as far as they weren't delivered. No
-	// message after it is missing.
+	// Gap says that this isn't a message: messages with numbers up to Number that weren't delivered may be missing. No message with a
+	// higher number is missing.
 	Gap bool
-	// Live says that this isn't a message: all messages from before have been delivered. There is one such Delivery.
+	// Live says that this isn't a message: all messages from before Follow have been delivered. There is exactly one such Delivery.
 	Live bool
 	// Topic is the topic of the message.
 	Topic string
@@ -39,7 +39,7 @@ type Delivery struct {
 	Message []byte
 }
 
-// follow has the broker's events sent to the subscribers until the hub is closed.
+// follow sends the broker's events to the subscribers until the hub is closed.
 func (h *Hub) follow(b Broker) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.unfollow = cancel
@@ -48,8 +48,8 @@ func (h *Hub) follow(b Broker) {
 
 var errNotLive = errors.New("sse: the hub's broker hasn't delivered its history yet")
 
-// Ready returns an error until the hub can serve clients: at once, or, with a Broker, when that has delivered what it has kept.
-// It is a check for health.Health.Add.
+// Ready returns an error until the hub can serve clients. Without a Broker it can at once; with one, when the Broker has delivered the
+// messages that it has kept. It is a check for health.Health.Add.
 func (h *Hub) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +59,7 @@ func (h *Hub) Ready(context.Context) error {
 	return nil
 }
 
-// receive sends an event of the broker's to the subscribers.
+// receive sends an event from the broker to the subscribers.
 func (h *Hub) receive(d Delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *Hub) gapLocked(number uint64) {
 	}
 }
 
-// gap returns what is sent in place of events that are missing, up to the one with a number.
+// gap returns the message that replaces missing events, up to the event with this number.
 func (h *Hub) gap(number uint64) *filo.PreparedMessage {
 	text, err := h.options.Gap.appendForHub(nil)
 	if err != nil {

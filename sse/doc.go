@@ -34,11 +34,11 @@
 //
 // # Several processes
 //
-// With HubOptions.Broker, an event that is published in one process reaches the subscribers of all, and a client may resume at
-// another process than the one that it came from, also when processes were restarted meanwhile: the IDs are the broker's. While the
-// broker isn't there, Publish fails, and subscribers wait; what they have missed by then follows, or the Gap. A hub whose broker it
-// hasn't reached since the start answers 503, after which an EventSource doesn't try again: have Hub.Ready among the checks of
-// package health, so that the balancer waits for it.
+// With HubOptions.Broker, an event that is published in one process reaches the subscribers of all processes. The IDs are the broker's, so
+// a client may resume at another process than before, even if processes were restarted meanwhile. While the broker can't be reached,
+// Publish fails and subscribers wait; when it is back, they get the events that they have missed, or the Gap. A hub that hasn't reached its
+// broker since the start answers 503, after which an EventSource doesn't try again: add Hub.Ready to the checks of package health, so that
+// the balancer waits for it.
 //
 // # Browsers and proxies
 //

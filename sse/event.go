@@ -17,15 +17,14 @@ var ErrInvalidEvent = errors.New("sse: invalid event")
 // uses its ID and Retry. An event without Data that listeners should receive needs a Type: the Type "message" reaches the same
 // listeners as no Type.
 type Event struct {
-	// ID is the value that the client sends as Last-Event-ID when it reconnects: that of the last event with an ID. An ID
-	// contains no line breaks and no NUL. A request field loses spaces at the ends of an ID.
+	// ID is the value that the client sends as Last-Event-ID when it reconnects: it sends the ID of the last event that had one. An ID
+	// contains no line breaks and no NUL. When the client sends an ID back, spaces at its ends are lost.
 	ID string
 	// Type is the type that listeners are registered for, "message" if empty. It contains no line breaks and no NUL.
 	Type string
 	// Data is UTF-8 text. CR, LF and CRLF are line breaks; the client receives LF for each.
 	Data string
-	// Retry sets how long the client waits before it reconnects, from now on. It is sent in whole milliseconds, rounded up, and
-	// not sent if 0.
+	// Retry sets how long the client waits before it reconnects, from now on. It is sent in whole milliseconds, rounded up; 0 isn't sent.
 	Retry time.Duration
 	// Comment is for people who read the stream; clients ignore it. It may have several lines.
 	Comment string

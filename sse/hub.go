@@ -24,7 +24,7 @@ var (
 	errZeroHub = errors.New("sse: a Hub is made by NewHub; this one is a zero value")
 )
 
-// maxBacklog is how many events may wait for one shard. Publish waits then: not for clients, but until the processor has
+// maxBacklog is how many events may wait for one shard. Beyond that, Publish waits: not for clients, but until the shard's goroutine has
 // caught up.
 const maxBacklog = 256
 
@@ -39,20 +39,20 @@ const maxBacklog = 256
 // couldn't postpone it.
 type Hub struct {
 	options HubOptions
-	epoch   string // what IDs begin with; immutable
+	epoch   string // the beginning of IDs; immutable
 	shards  []*shard
 	waiting atomic.Int32 // in Publish
-	// unfollow ends what the broker has been asked for; nil without a broker. Immutable.
+	// unfollow ends following the broker; nil without a broker. Immutable.
 	unfollow context.CancelFunc
 
-	mu          sync.Mutex // before that of a shard
-	room        sync.Cond  // of mu: a shard has caught up, or the hub is closed
-	closed      bool       // guarded by mu, as all that follows
-	live        bool       // the broker has delivered what it had kept
+	mu          sync.Mutex // locked before a shard's mu
+	room        sync.Cond  // uses mu; signaled when a shard has caught up, or the hub is closed
+	closed      bool       // guarded by mu, as are all the following
+	live        bool       // the broker has delivered the messages that it had kept
 	topics      map[string]*topic
-	kept        list.List // of the *topic that have a history, that which has got an event last at the end
+	kept        list.List // of the *topic that have a history; the one with the latest event is at the end
 	keptBytes   int
-	forgotten   uint64 // no event up to this one is missing from the history of a topic that isn't there
+	forgotten   uint64 // a topic that has no entry in topics has had no event after this one
 	last        uint64 // event
 	subscribers int
 	next        int // shard
@@ -73,14 +73,14 @@ type HubStats struct {
 	Events, Dropped uint64
 }
 
-// NewHub returns a hub. It panics if the options are wrong. An unused hub needn't be closed, since it holds no goroutine, unless it
-// has a Broker, which it follows until Close.
+// NewHub returns a hub. It panics if the options are wrong. A hub that is no longer used needn't be closed, since it holds no goroutine.
+// The exception is a hub with a Broker, which it follows until Close.
 func NewHub(options ...HubOptions) *Hub {
 	o := setup.One("sse: NewHub", options)
 	o.check()
 	h := &Hub{options: o, topics: make(map[string]*topic)}
 	h.room.L = &h.mu
-	// Half of the processors are left to serve requests while an event goes out to very many.
+	// So half of the processors are left to serve requests while an event goes out to very many subscribers.
 	for range max(1, runtime.GOMAXPROCS(0)/2) {
 		h.shards = append(h.shards, newShard(h))
 	}
@@ -92,13 +92,13 @@ func NewHub(options ...HubOptions) *Hub {
 	return h
 }
 
-// Publish sends an event to the subscribers of a topic. The event must not have an ID: the hub assigns one, which has a meaning
-// only to the hub, and Publish returns it. Events that one goroutine after the other publishes to a topic arrive in that order.
-// Each subscriber gets the events of all its topics in the order of their IDs.
+// Publish sends an event to the subscribers of a topic. The event must not have an ID: the hub assigns one, which only the hub can
+// interpret, and Publish returns it. Events that one goroutine publishes to a topic arrive in the order of the calls. Each subscriber gets
+// the events of all its topics in the order of their IDs.
 //
 // Publish doesn't wait for clients: when it returns, the event may still be on its way. The error wraps ErrInvalidEvent or
-// ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for it, and may return its error, after which the event may
-// have been published or not.
+// ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for it, and may return its error; then the event may or may not have
+// been published.
 func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	if len(h.shards) == 0 {
 		return "", errZeroHub
@@ -129,7 +129,8 @@ func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	return h.id(h.last), nil
 }
 
-// publishThrough sends a rendered event to the hubs of all processes. This one sends it to its subscribers when it comes back.
+// publishThrough sends a rendered event to the hubs of all processes. This process's hub sends the event to its subscribers when the broker
+// delivers it.
 func (h *Hub) publishThrough(b Broker, topic string, event []byte) (id string, err error) {
 	h.mu.Lock()
 	closed := h.closed
@@ -144,8 +145,8 @@ func (h *Hub) publishThrough(b Broker, topic string, event []byte) (id string, e
 	return h.id(number), nil
 }
 
-// spreadLocked sends the hub's last event to the topic's subscribers, with its ID behind it, and remembers it. It returns the
-// event, extended. Without a topic nobody wants the event, and it needn't be kept.
+// spreadLocked adds the ID to the hub's last event, sends it to the topic's subscribers, and remembers it. It returns the extended event. A
+// topic that doesn't exist has no subscribers, and its events needn't be kept.
 func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	h.published++
 	if t == nil {
@@ -161,8 +162,8 @@ func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	return event
 }
 
-// publishableLocked returns the topic when there is room for one more event. It is nil if nobody wants the event and it needn't be
-// kept.
+// publishableLocked returns the topic as soon as there is room for one more event. It returns nil if nobody has subscribed to the topic and
+// the event needn't be kept.
 func (h *Hub) publishableLocked(name string) (*topic, error) {
 	for {
 		if h.closed {
@@ -178,7 +179,8 @@ func (h *Hub) publishableLocked(name string) (*topic, error) {
 	}
 }
 
-// crowdedLocked reports whether a shard that the topic's events go to has too much to do, and waits for it then.
+// crowdedLocked reports whether too many events wait for a shard that gets the topic's events. If so, it has waited until there may be
+// room.
 func (h *Hub) crowdedLocked(t *topic) bool {
 	h.waiting.Add(1) // before the shards are looked at: see shard.run
 	defer h.waiting.Add(-1)
@@ -191,7 +193,7 @@ func (h *Hub) crowdedLocked(t *topic) bool {
 	return false
 }
 
-// caughtUp wakes who waits in Publish.
+// caughtUp wakes the callers that wait in Publish.
 func (h *Hub) caughtUp() {
 	if h.waiting.Load() > 0 {
 		h.mu.Lock()
@@ -242,7 +244,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// tickLocked has the timer run, if there is something for it to do.
+// tickLocked starts the timer, if there is something for it to do.
 func (h *Hub) tickLocked() {
 	if h.ticking || h.closed || h.subscribers == 0 && h.kept.Len() == 0 {
 		return
@@ -255,7 +257,7 @@ func (h *Hub) tickLocked() {
 	}
 }
 
-// tick has heartbeats sent, and forgets what is too old.
+// tick sends heartbeats, and forgets histories that are too old.
 func (h *Hub) tick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

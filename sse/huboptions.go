@@ -11,8 +11,8 @@ import (
 
 // HubOptions configures a Hub. The zero value has safe defaults.
 type HubOptions struct {
-	// Broker connects the hub with those of other processes: see Broker. Nil for a hub of this process alone. All of them must
-	// have the same Broker, and the same limits of a history.
+	// Broker connects the hub with those of other processes; see type Broker. Nil for a hub that serves this process alone. The hubs of all
+	// processes must have the same Broker, and the same limits of histories.
 	Broker Broker
 
 	// Heartbeat is the interval of heartbeats. A heartbeat is a comment to each subscriber that has received nothing since the
@@ -31,8 +31,8 @@ type HubOptions struct {
 	// MaxHistoryBytes limits the histories of all topics together. Beyond it, the topics without an event for the longest time
 	// lose their history first. 64 MB if 0.
 	MaxHistoryBytes int
-	// Gap is sent to a reconnecting client in place of the events that it has missed, if some of them are no longer known; new
-	// events follow. The default has the Type "reset" and no data. Gap has no ID.
+	// Gap is sent to a reconnecting client if the hub no longer knows some of the events that the client has missed. It replaces those
+	// events; new events follow. The default has the Type "reset" and no data. Gap has no ID.
 	Gap Event
 
 	// MaxQueueBytes limits the bytes that wait for a slow client. A client over the limit is disconnected, and may reconnect and
@@ -55,10 +55,10 @@ type HubOptions struct {
 	MaxTopicsPerSubscriber int
 }
 
-// maxTopicBytes is how long the name of a topic may be that a client asks for.
+// maxTopicBytes is the maximum length of the name of a topic that a client asks for.
 const maxTopicBytes = 1024
 
-// check puts the defaults in, and panics if something is wrong.
+// check fills in the defaults, and panics if an option is invalid.
 func (o *HubOptions) check() {
 	positive := func(name string, n *int, byDefault int) {
 		*n = cmp.Or(*n, byDefault)
@@ -87,7 +87,7 @@ func (o *HubOptions) check() {
 
 var require = setup.Checker("sse: HubOptions")
 
-// tick is how often there are heartbeats, and old histories are looked for.
+// tick is the interval at which heartbeats are sent and old histories are looked for.
 func (o *HubOptions) tick() time.Duration {
 	if o.Heartbeat < 0 {
 		return DefaultHeartbeat

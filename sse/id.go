@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// An ID that a hub gives to an event is the hub's epoch, a hyphen, and which of the hub's events it is, counted from 1. IDs of
-// a hub from before a restart, or of one in another process, have another epoch. The hubs of a Broker share its numbers, and have
-// no epoch: their IDs are numbers alone.
+// An ID that a hub gives to an event is the hub's epoch, a hyphen, and the event's number in this hub, counted from 1. IDs of a hub from
+// before a restart, or of one in another process, have another epoch. Hubs with a Broker use its numbers and have no epoch: their IDs are
+// numbers alone.
 
 // newEpoch returns 40 random bits in base 32, and a hyphen.
 func newEpoch() string { return strings.ToLower(rand.Text()[:8]) + "-" }
@@ -18,14 +18,14 @@ func (h *Hub) id(number uint64) string {
 	return string(strconv.AppendUint(append(make([]byte, 0, 32), h.epoch...), number, 10))
 }
 
-// parseID returns which of the hub's events an ID is that a client has sent. It reports false if it can't be one of this hub.
+// parseID returns the number of the event in an ID that a client has sent. It reports false if the ID can't be from this hub.
 func (h *Hub) parseID(id string) (number uint64, ok bool) {
 	digits, ours := strings.CutPrefix(id, h.epoch)
 	number, err := strconv.ParseUint(digits, 10, 64)
 	return number, err == nil && ours
 }
 
-// appendForHub appends the event without an ID and the empty line at its end. An event that has an ID isn't valid.
+// appendForHub appends the event without an ID and without the empty line at its end. An event that has an ID isn't valid.
 func (e *Event) appendForHub(dst []byte) ([]byte, error) {
 	switch {
 	case *e == (Event{}):

@@ -10,27 +10,27 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// shard has a part of a hub's subscribers. Work for them is posted, under Hub.mu where its order matters, and done by one
-// goroutine in that order: a subscriber gets no event that was published before it came, and all later ones.
+// shard serves a part of a hub's subscribers. Work for them is posted, under Hub.mu where its order matters, and one goroutine does it in
+// that order: a subscriber gets all events that are published after it joined, and none from before.
 type shard struct {
 	hub     *Hub
-	backlog atomic.Int32 // events that were posted and aren't delivered yet
+	backlog atomic.Int32 // events that were posted but not yet delivered
 
 	mu      sync.Mutex
 	posted  []task // guarded by mu
-	running bool   // a goroutine is at it; guarded by mu
+	running bool   // a goroutine does the posted tasks; guarded by mu
 
-	// What follows is the goroutine's.
+	// The following fields belong to that goroutine.
 	all   roster
 	beats uint32 // heartbeats so far
 	done  []task // for reuse
 }
 
-// roster is a list of subscribers: of those that a topic has in a shard, or of all in the shard.
+// roster is a list of subscribers in a shard: either a topic's, or all.
 type roster struct {
 	shard   *shard
-	count   int     // of subscribers that have it; guarded by Hub.mu
-	members []*seat // those that have joined and not left; the shard's goroutine's
+	count   int     // of subscribers that have a place in it; guarded by Hub.mu
+	members []*seat // those that have joined and not left; owned by the shard's goroutine
 }
 
 // seat is a subscriber's place in a roster.
@@ -38,21 +38,21 @@ type seat struct {
 	subscriber *subscriber
 	topic      *topic
 	roster     *roster
-	index      int // in the roster's members, -1 if it isn't there; the shard's goroutine's
+	index      int // in the roster's members, -1 if it isn't there; owned by the shard's goroutine
 }
 
-// task is something for the shard's goroutine to do, with what it needs.
+// task is something for the shard's goroutine to do, with its arguments.
 type task struct {
 	do         func(*shard, *task)
 	roster     *roster
 	message    *filo.PreparedMessage
-	number     uint64 // of the event, or of the last one
+	number     uint64 // the number of the event, or of the hub's last one
 	subscriber *subscriber
 	missed     []past
 	finished   chan<- struct{}
 }
 
-// maxKeptTasks is how long a slice of tasks is kept.
+// maxKeptTasks is the capacity up to which a slice of tasks is kept for reuse.
 const maxKeptTasks = 2 * maxBacklog
 
 func newShard(h *Hub) *shard {
@@ -74,7 +74,7 @@ func (s *shard) post(t task) {
 	}
 }
 
-// run does what was posted until nothing is left.
+// run does the posted tasks until none is left.
 func (s *shard) run() {
 	for tasks := s.take(); len(tasks) > 0; tasks = s.take() {
 		for i := range tasks {
@@ -92,7 +92,7 @@ func (s *shard) run() {
 	}
 }
 
-// take returns what was posted. If that is nothing, the goroutine is over.
+// take returns the posted tasks. If there is none, it ends the goroutine.
 func (s *shard) take() []task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *shard) take() []task {
 // deliver queues a message for the members of a roster.
 func (s *shard) deliver(t *task) {
 	members := t.roster.members
-	// Backwards, since who is dropped is replaced by the last one.
+	// Backwards, since a subscriber that is dropped is replaced by the last one.
 	for i := len(members) - 1; i >= 0; i-- {
 		if to := members[i].subscriber; t.number > to.after {
 			s.queue(to, t.message)
@@ -116,8 +116,8 @@ func (s *shard) deliver(t *task) {
 	}
 }
 
-// beat queues a heartbeat for those who got nothing since the last one. Who is still ahead of the hub had an ID that no event has,
-// and is told so.
+// beat queues a heartbeat for the subscribers that got nothing since the last one. A subscriber that is still ahead of the hub came with
+// the ID of an event that doesn't exist, and gets the gap.
 func (s *shard) beat(t *task) {
 	for i := len(s.all.members) - 1; i >= 0; i-- {
 		subscriber := s.all.members[i].subscriber
@@ -132,8 +132,8 @@ func (s *shard) beat(t *task) {
 	s.beats++
 }
 
-// queue queues a message for a subscriber. One that has no room for it is dropped; another one that can't be sent anything is
-// about to leave.
+// queue queues a message for a subscriber. A subscriber that has no room for it is dropped; one for which queuing fails otherwise is about
+// to leave.
 func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	to.heard = s.beats
 	err := to.conn.Queue(message)
@@ -146,7 +146,7 @@ func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	}
 }
 
-// join adds a subscriber, and queues what it has missed, in order.
+// join adds a subscriber, and queues the events that it has missed, in order.
 func (s *shard) join(t *task) {
 	slices.SortFunc(t.missed, func(a, b past) int { return cmp.Compare(a.number, b.number) })
 	for i := range t.subscriber.seats {
@@ -178,7 +178,7 @@ func (s *shard) close(*task) {
 	}
 }
 
-// finish says that all that was posted before is done.
+// finish tells the closer that all tasks posted before are done.
 func (s *shard) finish(t *task) { close(t.finished) }
 
 func (s *seat) sit() {
@@ -186,7 +186,7 @@ func (s *seat) sit() {
 	s.roster.members = append(s.roster.members, s)
 }
 
-// rise takes the seat out of its roster, if it is there, and puts the last one in its place.
+// rise takes the seat out of its roster, if it is there, and puts the last seat in its place.
 func (s *seat) rise() {
 	if s.index < 0 {
 		return

@@ -19,7 +19,7 @@ const DefaultHeartbeat = 15 * time.Second
 // heartbeat is an empty comment. The empty line behind it is for clients that cut the stream at empty lines.
 const heartbeat = ":\n\n"
 
-// maxKeptBuffer is how large a buffer for events is kept between two of them.
+// maxKeptBuffer is the size up to which a buffer for events is kept for the next event.
 const maxKeptBuffer = 64 << 10
 
 // Options configures a Stream.
@@ -41,11 +41,11 @@ type Stream struct {
 	mu     sync.Mutex
 	writer *filo.StreamWriter // guarded by mu
 	buffer []byte             // guarded by mu
-	sent   bool               // something, since the last heartbeat was due; guarded by mu
+	sent   bool               // an event was sent since the last heartbeat was due; guarded by mu
 	err    error              // why nothing can be sent any more; guarded by mu
 }
 
-// errHead is the error of sending to a client that has asked for the head alone. There is nothing to log about it.
+// errHead is the error of sending to a client that has asked for the head only. It isn't worth a record in the log.
 var errHead = fmt.Errorf("sse: the request is a HEAD: %w (%w)", filo.ErrBodyNotAllowed, filo.ErrAbort)
 
 // errStreamClosed is the error of sending after Close.
@@ -54,10 +54,10 @@ var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedP
 // Open answers the request with a stream of events, and sends its head. The handler must call Close before it returns, usually by
 // defer, and return nil when the stream's Context is done.
 //
-// The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept
-// field, because there is no other representation. Where there is one, use Ctx.Negotiate.
+// The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept field, because
+// there is no other representation to offer. If your handler has one, use Ctx.Negotiate.
 //
-// Open fails if the head can't be sent, or if one was sent already.
+// Open fails if the head can't be sent, or if a head was sent already.
 func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 	o := setup.One("sse: Open", options)
 	if o.Retry < 0 {
@@ -66,7 +66,7 @@ func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 	if c.Committed() {
 		return nil, filo.ErrHeadSent
 	}
-	// From here on another goroutine writes as well, which must find no loop that waits for it.
+	// From here on another goroutine writes as well, so the handler must no longer run on a loop.
 	if err := inside.Offload(c); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func setFields(c *filo.Ctx) {
 	}
 }
 
-// lastEventID returns the id of the last event that the client says it has got.
+// lastEventID returns the ID of the last event that the client says it has received.
 func lastEventID(c *filo.Ctx) string { return c.Request.Header.Get("Last-Event-ID") }
 
 // LastEventID returns the id of the last event that the client has received on an earlier stream. The client chooses it: it may
@@ -116,15 +116,15 @@ func (s *Stream) LastEventID() string { return s.lastEventID }
 // client has left, when the server begins to shut down, when the client doesn't accept the bytes it is sent, when the request is
 // a HEAD, and after Close. On shutdown the cause is filo.ErrServerClosed, and the handler may still send a last event.
 //
-// That is for streams without an end, whose clients connect again. A handler whose events have an end, such as a model's answer, waits for
-// Ctx.Context instead: that lasts until Shutdown gives up waiting, so that the stream can be completed. A handler that is ended before then
-// must return an error, such as context.Cause of the context: the connection is broken off, while after nil the client can't tell the end
-// from that of a complete stream.
+// That suits streams without an end, whose clients reconnect. A handler whose events have an end, such as a model's answer, should wait for
+// Ctx.Context instead: it lasts until Shutdown gives up waiting, so that the stream can be completed. A handler that ends before its stream
+// is complete must return an error, such as context.Cause of the context: then the connection is broken off, while after nil the client
+// would take the stream for a complete one.
 func (s *Stream) Context() context.Context { return s.ctx }
 
-// Send sends an event at once. It waits while the client doesn't accept it, within the server's WriteTimeout and MinTransferRate.
-// The error wraps ErrInvalidEvent for an event that can't be sent. Any other error means that the stream has failed, and the
-// handler should return it.
+// Send sends an event at once. If the client doesn't accept it at once, Send waits, within the server's WriteTimeout and MinTransferRate.
+// The error wraps ErrInvalidEvent for an event that can't be sent. Any other error means that the stream has failed, and the handler should
+// return it.
 func (s *Stream) Send(e Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,37 +11,36 @@ import (
 type subscriber struct {
 	hub   *Hub
 	shard *shard
-	conn  *filo.ParkedConn // nil until it is parked
+	conn  *filo.ParkedConn // nil until the connection is parked
 	seats []seat           // one for each topic
-	place seat             // in the roster of all
-	from  uint64           // the last event before it was admitted; immutable
+	place seat             // in the roster of all subscribers
+	from  uint64           // the hub's last event when it was admitted; immutable
 
-	// after is the event up to which the client has got all from the hub of another process, which was ahead of this one; 0 if
-	// there was none. Set before it joins, and then the shard's goroutine's.
+	// after is not 0 if the client comes from the hub of another process that was ahead of this one. It is the last event that the client
+	// has got from there. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
 	after uint64
 
-	heard    uint32 // how many heartbeats there had been when it got something; the shard's goroutine's
-	received int    // bytes that the client has sent; the connection's function's
+	heard    uint32 // the count of heartbeats when it last got something; owned by the shard's goroutine
+	received int    // bytes that the client has sent; only the connection's function uses it
 }
 
-// maxReceived is how much a client may send while it is served events. It should send nothing, and what it sends is thrown
-// away; but each time a worker has to look at it.
+// maxReceived is how many bytes a client may send while it is served events. It should send nothing, and its bytes are thrown away, but
+// each time a worker has to read them.
 const maxReceived = 4 << 10
 
-// chunkFraming is at least what a message grows by as a chunk, and as a record of TLS.
+// chunkFraming is the least number of bytes by which a chunk and a TLS record enlarge a message.
 const chunkFraming = 64
 
-// Serve answers the request with the events of the topics. They start now, or, with a Last-Event-ID field that the hub knows,
-// where the client left off. Serve parks the connection (see filo.Ctx.ParkStream) and returns at once; the handler must return
-// its result. The client then gets the published events until it leaves, is too slow, or the server shuts down. A topic that is
-// named twice counts once.
+// Serve answers the request with the events of the topics. They start with the next event or, with a Last-Event-ID field that the hub
+// knows, where the client left off. Serve parks the connection (see filo.Ctx.ParkStream) and returns at once; the handler must return its
+// result. The client then gets the published events until it leaves, is too slow, or the server shuts down. A topic that is named twice
+// counts once.
 //
 // The response has the status and the fields that the handler and its middleware have set. The hub first sends the client an ID
 // for resuming, so that it misses nothing even if it has received no event. A request with the method HEAD gets only the head.
 //
-// The errors are HTTPErrors, and those of ParkStream. The status is 400 for no topic, too many topics, or a topic with more than
-// 1,024 bytes. It is 503 for too many subscribers or topics, after Close, and until a
-// Broker has been reached for the first time: see Ready.
+// The errors are HTTPErrors, and the errors of ParkStream. The status is 400 for no topic, too many topics, or a topic with more than 1,024
+// bytes. It is 503 for too many subscribers or topics, after Close, and until a Broker has been reached for the first time: see Ready.
 func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
 	if len(h.shards) == 0 {
 		return errZeroHub
@@ -84,7 +83,7 @@ func (h *Hub) checkTopics(topics []string) error {
 	return nil
 }
 
-// admit makes a subscriber that has its places and gets nothing yet.
+// admit makes a subscriber that is counted in the limits but gets no events yet.
 func (h *Hub) admit(topics []string) (*subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +116,7 @@ func (h *Hub) admit(topics []string) (*subscriber, error) {
 	return s, nil
 }
 
-// rosterIn returns the roster of the topic's subscribers in a shard, with one more to come.
+// rosterIn returns the roster of the topic's subscribers in a shard, and counts one more subscriber in it.
 func (t *topic) rosterIn(s *shard) *roster {
 	i := slices.IndexFunc(t.rosters, func(r *roster) bool { return r.shard == s })
 	if i < 0 {
@@ -128,8 +127,8 @@ func (t *topic) rosterIn(s *shard) *roster {
 	return t.rosters[i]
 }
 
-// begin lets the subscriber have events. Those that were published since it was admitted come from the history: by then the
-// client may have seen the head, and expect them.
+// begin lets the subscriber receive events. The history provides the events that were published since it was admitted: by then the client
+// may have seen the head, and expects them.
 func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +145,7 @@ func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.tickLocked()
 }
 
-// greetLocked returns what the client gets first, in no order; the greeting has the number 0, as no event has.
+// greetLocked returns the events that the client gets first, in no order; the greeting has the number 0, which no event has.
 func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	var greeting []byte
 	if h.options.Retry > 0 {
@@ -176,10 +175,10 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	return append(missed, past{message: filo.NewPreparedMessage(append(greeting, '\n'))})
 }
 
-// wake is called when the client sends something, or nothing any more, and when the server shuts down.
+// wake is called when the client has sent something or closed its side, and when the server shuts down.
 func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 	if why == filo.WakeShutdown {
-		// What was published before is for this client too.
+		// Events that were published before the shutdown are for this client too.
 		finished := make(chan struct{})
 		s.shard.post(task{do: (*shard).finish, finished: finished})
 		<-finished
@@ -193,10 +192,10 @@ func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 	return err
 }
 
-// gone is called when the connection is over.
+// gone is called when the connection has ended.
 func (s *subscriber) gone() { s.hub.leave(s) }
 
-// leave gives the subscriber's places to others. It is called once for each.
+// leave frees the subscriber's places for others. It is called once for each subscriber.
 func (h *Hub) leave(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

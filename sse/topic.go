@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// topic is there while it has subscribers or a history. It is guarded by Hub.mu.
+// topic exists while it has subscribers or a history. It is guarded by Hub.mu.
 type topic struct {
 	name        string
 	subscribers int
-	rosters     []*roster // those shards' that have subscribers
+	rosters     []*roster // of the shards that have subscribers of it
 	history     []past    // the oldest first
 	bytes       int       // of history
-	lost        uint64    // all events of the topic behind this one are in history
+	lost        uint64    // all events of the topic after this one are in history
 	lastEvent   time.Time
 	place       *list.Element // in Hub.kept; nil without a history
 }
@@ -32,7 +32,8 @@ func (h *Hub) addTopicLocked(name string) *topic {
 	return t
 }
 
-// rememberLocked adds the hub's last event to the topic's history, and drops from there what is too much: maybe that one.
+// rememberLocked adds the hub's last event to the topic's history, and drops from the history what exceeds its limits, perhaps that event
+// itself.
 func (h *Hub) rememberLocked(t *topic, message *filo.PreparedMessage) {
 	t.history = append(t.history, past{h.last, message})
 	t.bytes += message.Len()
@@ -51,7 +52,7 @@ func (h *Hub) rememberLocked(t *topic, message *filo.PreparedMessage) {
 	}
 }
 
-// forgetLocked drops the oldest event of the topic's history. It must have one.
+// forgetLocked drops the oldest event of the topic's history. The history must not be empty.
 func (h *Hub) forgetLocked(t *topic) {
 	oldest := &t.history[0]
 	size := oldest.message.Len()
@@ -68,7 +69,7 @@ func (h *Hub) forgetLocked(t *topic) {
 	h.vanishLocked(t)
 }
 
-// vanishLocked removes the topic if nothing is left of it.
+// vanishLocked removes the topic if it has neither subscribers nor a history.
 func (h *Hub) vanishLocked(t *topic) {
 	if t.subscribers == 0 && len(t.history) == 0 && h.topics[t.name] == t {
 		delete(h.topics, t.name)
@@ -76,7 +77,7 @@ func (h *Hub) vanishLocked(t *topic) {
 	}
 }
 
-// expireLocked forgets the histories of topics that had no event since a time.
+// expireLocked forgets the histories of topics that have had no event since the given time.
 func (h *Hub) expireLocked(since time.Time) {
 	for h.kept.Len() > 0 {
 		t := h.kept.Front().Value.(*topic)
@@ -89,8 +90,8 @@ func (h *Hub) expireLocked(since time.Time) {
 	}
 }
 
-// missedLocked returns the events of the subscriber's topics behind an event, topic by topic: the shard puts them in order, while
-// nobody waits for the hub. It reports false if one of them isn't known any more, or the event hasn't been yet.
+// missedLocked returns the events of the subscriber's topics after the given one, topic by topic: the shard puts them in order without
+// holding the hub's lock. It reports false if one of them isn't known any more, or if the given event hasn't been published yet.
 func (h *Hub) missedLocked(s *subscriber, number uint64) (missed []past, known bool) {
 	if number > h.last {
 		return nil, false

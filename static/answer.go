@@ -38,7 +38,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 		file, found, err = f.lookAt(e, r, head)
 	}
 	if err != nil && r.encoding != nil {
-		// An encoding that isn't there any more is no reason not to answer.
+		// An encoding that has disappeared must not make the answer fail.
 		file, found, err = f.lookAt(e, e.representations[0], head)
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	return found.answer(c, e, file)
 }
 
-// ready is stillOpen for a file that can be sent from where the request was read: as a whole and by sendfile.
+// ready is stillOpen for a file that can be sent where the request was read: as a whole and by sendfile.
 func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	request := &c.Request
 	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
@@ -57,7 +57,7 @@ func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	return f.stillOpen(r)
 }
 
-// stillOpen returns a representation's file, held by the caller, if it is open and as it is on the disk, and else nil.
+// stillOpen returns a representation's file, which the caller then holds, if the file is open and unchanged on the disk, and else nil.
 func (f *Files) stillOpen(r *representation) *openFile {
 	o := f.open.get(r)
 	if o == nil || f.options.Frozen || o.is(&r.stamp) {
@@ -68,8 +68,8 @@ func (f *Files) stillOpen(r *representation) *openFile {
 	return nil
 }
 
-// lookAt returns a representation's file, held by the caller, and the representation as it is now. For the head of an answer it
-// opens no file.
+// lookAt returns a representation's file, which the caller then holds, and the representation as it is now. If only the head of an answer
+// is needed, it opens no file.
 func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *representation, error) {
 	if head {
 		if f.options.Frozen {
@@ -101,8 +101,8 @@ func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *repr
 // noBody is the body of answers to HEAD. It isn't read.
 var noBody = strings.NewReader("")
 
-// answer answers with a representation: with its file, which it closes, or if that is nil with what is in memory; or, to HEAD,
-// with neither.
+// answer answers with a representation. If the file isn't nil, it sends and closes the file; otherwise it sends the content from memory.
+// For HEAD it sends neither.
 func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	var buffer [byterange.Max]byterange.Range
 	ranges, err := r.evaluate(c, e, buffer[:0])
@@ -132,14 +132,14 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	return err
 }
 
-// evaluate sets status and fields of the answer, and appends to dst what of the representation it has: mostly all, and nothing
-// if the client has that already.
+// evaluate sets status and fields of the answer, and appends to dst the parts of the representation that it contains: mostly the whole, and
+// nothing if the client has it already.
 func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) ([]byterange.Range, error) {
 	h := &c.Response.Header
 	ranges, verdict := dst, byterange.Ignored
-	// RFC 9110, section 13.2.1: conditions are ignored where the answer would be another one than 200; and so are ranges.
+	// RFC 9110, section 13.2.1: conditions are ignored if the answer without them wouldn't be 200; and so are ranges.
 	if c.Response.Status() == 200 {
-		// Section 13.2.2 has If-Range, and so the ranges, come last.
+		// By section 13.2.2, If-Range, and so the ranges, are evaluated last.
 		switch r.precondition(c) {
 		case 304:
 			c.Response.SetStatus(304)
@@ -151,7 +151,7 @@ func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) 
 		ranges, verdict = r.ranges(c, dst)
 	}
 	if verdict == byterange.Unsatisfiable {
-		// An ErrorHandler drops what describes a body, and so this field.
+		// An ErrorHandler drops fields that describe a body, and so this one.
 		err := c.RenderError(errRange)
 		h.Set("Content-Range", "bytes */"+strconv.FormatInt(r.stamp.size, 10))
 		return nil, err
@@ -178,10 +178,10 @@ func setFields(h *filo.Header, fields []filo.Field) {
 	}
 }
 
-// noTag is for what exists and has no entity tag.
+// noTag stands for a file that exists and has no entity tag.
 const noTag = `W/""`
 
-// precondition returns what the request's conditions, other than If-Range, make of it: 304, 412, or 0 to go on.
+// precondition returns the status by the request's conditions other than If-Range: 304, 412, or 0 to go on.
 func (r *representation) precondition(c *filo.Ctx) int {
 	h := &c.Request.Header
 	if !h.Has("If-None-Match") && !h.Has("If-Modified-Since") && !h.Has("If-Match") && !h.Has("If-Unmodified-Since") {
@@ -190,7 +190,7 @@ func (r *representation) precondition(c *filo.Ctx) int {
 	return middleware.Precondition(c, cmp.Or(r.etag, noTag), r.modified)
 }
 
-// ranges appends the ranges that a request is for. RFC 9110, section 14.2: GET is the only method that has some.
+// ranges appends the ranges that a request asks for. RFC 9110, section 14.2: ranges are defined only for GET.
 func (r *representation) ranges(c *filo.Ctx, dst []byterange.Range) ([]byterange.Range, byterange.Verdict) {
 	value := c.Request.Header.GetBytes("Range")
 	if value == nil || !r.seekable || string(c.Request.MethodBytes()) != "GET" || !r.ifRange(&c.Request.Header) {
@@ -199,15 +199,15 @@ func (r *representation) ranges(c *filo.Ctx, dst []byterange.Range) ([]byterange
 	return byterange.Parse(dst, value, r.stamp.size)
 }
 
-// ifRange reports whether a request's If-Range is true, or there is none (RFC 9110, section 13.1.5): an entity tag must be the
-// same by the strong comparison, and a date exactly that of Last-Modified, if the file can't change in that second once more.
+// ifRange reports whether a request has no If-Range, or one that is true (RFC 9110, section 13.1.5). An entity tag must be equal by the
+// strong comparison. A date must equal Last-Modified exactly, and the file must not be able to change again within that second.
 func (r *representation) ifRange(h *filo.Header) bool {
 	value := h.GetBytes("If-Range")
 	switch {
 	case value == nil:
 		return true
 	case len(value) > 0 && value[0] == '"':
-		return string(value) == r.etag // which begins otherwise if it is weak
+		return string(value) == r.etag // a weak tag begins with W/, and not with a quote
 	case !r.dated:
 		return false
 	}
@@ -215,7 +215,7 @@ func (r *representation) ifRange(h *filo.Header) bool {
 	return string(value) == string(r.modified.UTC().AppendFormat(date[:0], httpTime))
 }
 
-// partsOf makes the response one of several ranges.
+// partsOf makes the response a multipart answer of several ranges.
 func (r *representation) partsOf(c *filo.Ctx, ranges []byterange.Range) *multipart {
 	h := &c.Response.Header
 	m := newMultipart(h.Get("Content-Type"), ranges, r.stamp.size)

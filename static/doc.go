@@ -17,9 +17,9 @@
 // %2F were a slash here, "/private%2Fkey" would bypass a router's protection of "/private/".) On Windows short names, such as
 // GIT~1 for .git, and names with dots or spaces at the end are 404 too.
 //
-// Names that begin with a dot, and everything below them, are 404, except /.well-known/ (RFC 8615). This goes by the name that a
-// client asks for: a visible link is served whatever the name of its target. In a ConfigMap that Kubernetes has mounted, all files
-// are links to names that begin with two dots.
+// Names that begin with a dot, and everything below them, are 404, except /.well-known/ (RFC 8615). The name that a client asks for
+// decides: a visible link is served whatever the name of its target. In a ConfigMap mounted by Kubernetes, for example, all files are links
+// to names that begin with two dots.
 //
 // Everything that isn't a regular file is 404 as well: a device, a FIFO, a socket. Opening one never blocks. Methods other than GET
 // and HEAD get 405.
@@ -31,19 +31,19 @@
 //
 // Entity tags are strong, so that ranges from different answers fit together. The tag of a file in memory is a hash of its
 // content, the same on each server. The tag of a larger file is a hash of its metadata: device, inode, size, and the times of its
-// last modification and change, to the nanosecond. Programs can't set the time of change, so it differs for each content, unless
-// two changes come so close that the system's clock doesn't tick in between. The tag is therefore weak until the last change is
-// two seconds old. On systems other than Linux it stays weak. A large file without a modification time has no tag. If no file
-// changes while the server runs, all of them can have a hash of their content: see Options.Frozen.
+// last modification and change, to the nanosecond. Programs can't set the time of change, so it differs for each content, except if two
+// changes come within one tick of the system's clock. The tag is therefore weak until two seconds after the last change. On systems other
+// than Linux it stays weak. A large file without a modification time has no tag. If no file changes while the server runs, every tag can be
+// a hash of the content: see Options.Frozen.
 //
 // Replace files by renaming new ones over them. If a file is written in place while it is sent, its client may get half old and
 // half new content. If it becomes shorter, the connection is aborted; the answer is never padded.
 //
 // # Ranges
 //
-// Up to 32 ranges are sent, if they are together not larger than the file; several of them as multipart/byteranges. Otherwise the
-// Range field is ignored, as RFC 9110, section 14.2, allows, and the whole file is sent. The same holds if the method isn't GET,
-// the unit isn't bytes, or If-Range doesn't match. Malformed ranges, and ranges that all lie outside the file, get 416.
+// Up to 32 ranges are sent, if they are together not larger than the file. Several ranges are sent as multipart/byteranges. Otherwise the
+// Range field is ignored, as RFC 9110, section 14.2, allows, and the whole file is sent. The same holds if the method isn't GET, the unit
+// isn't bytes, or If-Range doesn't match. Malformed ranges, and ranges that all lie outside the file, get 416.
 //
 // # Encodings
 //
@@ -58,10 +58,10 @@
 // extra worker: see Options.CacheBytes. A file is checked on disk at most once a second (Options.CacheCheck), and only when it is
 // requested. Files are looked up and opened as in a filo.Offload handler, and never hold up a loop. Large files, and ranges of
 // them, are sent by sendfile on plain sockets. On Linux, files that are often requested stay open in between (Options.OpenFiles). Each
-// request checks the state of an open file with the system, so a write, replacement or deletion shows at once. The replacement of a
-// directory in its path shows at the next check by name.
+// request checks the state of an open file with the system, so a write, replacement or deletion shows at once. If a directory in its path
+// is replaced, that shows at the next check by name.
 //
-// A loop sends the first megabyte of an open file itself, and needs a worker only for what the client doesn't take at once. If reading from
-// the disk then takes long, another worker gets the loop, and for a while such requests run like filo.Offload handlers. Ranges, and large
-// files over TLS or HTTP/2, are always sent by a worker.
+// A loop itself sends the first megabyte of an open file, and needs a worker only for the bytes that the client doesn't take at once. If
+// reading from the disk then takes long, another worker takes over the loop, and for a while such requests run like filo.Offload handlers.
+// Ranges, and large files over TLS or HTTP/2, are always sent by a worker.
 package static

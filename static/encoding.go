@@ -5,21 +5,21 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// encoding is a content coding that a file may have been compressed in.
+// encoding is a content coding in which a file may be stored.
 type encoding struct {
 	name, suffix string
-	number       int // as package syntax has it
+	number       int // as package syntax represents it
 	field        filo.Field
 }
 
-// encodings are in the order of preference among those that a client likes as much.
+// encodings are in the order of preference among those that a client prefers equally.
 var encodings = [...]encoding{
 	{"zstd", ".zst", syntax.Zstd, filo.NewField("Content-Encoding", "zstd")},
 	{"br", ".br", syntax.Brotli, filo.NewField("Content-Encoding", "br")},
 	{"gzip", ".gz", syntax.Gzip, filo.NewField("Content-Encoding", "gzip")},
 }
 
-// choose returns the representation that Accept-Encoding (RFC 9110, section 12.5.3) likes best, nil if it refuses all.
+// choose returns the representation that Accept-Encoding (RFC 9110, section 12.5.3) prefers, nil if it refuses all.
 func (e *entry) choose(h *filo.Header) *representation {
 	accepted := acceptedCodings(h)
 	var best *representation

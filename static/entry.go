@@ -10,25 +10,25 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// entry holds a file's metadata and that of its encodings. But for the atomic fields, and what memory's lock guards, nothing
-// in it changes.
+// entry holds a file's metadata and that of its encodings. Nothing in it changes except the atomic fields, and those that memory's lock
+// guards.
 type entry struct {
 	name         string
 	hidden       bool
 	contentType  filo.Field
 	cacheControl *filo.Field // nil: none
-	// representations are the file itself and what of its encodings there is, in the order of preference.
+	// representations are the file itself and those of its encodings that exist, in the order of preference.
 	representations []*representation
-	stamps          [1 + len(encodings)]stamp // of the same; zero for an encoding that there isn't
-	// unsettled says that a stamp isn't settled, so that a content in memory may not be the file's, and an entity tag is weak.
+	stamps          [1 + len(encodings)]stamp // of the file and its encodings; zero for an encoding that doesn't exist
+	// unsettled says that a stamp isn't settled, so a content in memory may differ from the file's, and an entity tag is weak.
 	unsettled bool
 
-	checked atomic.Int64 // by sinceStart, when the files were looked at
-	used    atomic.Bool  // since the cache's hand has passed
-	slot    int          // in memory.ring; guarded by its lock
+	checked atomic.Int64 // when the files were last checked, by sinceStart
+	used    atomic.Bool  // whether it was used since the cache's hand last passed
+	slot    int          // its index in memory.ring; guarded by its lock
 }
 
-// entryBytes is about what an entry takes without contents.
+// entryBytes is about how many bytes an entry takes without contents.
 const entryBytes = 1 << 10
 
 func (e *entry) cost() int64 {
@@ -39,7 +39,7 @@ func (e *entry) cost() int64 {
 	return cost
 }
 
-// fresh returns what is in memory under a name, nil if there is nothing or it is the caller's turn to look at the file.
+// fresh returns the entry of a name in memory, nil if there is none or if the caller must check the file.
 func (f *Files) fresh(name []byte) *entry {
 	e := f.memory.get(name)
 	if e == nil || f.options.Frozen {
@@ -60,16 +60,16 @@ var start = time.Now()
 // sinceStart returns the monotonic time.
 func sinceStart() int64 { return int64(time.Since(start)) }
 
-// loaded is the result of a look at a file.
+// loaded is the result of loading a file.
 type loaded struct {
 	entry *entry
 	err   error
 }
 
-// errLoadPanicked is the result of a load that panics, for the goroutines that wait for it.
+// errLoadPanicked is the result for goroutines that wait for a load that has panicked.
 var errLoadPanicked = errors.New("static: a panic while the file was read")
 
-// entry returns the properties of a file as it is now. It reads from the disk, once for all callers that come meanwhile.
+// entry returns the properties of a file as it is now. It reads from the disk once for all simultaneous callers.
 func (f *Files) entry(name string) (*entry, error) {
 	loading, first := f.loading.Join([]byte(name))
 	if !first {
@@ -104,7 +104,7 @@ func (f *Files) current(name string) (*entry, error) {
 	return e, nil
 }
 
-// unchanged reports whether the files of an entry are as they were.
+// unchanged reports whether the files of an entry are still the same.
 func (f *Files) unchanged(e *entry) bool {
 	if e.unsettled {
 		return false
@@ -150,7 +150,7 @@ func (f *Files) load(name string) (*entry, error) {
 		for i := range encodings {
 			r, err := f.loadRepresentation(e, &encodings[i])
 			if err != nil || r.stamp.outdated(&plain.stamp) {
-				continue // there is none, or one that can't be used
+				continue // it doesn't exist, or can't be used
 			}
 			e.representations = append(e.representations, r)
 			e.stamps[1+i] = r.stamp
@@ -178,7 +178,7 @@ func (f *Files) setCacheControl(e *entry) error {
 	return nil
 }
 
-// setContentType tells the media type by the name, or else by the content.
+// setContentType finds the media type by the name, or else by the content.
 func (f *Files) setContentType(e *entry, plain *representation) error {
 	mediaType := typeByName(e.name)
 	if mediaType == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// check panics if what New and Dir are given is wrong.
+// check panics if an argument of New or Dir is invalid.
 var check = setup.Checker("static")
 
 // Options configures New and Dir. The zero value is right for most sites.
@@ -41,8 +41,8 @@ type Options struct {
 	Precompressed bool
 
 	// CacheControl returns the Cache-Control value for a file, or "" for none. CacheFingerprinted is such a function. The name
-	// has no leading slash. Several goroutines call it at once, not for each request, and it must be fast. If nil, this package
-	// doesn't set the field.
+	// has no leading slash. The cache calls it rarely, not for each request, but from several goroutines at once, and it must be fast. If
+	// nil, this package doesn't set the field.
 	CacheControl func(name string) string
 
 	// CacheBytes is the memory for the contents of files, and for the metadata of these and other files. Default 16 MB; negative:
@@ -72,7 +72,7 @@ const (
 	defaultCacheFileBytes = 256 << 10
 	defaultCacheCheck     = time.Second
 	defaultOpenFiles      = 64
-	// knownBytes is the limit of what is kept without contents.
+	// knownBytes limits the memory for entries without contents.
 	knownBytes = 1 << 20
 )
 
@@ -83,7 +83,7 @@ type Files struct {
 	memory   memory
 	open     openFiles
 	loading  flight.Group[loaded]
-	fileSize int64 // that is kept in memory, at most; negative is none
+	fileSize int64 // the maximum size of a file that is kept in memory; negative: none is kept
 }
 
 // New returns a Files for an fs.FS. To be sent in ranges, its files must be io.Seekers or small; to be sent by sendfile, they
@@ -214,7 +214,7 @@ func checkMethod(c *filo.Ctx) error {
 	return errMethod
 }
 
-// find answers a request for what isn't in memory. The name ends in a slash, or is empty, for a directory.
+// find answers a request for a file that isn't in memory. The name ends in a slash, or is empty, for a directory.
 func (f *Files) find(c *filo.Ctx, name string) error {
 	plain := strings.TrimSuffix(name, "/")
 	if plain != "" && (!validName(plain) || !f.options.Hidden && hidden(plain)) {
@@ -247,7 +247,7 @@ func (f *Files) findFile(c *filo.Ctx, name string) error {
 		return err
 	}
 	if !f.options.Listing {
-		// Nobody is told of a directory that has nothing to show.
+		// A redirect would reveal a directory that has nothing to show.
 		if _, err := f.indexOf(name); err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (f *Files) indexOf(name string) (*entry, error) {
 	return f.entry(path.Join(name, f.options.Index))
 }
 
-// redirect answers with a Location that is relative, since a mounted handler doesn't know what is in front.
+// redirect answers with a relative Location, since a mounted handler doesn't know the path in front of it.
 func redirect(c *filo.Ctx, location string) error {
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)
@@ -291,18 +291,18 @@ func redirect(c *filo.Ctx, location string) error {
 	return c.Redirect(301, location)
 }
 
-// relative returns a reference to a name beside the request's path.
+// relative returns a reference to another name in the directory of the request's path.
 func relative(name string) string {
 	u := url.URL{Path: name}
 	return u.String()
 }
 
-// wantsPage reports whether the request is one for a page, to which the fallback is an answer.
+// wantsPage reports whether the client asks for a page, so that the fallback is an answer.
 func wantsPage(c *filo.Ctx, name string) bool {
 	if strings.Contains(path.Base(name), ".") && name != "" {
 		return false
 	}
-	// A client that accepts anything gets the first offer.
+	// A client that accepts anything gets the first type offered.
 	return c.Negotiate("application/octet-stream", "text/html") == "text/html"
 }
 

@@ -15,15 +15,15 @@ func CacheFingerprinted(name string) string {
 	return "no-cache"
 }
 
-// Fingerprinted reports whether the last segment of a name contains a hash before its extension, of eight characters or more:
+// Fingerprinted reports whether the last segment of a name contains a hash of eight characters or more before its extension:
 //
 //   - in hexadecimal digits of one case, some letters and some not, behind a ".", "-" or "_", as of webpack and Parcel: app.3f9c2b7a.js
 //   - in base64url behind a "." or "-", as of Vite and Rollup: index-BXk2P0aQ.js. It must have capitals, small letters and digits, and
 //     must not look like words, such as those of Html5Player or IPhone6S.
 //
-// A name that is taken for a hash by mistake would be kept for a year, and one that isn't costs a 304, so when in doubt it isn't. About half
-// of all hashes of eight characters in base64url are in doubt, such as DiwrgTda. If a directory has hashed files only, as Vite's assets
-// has, go by the directory, or let Rollup write hexadecimal digits (output.hashCharacters: "hex").
+// A name that is taken for a hash by mistake is kept for a year; a hash that isn't recognized costs a 304. So a name in doubt isn't taken
+// for a hash. About half of all hashes of eight characters in base64url, such as DiwrgTda, aren't recognized. If all files of a directory
+// have hashes, as in Vite's assets, decide by the directory, or let Rollup write hexadecimal digits (output.hashCharacters: "hex").
 func Fingerprinted(name string) bool {
 	name = path.Base(name)
 	name = strings.TrimSuffix(name, path.Ext(name))
@@ -64,14 +64,14 @@ func isHash(s string) bool {
 	return len(s) >= 8 && digits > 0 && (lower > 0) != (upper > 0)
 }
 
-// words finds what may be words: capitals, small letters with a capital in front or none.
+// words finds what may be words: capitals, or small letters, perhaps with a capital in front.
 var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
 // camelCase matches names whose words all begin with a capital, except the first one.
 var camelCase = regexp.MustCompile(`^[a-zA-Z]?[a-z0-9]*([A-Z][a-z0-9]+)*$`)
 
-// isBase64Hash reports whether s is a hash in base64url. A word differs from a hash by having several letters, all of one case except the
-// first. If s has a separator, or is written as words are, it must look less like words.
+// isBase64Hash reports whether s is a hash in base64url. A word differs from a hash in this: it has several letters, and all except the
+// first have the same case. If s has a separator, or is written as words are, a smaller share of it must look like words.
 func isBase64Hash(s string) bool {
 	lower, upper, digits, separators, run := 0, 0, 0, 0, 0
 	for i := range len(s) {

@@ -15,10 +15,10 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// maxListed is how many names a list has at most.
+// maxListed is the maximum number of names in a list.
 const maxListed = 10_000
 
-// list answers with the names in a directory; that of the tree itself is "".
+// list answers with the names in a directory; the root's name is "".
 func (f *Files) list(c *filo.Ctx, name string) error {
 	dir, err := f.source.open(cmp.Or(name, "."))
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *Files) list(c *filo.Ctx, name string) error {
 		}
 		h.Set("Last-Modified", t.UTC().Format(httpTime))
 	}
-	// One more than are listed tells whether there are more.
+	// One more name than the list holds is read, to learn whether there are more.
 	entries, err := reader.ReadDir(maxListed + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -53,7 +53,7 @@ func (f *Files) list(c *filo.Ctx, name string) error {
 	return c.HTML(200, f.listHTML(name, entries))
 }
 
-// listHTML returns the document. Whatever is in names, it stays text.
+// listHTML returns the document. Whatever a name contains, it appears as text.
 func (f *Files) listHTML(dir string, entries []fs.DirEntry) string {
 	more := len(entries) > maxListed
 	entries = entries[:min(len(entries), maxListed)]

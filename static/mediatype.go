@@ -8,20 +8,20 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// sniffedBytes is how much of a file is looked at to tell text from other things.
+// sniffedBytes is how much of a file is read to tell text from other content.
 const sniffedBytes = 512
 
 // typeByName returns the media type of a file, "" if its name doesn't tell.
 func typeByName(name string) string {
 	mediaType := mime.TypeByExtension(path.Ext(name))
-	if !httpguts.ValidHeaderFieldValue(mediaType) { // it may come from the system's tables
+	if !httpguts.ValidHeaderFieldValue(mediaType) { // the type may come from the system's tables
 		return ""
 	}
 	return mediaType
 }
 
-// typeByContent returns the media type of a file that begins so. It is nothing that a browser would run: a file whose name
-// doesn't say that it is a page isn't one.
+// typeByContent returns the media type of a file that begins with these bytes. It never returns a type that a browser would execute: a file
+// whose name doesn't say that it is a page isn't one.
 func typeByContent(b []byte) string {
 	whole := len(b) < sniffedBytes
 	for len(b) > 0 {

@@ -2,14 +2,14 @@ package static
 
 import "sync"
 
-// memory keeps entries up to a limit in bytes. To make room it drops, by the CLOCK algorithm, one that wasn't used
-// since the hand has last passed: finding one takes no more than a lock for readers.
+// memory keeps entries up to a limit in bytes. To make room it drops, by the CLOCK algorithm, an entry that wasn't used since the hand last
+// passed. So get needs only a reader's lock.
 type memory struct {
 	limit int64
 
 	mu      sync.RWMutex
 	entries map[string]*entry // guarded by mu
-	ring    []*entry          // the same, each at its slot; guarded by mu
+	ring    []*entry          // the same entries, each at its slot; guarded by mu
 	hand    int               // guarded by mu
 	bytes   int64             // the costs of entries together; guarded by mu
 }
@@ -25,7 +25,7 @@ func (m *memory) get(name []byte) *entry {
 	return e
 }
 
-// put keeps an entry instead of the one of the same name, unless it is larger than all that may be kept.
+// put keeps an entry instead of the one of the same name, unless it is larger than the whole limit.
 func (m *memory) put(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *memory) put(e *entry) {
 	m.bytes += cost
 }
 
-// drop removes an entry, if it is still there; nil is none.
+// drop removes an entry, if it is still there; for nil it does nothing.
 func (m *memory) drop(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,8 +32,8 @@ func (m *multipart) length() int64 {
 	return length + int64(len(m.appendEnd(buffer[:0])))
 }
 
-// appendHead appends what is in front of the bytes of a part. The first one, too, begins with a line end, an empty preamble, as Apache's and
-// nginx's do: zsync waits for it.
+// appendHead appends the head of a part. The first one, too, begins with a line end, an empty preamble, as Apache's and nginx's do: zsync
+// waits for it.
 func (m *multipart) appendHead(dst []byte, part int) []byte {
 	dst = append(dst, "\r\n--"...)
 	dst = append(dst, m.boundary...)
@@ -44,7 +44,7 @@ func (m *multipart) appendHead(dst []byte, part int) []byte {
 	return append(dst, "\r\n\r\n"...)
 }
 
-// appendEnd appends what is behind the last part.
+// appendEnd appends the bytes after the last part.
 func (m *multipart) appendEnd(dst []byte) []byte {
 	dst = append(dst, "\r\n--"...)
 	dst = append(dst, m.boundary...)
@@ -60,7 +60,7 @@ func (m *multipart) body(content []byte) []byte {
 	return m.appendEnd(body)
 }
 
-// stream sends the body, with the ranges of a file, each of which goes out by sendfile where the connection can.
+// stream sends the body, with the ranges of a file. Each range is sent by sendfile if the connection allows that.
 func (m *multipart) stream(c *filo.Ctx, file *openFile) error {
 	c.Response.Header.Set("Content-Length", strconv.FormatInt(m.length(), 10))
 	w := c.Stream()

@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// requestName returns the part of the path that names a file, decoded, without a slash in front. It reports false if that
-// has an encoded slash. The rest is checked by validName when it isn't the name of a file that is known.
+// requestName returns the part of the path that names a file, decoded, without a slash in front. It reports false if that part has an
+// encoded slash. It doesn't check the rest; validName does that if the name isn't one of a known file.
 func requestName(c *filo.Ctx) (name []byte, ok bool) {
 	uri := c.Request.URI()
 	rest := uri.RawPathBytes()
@@ -42,8 +42,8 @@ func requestName(c *filo.Ctx) (name []byte, ok bool) {
 
 var slash = []byte("/")
 
-// prefixSegments returns how many segments of a path belong to what a router's pattern has before {name...}, or the slash, at
-// its end. Other patterns have no such part.
+// prefixSegments returns how many segments of a path match the part of a router's pattern before the final {name...} or slash. Other
+// patterns have no such part.
 func prefixSegments(pattern string) int {
 	if !strings.HasSuffix(pattern, "/") && !strings.HasSuffix(pattern, "...}") {
 		return 0
@@ -64,16 +64,16 @@ func prefixSegments(pattern string) int {
 	return max(slashes-1, 0)
 }
 
-// namesDirectory reports whether a request's name is one of a directory.
+// namesDirectory reports whether a request's name means a directory.
 func namesDirectory(name []byte) bool { return len(name) == 0 || name[len(name)-1] == '/' }
 
-// validName reports whether a name leads to something in the tree, and no other name leads to the same.
+// validName reports whether a name leads to something in the tree, and is the only name that leads there.
 func validName(name string) bool {
 	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "\\\x00") && (runtime.GOOS != "windows" || !isAlias(name))
 }
 
-// isAlias reports whether a part of the name may be another one's on Windows: a short name such as "GIT~1", which stands for
-// ".git", or one with dots or spaces at its end, which don't count there.
+// isAlias reports whether Windows may take a part of the name for another name: a short name such as "GIT~1", which stands for ".git", or a
+// name with dots or spaces at its end, which Windows ignores.
 func isAlias(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if last := part[len(part)-1]; last == '.' || last == ' ' {

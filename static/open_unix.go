@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// openFlags have opening a FIFO or a device not wait, and a terminal not become the process's own.
+// openFlags let the opening of a FIFO or a device not wait, and keep a terminal from becoming the process's own.
 const openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY

@@ -13,25 +13,25 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// openFile is a file that is open for those who hold it. The last of them closes it.
+// openFile is an open file with a count of its holders. The last holder closes it.
 type openFile struct {
 	fs.File
-	shared  *os.File // the same, if several may read it at once, each from where it likes; nil if reading moves its position
+	shared  *os.File // the same file, if several goroutines may read it at once, each from its own position; nil if reading moves its position
 	holders atomic.Int32
-	local   *localfile.File // the same, once somebody wants to keep it; nil if it isn't one
+	local   *localfile.File // the same file, set when it is first kept; nil if it isn't a local file
 
 	// Guarded by the openFiles' lock.
-	of   *representation // that keeps it; nil if none does
+	of   *representation // the representation that keeps it; nil if none does
 	slot int             // in openFiles.ring
-	used bool            // since the hand, or the sweep, has passed
+	used bool            // whether it was used since the hand, or the sweep, last passed
 }
 
-// newOpenFile returns a file that its caller holds.
+// newOpenFile returns a file with its caller as the only holder.
 func newOpenFile(file fs.File) *openFile {
 	o := &openFile{File: file}
 	o.holders.Store(1)
-	// Only on Linux a part of a file goes out by sendfile without regard to the file's position; and on Windows a file that is
-	// open can't be replaced.
+	// Only on Linux does sendfile send a part of a file without regard to the file's position. And on Windows an open file can't be
+	// replaced.
 	if runtime.GOOS == "linux" {
 		o.shared, _ = file.(*os.File)
 	}
@@ -49,7 +49,7 @@ func (o *openFile) Close() error {
 	return o.File.Close()
 }
 
-// is reports whether the file has the stamp. One that was replaced or deleted has another one: its last link is gone.
+// is reports whether the file has the stamp. A file that was replaced or deleted has another stamp, because it has lost its last link.
 func (o *openFile) is(s *stamp) bool {
 	if o.local != nil {
 		now, ok := o.local.Stat()
@@ -67,7 +67,7 @@ func (o *openFile) reader(r byterange.Range) (io.Reader, error) {
 	return &io.LimitedReader{R: o.File, N: r.Length}, o.seek(r)
 }
 
-// seek moves a file that isn't shared to the beginning of a range.
+// seek moves the position of a file that isn't shared to the beginning of a range.
 func (o *openFile) seek(r byterange.Range) error {
 	if r.Begin == 0 {
 		return nil
@@ -76,8 +76,8 @@ func (o *openFile) seek(r byterange.Range) error {
 	return err
 }
 
-// body returns the body of an answer that is a range. It holds the file, which was the caller's, until it is closed. An error
-// closes the file.
+// body returns a body with a range of the file. The body takes over the caller's hold on the file, until it is closed. An error closes the
+// file.
 func (o *openFile) body(r byterange.Range) (io.ReadCloser, error) {
 	if o.shared != nil {
 		return &sharedBody{*io.NewSectionReader(o.shared, r.Begin, r.Length), o}, nil
@@ -86,10 +86,10 @@ func (o *openFile) body(r byterange.Range) (io.ReadCloser, error) {
 		o.Close()
 		return nil, err
 	}
-	return o.File, nil // which goes out by sendfile as it is
+	return o.File, nil // sendfile can send it directly
 }
 
-// sharedBody is a part of a file, and holds it.
+// sharedBody is a part of a file. It is one of the file's holders.
 type sharedBody struct {
 	io.SectionReader
 	file *openFile
@@ -97,29 +97,29 @@ type sharedBody struct {
 
 func (b *sharedBody) Close() error { return b.file.Close() }
 
-// FileSection returns the section for the system to send, where it can.
+// FileSection returns the section for the system to send, if the system can.
 func (b *sharedBody) FileSection() *io.SectionReader { return &b.SectionReader }
 
-// LocalFile returns the file, nil if it isn't known as local.
+// LocalFile returns the file, nil if it isn't known to be local.
 func (b *sharedBody) LocalFile() *localfile.File { return b.file.local }
 
-// openFiles keeps files open that are asked for again and again: it is one of those who hold them. To make room it drops, by the
-// CLOCK algorithm, one that wasn't used since the hand has last passed. One that isn't used for keepTime, or a little longer, is
-// dropped then: an open file takes its place on the disk though it be deleted.
+// openFiles keeps files open that are requested again and again: it is one of their holders. To make room it drops, by the CLOCK algorithm,
+// a file that wasn't used since the hand last passed. A file that isn't used for keepTime, or a little longer, is dropped in any case: an
+// open file takes up space on the disk even after it was deleted.
 type openFiles struct {
-	limit int // none if it isn't positive; immutable
+	limit int // no file is kept if it isn't positive; immutable
 
 	mu     sync.Mutex
 	ring   []*openFile // each at its slot; guarded by mu
 	hand   int         // guarded by mu
-	timer  *time.Timer // of the next sweep; nil if there is nothing to sweep; guarded by mu
+	timer  *time.Timer // for the next sweep; nil if there is nothing to sweep; guarded by mu
 	closed bool        // nothing is kept any more; guarded by mu
 }
 
-// keepTime is for how long a file that isn't used is kept open, and no more than twice that.
+// keepTime is the minimum time for which a file that isn't used stays open; it stays open for at most twice that.
 const keepTime = 10 * time.Second
 
-// get returns the open file of a representation, nil if there is none. Its caller holds it.
+// get returns the open file of a representation, nil if there is none. Its caller becomes a holder.
 func (f *openFiles) get(r *representation) *openFile {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +164,7 @@ func (f *openFiles) put(r *representation, o *openFile) {
 	}
 }
 
-// drop keeps the open files of representations no longer.
+// drop stops keeping the open files of these representations.
 func (f *openFiles) drop(representations ...*representation) {
 	for _, r := range representations {
 		f.mu.Lock()
@@ -179,7 +179,7 @@ func (f *openFiles) drop(representations ...*representation) {
 	}
 }
 
-// dropLocked takes out a file, which the caller must close.
+// dropLocked removes a file, which the caller must close.
 func (f *openFiles) dropLocked(o *openFile) {
 	last := len(f.ring) - 1
 	f.ring[o.slot] = f.ring[last]
@@ -189,11 +189,11 @@ func (f *openFiles) dropLocked(o *openFile) {
 	o.of.open, o.of = nil, nil
 }
 
-// sweep drops what wasn't used since the last sweep.
+// sweep drops the files that weren't used since the last sweep.
 func (f *openFiles) sweep() {
 	f.mu.Lock()
 	var dropped []*openFile
-	for i := len(f.ring) - 1; i >= 0; i-- { // what takes a place that is free was looked at
+	for i := len(f.ring) - 1; i >= 0; i-- { // a file that moves into a free slot was already looked at
 		if o := f.ring[i]; o.used && !f.closed {
 			o.used = false
 		} else {
@@ -210,7 +210,7 @@ func (f *openFiles) sweep() {
 	}
 }
 
-// close drops all, for good.
+// close drops all files; none is kept afterwards.
 func (f *openFiles) close() {
 	f.mu.Lock()
 	f.closed = true

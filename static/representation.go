@@ -12,11 +12,11 @@ import (
 
 // representation is a file's content in one encoding (RFC 9110, section 3.2).
 type representation struct {
-	file     string // the name of the file that has it
+	file     string // the name of the file with this encoding
 	encoding *encoding
 	body     []byte // nil if it isn't in memory
 	seekable bool
-	open     *openFile // kept for the next answer; nil if none is; guarded by the openFiles' lock
+	open     *openFile // kept open for the next answer; nil if none is; guarded by the openFiles' lock
 	description
 }
 
@@ -27,11 +27,11 @@ type description struct {
 	etag     string // "" for none
 	modified time.Time
 	dated    bool         // modified is a strong validator
-	kept     []filo.Field // of 200, 206 and 304
-	content  []filo.Field // of 200 and 206, without Content-Type
+	kept     []filo.Field // fields of the answers 200, 206 and 304
+	content  []filo.Field // fields of the answers 200 and 206, without Content-Type
 }
 
-// loadRepresentation reads a file of an entry: that of an encoding, or itself if there is none.
+// loadRepresentation reads one of the files of an entry: an encoded one, or the plain one if encoding is nil.
 func (f *Files) loadRepresentation(e *entry, encoding *encoding) (*representation, error) {
 	r := &representation{file: e.name, encoding: encoding}
 	if encoding != nil {
@@ -60,9 +60,9 @@ func (f *Files) loadRepresentation(e *entry, encoding *encoding) (*representatio
 	return r, nil
 }
 
-// readWhole reads a file if it can do so while that is as its stamp says. If not, that isn't an error: the content is nil.
+// readWhole reads a file if its stamp stays the same meanwhile. If the stamp changes, that isn't an error: the content is nil.
 func readWhole(file fs.File, s stamp) ([]byte, error) {
-	body := make([]byte, s.size+1) // one more, to see whether the file ends there
+	body := make([]byte, s.size+1) // one more byte, to see whether the file ends there
 	n, err := io.ReadFull(file, body)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
@@ -74,7 +74,7 @@ func readWhole(file fs.File, s stamp) ([]byte, error) {
 	return body[:n:n], nil
 }
 
-// readBegin reads what tells the media type.
+// readBegin reads the bytes that tell the media type.
 func (f *Files) readBegin(name string) ([]byte, error) {
 	file, _, err := openRegular(f.source, name)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *Files) hashFile(name string) (string, error) {
 	return hashTag([sha256.Size]byte(hash.Sum(nil))), nil
 }
 
-// see records what the file system says.
+// see records the file system's properties of the file.
 func (r *representation) see(info fs.FileInfo, now time.Time) {
 	r.stamp = stampOf(info)
 	r.settled = r.stamp.settled(now)
@@ -114,8 +114,8 @@ func (r *representation) see(info fs.FileInfo, now time.Time) {
 	}
 }
 
-// describe makes the fields of answers with a representation, and its entity tag unless it has that of its content. It is called
-// once.
+// describe makes the fields of answers with a representation. It also makes the entity tag, unless there is one by the content. It is
+// called once.
 func (r *representation) describe(e *entry) {
 	if r.etag == "" {
 		r.etag = r.stamp.tag(r.settled)
@@ -142,7 +142,7 @@ func (r *representation) describe(e *entry) {
 	}
 }
 
-// asOf returns the representation as its file, which has been opened, is now.
+// asOf returns the representation with the current properties of its file, which has been opened.
 func (r *representation) asOf(e *entry, info fs.FileInfo, now time.Time) *representation {
 	if stampOf(info) == r.stamp && (r.settled || !r.stamp.settled(now)) {
 		return r

@@ -11,10 +11,10 @@ import (
 
 // source is where files come from.
 type source interface {
-	// open opens a file or a directory. It never waits for what is neither.
+	// open opens a file or a directory. For anything else it fails without waiting.
 	open(name string) (fs.File, error)
 	stat(name string) (fs.FileInfo, error)
-	// httpError returns an error that open or stat has returned as one for the client.
+	// httpError turns an error of open or stat into one for the client.
 	httpError(err error) error
 	close() error
 }
@@ -22,7 +22,7 @@ type source interface {
 // anyFS is an fs.FS.
 type anyFS struct{ fs fs.FS }
 
-// open looks before it opens: opening a FIFO of an os.DirFS would wait for somebody to write to it.
+// open checks the type first: opening a FIFO of an os.DirFS would wait for somebody to write to it.
 func (s anyFS) open(name string) (fs.File, error) {
 	info, err := fs.Stat(s.fs, name)
 	if err != nil {
@@ -38,10 +38,10 @@ func (s anyFS) stat(name string) (fs.FileInfo, error) { return fs.Stat(s.fs, nam
 func (s anyFS) httpError(err error) error             { return httpError(err) }
 func (s anyFS) close() error                          { return nil }
 
-// rootDir is a directory that nothing leads out of.
+// rootDir is a directory that no path leads out of.
 type rootDir struct {
 	root *os.Root
-	// escapes is the error of os.Root for what leads out of it, which has no name there.
+	// escapes is the error of os.Root for a path that leads out of it; package os exports no name for it.
 	escapes error
 }
 
@@ -67,7 +67,7 @@ func (s *rootDir) httpError(err error) error {
 
 func (s *rootDir) close() error { return s.root.Close() }
 
-// errDirectory is the error of a directory where a file was wanted.
+// errDirectory is the error for a directory where a file was expected.
 var errDirectory = errors.New("static: is a directory")
 
 // openRegular opens a regular file.
@@ -84,12 +84,12 @@ func openRegular(s source, name string) (fs.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// statRegular returns what is known of a regular file.
+// statRegular returns the properties of a regular file.
 func statRegular(s source, name string) (fs.FileInfo, error) {
 	return regular(s.stat(name))
 }
 
-// regular adds an error if what is known isn't of a regular file.
+// regular adds an error if the properties aren't those of a regular file.
 func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		if err = fs.ErrNotExist; info.IsDir() {
@@ -99,8 +99,8 @@ func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	return info, err
 }
 
-// httpError returns the error of a file as one for the client. One that has a status already, and one that is the server's own
-// trouble, which is a 500, stay as they are.
+// httpError turns the error of a file into one for the client. An error that has a status already stays as it is, and so does an error of
+// the server itself, which is a 500.
 func httpError(err error) error {
 	var e *filo.HTTPError
 	switch {

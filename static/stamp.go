@@ -11,22 +11,22 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// stamp is what a file system knows of a file's content without reading it. Two contents can have the same stamp. If both are
-// settled, somebody must have gone to great lengths.
+// stamp holds what a file system knows of a file's content without reading it. Two contents can have the same stamp. But if both stamps are
+// settled, that takes deliberate effort.
 type stamp struct {
 	size          int64
 	modified      int64 // in nanoseconds since 1970; 0 is unknown
-	changed       int64 // the same, of the last change of anything: nobody can set it. 0 is unknown
+	changed       int64 // the same for the last change of content or metadata, which no program can set; 0 is unknown
 	device, inode uint64
 }
 
-// stampOfState is stampOf for what package localfile knows of a file.
+// stampOfState makes a stamp of what package localfile knows of a file.
 func stampOfState(s localfile.State) stamp {
 	return stamp{s.Size, s.Modified, s.Changed, s.Device, s.Inode}
 }
 
-// settleTime is how old the last change must be for the next one to get another time: file systems count in as much as
-// two seconds.
+// settleTime is how old the last change must be, so that the next change surely gets another time: some file systems count in steps of two
+// seconds.
 const settleTime = 2 * time.Second
 
 func stampOf(info fs.FileInfo) stamp {
@@ -38,7 +38,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// known reports whether a time of modification is one. Both zeros stand for none.
+// known reports whether a time of modification is a real one. Both zeros stand for none.
 func known(t time.Time) bool { return !t.IsZero() && !t.Equal(time.Unix(0, 0)) }
 
 // settled reports whether every other content that the file gets will have another stamp.
@@ -47,13 +47,13 @@ func (s *stamp) settled(now time.Time) bool {
 	return s.modified != 0 && last <= now.Add(-settleTime).UnixNano()
 }
 
-// outdated reports whether the file is older than the one that it is an encoding of, by whole seconds, as some programs set it.
+// outdated reports whether the encoded file is older than the plain one. It compares whole seconds, because some programs set only those.
 func (s *stamp) outdated(plain *stamp) bool {
 	return s.modified/int64(time.Second) < plain.modified/int64(time.Second)
 }
 
-// tag returns an entity tag made of the stamp, "" if too little is known for one. It is a weak one unless the stamp is settled
-// and has more than a file's owner can set.
+// tag returns an entity tag made of the stamp, "" if too little is known for one. It is a weak one unless the stamp is settled and has
+// properties that a file's owner can't set.
 func (s *stamp) tag(settled bool) string {
 	if s.modified == 0 {
 		return ""
@@ -62,7 +62,7 @@ func (s *stamp) tag(settled bool) string {
 	for i, v := range [...]uint64{uint64(s.size), uint64(s.modified), uint64(s.changed), s.device, s.inode} {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
 	}
-	// What it is made of is nobody's business: an inode tells about the file system.
+	// The tag hides what it is made of: an inode number reveals something of the file system.
 	tag := hashTag(sha256.Sum256(b[:]))
 	if s.changed == 0 || !settled {
 		return "W/" + tag
@@ -73,7 +73,7 @@ func (s *stamp) tag(settled bool) string {
 // contentTag returns the entity tag of a content.
 func contentTag(body []byte) string { return hashTag(sha256.Sum256(body)) }
 
-// hashTag is how package middleware makes entity tags, too.
+// package middleware makes its entity tags by hashTag, too.
 func hashTag(sum [sha256.Size]byte) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 }

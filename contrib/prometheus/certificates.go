@@ -34,7 +34,7 @@ func (k *certificates) Collect(ch chan<- client.Metric) {
 	told := make(map[string]bool)
 	for _, each := range k.store.Certificates() {
 		if told[each.File] {
-			continue // the same file twice in Options.Pairs
+			continue // two Pairs name the same file
 		}
 		told[each.File] = true
 		refused := 0.0

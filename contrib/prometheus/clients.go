@@ -4,8 +4,8 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 )
 
-// clientConns is the figure of filo.Server.Clients that tells of a client that takes many connections. No series has an address: there are too
-// many of them.
+// clientConns is a figure of filo.Server.Clients; it shows whether a client takes many connections. No series is labelled by an address:
+// there are too many.
 var clientConns = describe("filo_client_connections_max", "Open connections of the client that has most.")
 
 func (k *collector) collectClients(ch chan<- client.Metric) {

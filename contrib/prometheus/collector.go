@@ -14,13 +14,13 @@ import (
 const MaxClasses = 1000
 
 const (
-	// other is the label of what is beyond a limit, or not known.
+	// other is the label of values that are unknown or beyond a limit.
 	other = "_OTHER"
 	// serverClass is the label of the server's handler, whose class has no name.
 	serverClass = "_SERVER"
 )
 
-// What the server counts. Descriptions belong to the process, as the names do.
+// The metrics of what the server counts. Descriptions are shared by all collectors of the process, as the metrics' names are.
 var (
 	connections = describe("filo_connections",
 		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",
@@ -76,7 +76,7 @@ type collector struct {
 	server *filo.Server
 
 	mu sync.Mutex
-	// known has the classes that have a label of their own. They keep it, so that no counter ever goes back. Guarded by mu.
+	// known are the classes that have a label of their own. They keep the label for good, so that no counter ever decreases. Guarded by mu.
 	known map[string]bool
 }
 
@@ -143,8 +143,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	}
 }
 
-// classes returns one entry for each label. An entry of several classes has their sums, and the kind and the median of the
-// slowest; that of those beyond the limit has neither.
+// classes returns one entry for each label. If several classes share an entry, it has their sums, and the kind and the median of the
+// slowest one. The entry of classes beyond the limit has no kind and no median.
 func (k *collector) classes(stats []filo.ClassStats) []filo.ClassStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,7 +169,7 @@ func (k *collector) classes(stats []filo.ClassStats) []filo.ClassStats {
 	return merged
 }
 
-// label returns the label of the class at an index: the first one is the server's.
+// label returns the label of the class with this index; index 0 is the server's class.
 func (k *collector) label(index int, name string) string {
 	if index == 0 {
 		return serverClass
@@ -184,5 +184,5 @@ func (k *collector) label(index int, name string) string {
 	return name
 }
 
-// labelValue returns a text of the program's as a label: one that isn't UTF-8 would fail the whole scrape.
+// labelValue makes a label of a text of the program: a label that isn't UTF-8 would make the whole scrape fail.
 func labelValue(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

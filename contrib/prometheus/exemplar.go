@@ -14,18 +14,18 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// exemplarEvery is how often a bucket gets a new exemplar at most. One is as good as another, and each takes memory.
+// exemplarEvery is the minimum time between two exemplars of a bucket. Any exemplar is as good as another, and each takes memory.
 const exemplarEvery = time.Second
 
-// durations is the histogram of a series, and when its buckets got their exemplars.
+// durations is the histogram of a series, and the times at which its buckets got their exemplars.
 type durations struct {
 	observer client.Observer
-	bounds   []float64      // of the buckets, in seconds
+	bounds   []float64      // upper bounds of the buckets, in seconds
 	last     []atomic.Int64 // for each bucket, on the scale of metrics.since, 0 if never
 }
 
-// observe observes how long a request took that was answered at now, on the scale of metrics.since. labels is called if it
-// may have an exemplar; it may be nil.
+// observe records the duration of a request that was answered at now, on the scale of metrics.since. If an exemplar is due, it calls
+// labels, which may be nil.
 func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels func(*filo.Ctx) client.Labels) {
 	seconds := took.Seconds()
 	last := &d.last[sort.SearchFloat64s(d.bounds, seconds)]
@@ -39,12 +39,12 @@ func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels f
 	d.observer.Observe(seconds)
 }
 
-// exemplarOf returns the labels for a request, nil for none. client_golang panics at labels that aren't allowed.
+// exemplarOf returns the labels for a request, nil for none. It drops labels at which client_golang would panic.
 func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labels {
 	labels := labelsOf(c)
 	size := 0
 	for name, value := range labels {
-		// The names are checked by the narrow rule, which every format has a place for.
+		// Names must follow the stricter rule, which every format supports.
 		if !model.LegacyValidation.IsValidLabelName(name) || value == "" || !utf8.ValidString(value) {
 			return nil
 		}
@@ -74,7 +74,7 @@ func sampledTrace(value []byte) []byte {
 		return nil
 	}
 	version, trace, parent, flags := value[:2], value[3:35], value[36:52], value[53:55]
-	// "ff" is no version. Those to come may have more behind the flags, version 00 doesn't.
+	// "ff" is no version. Later versions may add fields after the flags, version 00 may not.
 	if !isHex(version) || string(version) == "ff" || len(value) > size && (string(version) == "00" || value[size] != '-') {
 		return nil
 	}
@@ -87,7 +87,7 @@ func sampledTrace(value []byte) []byte {
 	return trace
 }
 
-// isHex reports whether all of b are hexadecimal digits, which are in lower case here.
+// isHex reports whether all of b are hexadecimal digits in lower case, as the standard requires here.
 func isHex(b []byte) bool {
 	return len(bytes.Trim(b, "0123456789abcdef")) == 0
 }

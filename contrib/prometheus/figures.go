@@ -6,8 +6,8 @@ import (
 
 // Source is something with figures of its own, such as the Redis of contrib/redis and the limits of contrib/failsafe.
 type Source interface {
-	// Figures calls yield with each figure. Its labels are names and values in turn. Figures with the same name have the same help,
-	// the same kind and the same names of labels; one that counts only rises.
+	// Figures calls yield with each figure. Its labels are names and values in turn. Figures with the same name have the same help, the
+	// same kind and the same label names; a counter only rises.
 	Figures(yield func(name, help string, counts bool, value float64, labels ...string))
 }
 
@@ -22,7 +22,7 @@ func Figures(source Source) client.Collector {
 
 type figures struct{ source Source }
 
-// Describe implements prometheus.Collector. What figures there will be isn't known yet, which is allowed.
+// Describe implements prometheus.Collector. It describes nothing, which is allowed: the figures aren't known yet.
 func (figures) Describe(chan<- *client.Desc) {}
 
 // Collect implements prometheus.Collector.

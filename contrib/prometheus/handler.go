@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// maxScrapes is how many scrapes are answered at once: each asks all collectors and holds all of what they say.
+// maxScrapes is how many scrapes are answered at once: each asks all collectors and holds all their metrics in memory.
 const maxScrapes = 8
 
 // HandlerOptions are the options of Handler. The zero value gives access to clients of a server that is the operator's
@@ -32,14 +32,14 @@ type HandlerOptions struct {
 }
 
 // Handler answers with the metrics of the gatherer, such as a client_golang Registry: as OpenMetrics, Prometheus's text or its
-// protocol buffers, whichever the client prefers, and compressed if the client accepts that. A query such as
-// "name[]=filo_workers" selects metrics. Handler returns the gatherer's error, so the server logs it and the client gets a 500
-// without the text. More than 8 requests at once get 503.
+// protocol buffers, whichever the client prefers, and compressed if the client accepts that. A query such as "name[]=filo_workers" selects
+// metrics. Handler returns the gatherer's error, so the server logs it and the client gets a 500 without the text. More than 8 requests at
+// once get 503.
 //
-// The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by
-// default only clients of a server that the program has declared as the operator's have access, by filo.Server.ForOperator, if they are on the
-// same machine, use one of its host names and no proxy. Others get 404. A Prometheus on another machine, or one that scrapes a server that
-// others reach too, needs a Token or an Allow. Handler panics if the options are invalid.
+// The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by default only a
+// server that the program has declared as the operator's by filo.Server.ForOperator gives access. Its clients must be on the same machine,
+// use one of its host names and no proxy. Others get 404. A Prometheus on another machine, or one that scrapes a server that others reach
+// too, needs a Token or an Allow. Handler panics if the options are invalid.
 func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 	o := one("Handler", options)
 	if gatherer == nil {
@@ -56,7 +56,7 @@ func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 			case runtime.Error:
 				panic(value)
 			case error:
-				adaptor.Fail(r, value) // what promhttp panics with is the error to return
+				adaptor.Fail(r, value) // the value with which promhttp panics is the error to return
 			default:
 				panic(value)
 			}

@@ -17,13 +17,13 @@ import (
 // fixed number of routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
-// unmatched is the label of requests that no route was found for.
+// unmatched is the label of requests for which no route was found.
 const unmatched = "_UNMATCHED"
 
 var (
 	defaultBuckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	defaultSizeBuckets = []float64{256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
-	// defaultMethods are RFC 9110's, PATCH (RFC 5789) and QUERY, which OpenTelemetry's conventions know as well.
+	// defaultMethods are the methods of RFC 9110, PATCH (RFC 5789) and QUERY, which OpenTelemetry's conventions list as well.
 	defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 )
 
@@ -138,7 +138,7 @@ func (m *metrics) serve(c *filo.Ctx, next filo.Handler) (err error) {
 		r.failed = true
 		m.observe(c, &r)
 		if value != nil {
-			panic(value) // the stack that the server logs goes on having what is below this call
+			panic(value) // the stack that the server logs still contains the frames below this call
 		}
 	}()
 	err = c.RenderError(next(c))
@@ -152,24 +152,24 @@ func isAbort(value any) bool {
 	return ok && errors.Is(err, filo.ErrAbort)
 }
 
-// measured holds the figures of one request.
+// measured collects the figures of one request.
 type measured struct {
 	start  time.Time
-	method int   // an index of metrics.methodLabels
-	size   int64 // of the request's body, -1 if that isn't known
+	method int   // an index into metrics.methodLabels
+	size   int64 // the size of the request's body, -1 if it isn't known
 
 	panicked bool
 	failed   bool
-	aborted  bool // there is no answer, or no whole one
+	aborted  bool // there was no answer, or not all of one
 }
 
-// answered measures a request whose handler has returned, with an error that is rendered by now if it can be.
+// answered measures a request whose handler has returned. If its error could be rendered, that is done by now.
 func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 	if err != nil {
 		var panicError *filo.PanicError
 		r.panicked = errors.As(err, &panicError)
 		r.aborted = errors.Is(err, filo.ErrAbort)
-		// What takes the connection over mostly ends with an error since the client has left.
+		// A handler that takes the connection over mostly ends with an error because the client has left.
 		brokenOff := !c.ErrorRendered() && c.Committed() && !c.Hijacked()
 		left := errors.Is(err, filo.ErrClientGone) && !c.ErrorRendered()
 		r.failed = r.panicked || !left && (r.aborted || brokenOff || c.Status() >= 500)
@@ -199,11 +199,12 @@ func (m *metrics) observe(c *filo.Ctx, r *measured) {
 	}
 }
 
-// smallBody is a size of bodies that come at once, mostly in the segment of the head or the next few.
+// smallBody is the size up to which a body arrives at once, mostly in the segment of the head or the next few.
 const smallBody = 64 << 10
 
-// paced returns the index of the label of a request that took as long as its client wanted: the handler has streamed its answer, or may have
-// waited for a large body. A time-out may have answered 503 before the handler has returned, and that isn't the client's doing.
+// paced returns the index of the pacedLabels element for a request. A client may have determined its duration if the handler has streamed
+// the answer, or may have waited for a large body. A time-out may have answered 503 before the handler has returned; the client isn't the
+// cause of that.
 func paced(c *filo.Ctx, r *measured) int {
 	if c.Committed() && c.Status() < 500 || r.size > smallBody || r.size < 0 {
 		return 1
@@ -219,7 +220,7 @@ func statusClass(c *filo.Ctx, r *measured) int {
 	case r.aborted:
 		return 0
 	case r.failed && c.Status() < 500:
-		return 5 // what the server makes of a panic
+		return 5 // the status that the server makes of a panic
 	}
 	return c.Status() / 100
 }

@@ -19,14 +19,14 @@ var (
 
 var runningDescs = [...]*client.Desc{running, runningOldest}
 
-// runningKey is what the series of running requests are told apart by.
+// runningKey distinguishes the series of running requests.
 type runningKey struct {
 	route string
 	state filo.RunningState
 }
 
-// collectRunning sends a series for each state of each route that has a running request. Collector limits the number of routes as it does that
-// of classes.
+// collectRunning sends a series for each state of each route that has a running request. Collector limits the number of routes as well as
+// that of classes.
 func (k *collector) collectRunning(ch chan<- client.Metric) {
 	count, oldest := make(map[runningKey]int), make(map[runningKey]time.Duration)
 	requests := k.server.Running()

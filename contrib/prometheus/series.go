@@ -15,19 +15,19 @@ import (
 // statusLabels are the labels of the classes of status. The first stands for requests without an answer.
 var statusLabels = [...]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// pacedLabels say of a duration whether a slow client may have been what took long. For Prometheus a label that is empty isn't there.
+// pacedLabels say whether a slow client may have caused a long duration. To Prometheus, an empty label is a missing one.
 var pacedLabels = [...]string{"", "client"}
 
-// metrics are the metrics of a Middleware. To find the series of a request takes a look into two maps and no lock: looking it up by
-// its labels, as client_golang's vectors do, would take longer than all the rest.
+// metrics are the metrics of a Middleware. The series of a request is found by two map lookups without a lock: looking it up by its labels,
+// as client_golang's vectors do, would take longer than all the rest.
 type metrics struct {
 	exemplars func(*filo.Ctx) client.Labels
 	skip      func(*filo.Ctx) bool
-	bounds    []float64 // of the buckets of durations
+	bounds    []float64 // upper bounds of the buckets of durations
 	start     time.Time
 
 	duration                  *client.HistogramVec
-	requestSize, responseSize *client.HistogramVec // nil if they are left out
+	requestSize, responseSize *client.HistogramVec // nil if sizes are left out
 	panics, errors            *client.CounterVec
 	inFlight                  client.Gauge
 
@@ -35,9 +35,9 @@ type metrics struct {
 	methodLabels []string       // the last one stands for other methods
 
 	mu sync.Mutex // held while routes is replaced
-	// routes has a copy of the map before with one more route for each new one, up to MaxRoutes.
+	// A new route replaces routes with a copy that has one more entry, up to MaxRoutes.
 	routes atomic.Pointer[map[string]*routeMetrics]
-	// others is for the routes beyond.
+	// others is for the routes beyond that.
 	others *routeMetrics
 }
 
@@ -157,7 +157,7 @@ type series struct {
 	durations                 [len(pacedLabels)][len(statusLabels)]atomic.Pointer[durations]
 }
 
-// series returns those of a method. Two goroutines may make them at once: what is behind them is the same.
+// series returns the series of a method. If two goroutines make them at once, both get the same metrics.
 func (r *routeMetrics) series(m *metrics, method int) *series {
 	if s := r.byMethod[method].Load(); s != nil {
 		return s
