@@ -29,14 +29,14 @@ func (h *Health) answerReady(c *filo.Ctx) error {
 	if err := await(c, h.checks); err != nil {
 		return err
 	}
-	v := h.told() // which may have changed meanwhile
+	v := h.told() // the server's state may have changed meanwhile
 	if v == nil {
 		v = judge(h.checks)
 	}
 	return h.answer(c, v, h.checks)
 }
 
-// verdict is an answer's status, with its texts.
+// verdict is an answer's status, and its bodies.
 type verdict struct {
 	status int
 	text   string
@@ -57,7 +57,7 @@ func newVerdict(status int, text, json string) *verdict {
 	return &verdict{status, text, json, []byte(text + "\n"), []byte(`{"status":"` + json + "\"}\n")}
 }
 
-// told returns why the server isn't ready whatever its checks say, nil if it depends on those.
+// told returns why the server isn't ready regardless of its checks, nil if the checks decide.
 func (h *Health) told() *verdict {
 	switch {
 	case h.ending.Load():
@@ -68,7 +68,7 @@ func (h *Health) told() *verdict {
 	return nil
 }
 
-// judge returns what the last results of checks come to.
+// judge returns the verdict of the last results of checks.
 func judge(checks []*check) *verdict {
 	v := passes
 	for _, each := range checks {
@@ -83,7 +83,7 @@ func judge(checks []*check) *verdict {
 	return v
 }
 
-// await waits until each of the checks has a result that can be told.
+// await waits until each of the checks has a result that is still valid.
 func await(c *filo.Ctx, checks []*check) error {
 	var coming []<-chan struct{}
 	for _, each := range checks {
@@ -94,7 +94,8 @@ func await(c *filo.Ctx, checks []*check) error {
 	if len(coming) == 0 {
 		return nil
 	}
-	// An overloaded server has a reserve for those that wait. If that is full, the checks run all the same: a later probe finds their results.
+	// An overloaded server has a reserve for probes that wait. If that is full, the checks run all the same: a later probe finds their
+	// results.
 	if err := inside.Offload(c); err != nil {
 		return err
 	}
@@ -126,8 +127,8 @@ var (
 func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
 	verbose := false
 	if len(c.Request.URI().RawQueryBytes()) > 0 && c.Request.Query().Has("verbose") {
-		// For people: it takes longer to make, and Details may do anything. What an overloaded server has no place for is
-		// answered in short, since it may be somebody's probe.
+		// This is for people: it takes longer to make, and Details may do anything. If an overloaded server has no place for it, the answer
+		// is short, since it may be to an orchestrator's probe.
 		err := inside.Offload(c)
 		if err != nil && !errors.Is(err, filo.ErrBusy) {
 			return err
@@ -187,7 +188,7 @@ func report(v *verdict, checks []*check, details bool) string {
 	return b.String()
 }
 
-// oneLine returns the text of an error without control characters: a line of its own could pass for another check.
+// oneLine returns the text of an error without control characters: a line break in it could make it look like another check.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -197,7 +198,7 @@ func oneLine(err error) string {
 	}, err.Error())
 }
 
-// healthDocument is the object of draft-inadarei-api-health-check-06, as far as there is something to say.
+// healthDocument is the object of draft-inadarei-api-health-check-06, with the members for which there is a value.
 type healthDocument struct {
 	Status string                     `json:"status"`
 	Output string                     `json:"output,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// check is a check and what is known by it.
+// check is a check with its results.
 type check struct {
 	health  *Health
 	name    string
@@ -24,28 +24,28 @@ type check struct {
 	last atomic.Pointer[result]
 
 	mu sync.Mutex
-	// coming is closed when the result comes that is being worked out; nil if there is none. Guarded by mu.
+	// coming is closed when the run in progress has a result; nil if there is none. Guarded by mu.
 	coming chan struct{}
-	// hangs says that the function has outlived its time-out and hasn't returned yet. Guarded by mu.
+	// hangs says that the function has exceeded its time-out and hasn't returned yet. Guarded by mu.
 	hangs bool
 }
 
 // result is the result of one run of a check.
 type result struct {
 	err  error
-	at   int64 // as what clock returned
+	at   int64 // a time of clock
 	date time.Time
 	took time.Duration
 }
 
-// fresh reports whether the last result can be told. The next one is there a Period after it and the time that the run takes;
-// another Period is for the places to wait for.
+// fresh reports whether the last result is still valid. The next result comes a Period and the time of a run later; another Period allows
+// for waiting for a place.
 func (k *check) fresh() bool {
 	last := k.last.Load()
 	return last != nil && k.health.clock()-last.at <= int64(2*k.options.Period+k.options.Timeout)
 }
 
-// refresh begins to work out a result unless that is being done, and returns what is closed when it is there.
+// refresh starts a run unless one is in progress, and returns a channel that is closed when its result is there.
 func (k *check) refresh() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,7 +56,7 @@ func (k *check) refresh() <-chan struct{} {
 	return k.coming
 }
 
-// work gets a result.
+// work runs the check.
 func (k *check) work() {
 	k.health.places <- struct{}{}
 	start := k.health.clock()
@@ -72,7 +72,7 @@ func (k *check) work() {
 	}
 }
 
-// call calls the function and waits for its time-out at most.
+// call calls the function and waits at most for its time-out.
 func (k *check) call() error {
 	k.mu.Lock()
 	hung := k.hangs
@@ -105,7 +105,7 @@ func (k *check) call() error {
 // errGoexit is the error of a check whose function has called runtime.Goexit, such as by FailNow of package testing.
 var errGoexit = errors.New("the check has ended its goroutine instead of returning")
 
-// protected calls the function and makes an error of a panic.
+// protected calls the function and turns a panic into an error.
 func (k *check) protected(ctx context.Context) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -116,7 +116,7 @@ func (k *check) protected(ctx context.Context) (err error) {
 	return k.run(ctx)
 }
 
-// record makes r the last result, lets those go who wait for it, and logs a change.
+// record makes r the last result, wakes the goroutines that wait for it, and logs a change.
 func (k *check) record(r *result) {
 	before := k.last.Swap(r)
 	k.mu.Lock()
@@ -132,7 +132,7 @@ func (k *check) record(r *result) {
 	}
 }
 
-// state returns the last result, or one that says that there is none.
+// state returns the last result, or one that says that there is no result yet.
 func (k *check) state() *result {
 	if last := k.last.Load(); last != nil {
 		return last

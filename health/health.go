@@ -8,8 +8,8 @@
 //
 // # Checks
 //
-// Probes are answered from memory, so any number of them causes no extra checks. Checks run only while something probes. The
-// first probe waits for them. From then on each check runs once in its Period, until there was no probe for two minutes. Live and Ready
+// Probes are answered from memory, so any number of them causes no extra checks. Checks run only while something probes. The first probe
+// waits for the checks' results. From then on each check runs once in its Period, until there was no probe for two minutes. Live and Ready
 // answer even when Server.Concurrency is reached: an overloaded server is alive, and a restart would make matters worse. Inline, as above,
 // also keeps their routes in the loop that reads the probe: leave it out if the routes have middleware that waits.
 //
@@ -27,8 +27,8 @@
 // # Shutting down
 //
 // filo.Server.Shutdown stops accepting at once. Attach makes the server not ready at that time, which clients on open
-// connections may still see. A balancer notices only at its next probe, and until then sends requests to a closed socket. So
-// turn red first, wait until the balancer has noticed, and then shut down. Drain does this.
+// connections may still see. A balancer notices that only at its next probe, and until then sends requests to a closed socket. So make the
+// server not ready first, wait until the balancer has noticed, and then shut down. Drain does this.
 package health
 
 import (
@@ -56,10 +56,10 @@ const (
 	DefaultRetryAfter  = 5 * time.Second
 )
 
-// must panics if what New and Add are given is wrong.
+// must panics if an argument of New or Add is invalid.
 var must = setup.Checker("health")
 
-// ErrReplaced is the cause with which a context ends when another process serves at the same address, as contrib/restart makes it: see
+// ErrReplaced is the cause with which a context ends when another process serves at the same address, as contrib/restart arranges: see
 // Health.DrainContext.
 var ErrReplaced = errors.New("a new program has taken over")
 
@@ -107,20 +107,20 @@ type Health struct {
 	Ready filo.Handler
 
 	options    Options
-	servers    []*filo.Server // those attached; guarded by mu
+	servers    []*filo.Server // attached servers; guarded by mu
 	mu         sync.Mutex
 	start      time.Time
 	checks     []*check
-	live       []*check      // those of checks that count for Live
-	places     chan struct{} // one for each check that may run at once
+	live       []*check      // results of the checks that count for Live
+	places     chan struct{} // a place for each check that may run at once
 	retryAfter *filo.Field
 
 	ready  atomic.Bool
 	ending atomic.Bool // the server shuts down, and will never be ready again
-	// replaced is set before a shutdown that begins since another process serves in this one's place.
+	// replaced is set before a shutdown that begins because another process serves instead of this one.
 	replaced atomic.Bool
 	probed   atomic.Bool // no check can be added any more
-	// lastProbe is when somebody asked, as what clock returned.
+	// lastProbe is the time of the last probe, by clock.
 	lastProbe atomic.Int64
 }
 
@@ -170,8 +170,8 @@ func validName(name string) bool {
 // attached server has begun, the server is never ready again.
 func (h *Health) SetReady(ready bool) { h.ready.Store(ready) }
 
-// Attach makes the server not ready as soon as its Shutdown or Close begins, unless DrainContext has found that another process serves in its
-// place. DrainContext ends the connections of attached servers.
+// Attach makes the server not ready as soon as its Shutdown or Close begins, unless DrainContext has found that another process serves
+// instead of it. DrainContext ends the connections of attached servers.
 func (h *Health) Attach(server *filo.Server) {
 	h.mu.Lock()
 	h.servers = append(h.servers, server)
@@ -203,9 +203,9 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 // Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when
 // the server has ended. A record says that the drain has begun.
 //
-// If ctx ends with the cause ErrReplaced, another process serves at the same address. Then the returned context ends at once, and Ready goes on
-// answering by the checks, for the probes that this process still gets. So DrainContext stands in the function that contrib/restart's
-// Restarter.Run calls.
+// The cause ErrReplaced of ctx means that another process serves at the same address. Then the returned context ends at once, and Ready
+// continues to answer by the checks, for the probes that this process still gets. So call DrainContext in the function that
+// contrib/restart's Restarter.Run calls.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -229,7 +229,7 @@ func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context
 	}
 }
 
-// endConns makes the answers of the attached servers the last ones of their connections.
+// endConns lets the attached servers close each connection after its next answer.
 func (h *Health) endConns() {
 	h.mu.Lock()
 	servers := slices.Clone(h.servers)
@@ -239,10 +239,10 @@ func (h *Health) endConns() {
 	}
 }
 
-// keepRunning is how long checks go on without a probe.
+// keepRunning is how long checks continue without a probe.
 const keepRunning = 2 * time.Minute
 
-// clock returns the time in nanoseconds since New was called, which no change of the date moves.
+// clock returns the time in nanoseconds since New was called; changes of the system's date don't affect it.
 func (h *Health) clock() int64 { return int64(time.Since(h.start)) }
 
 // note records a probe.
@@ -250,13 +250,13 @@ func (h *Health) note() {
 	if !h.probed.Load() {
 		h.probed.Store(true)
 	}
-	// Not by each probe of a flood: the cores would take the cache line from each other.
+	// In a flood of probes, not each one writes it: the cores would take the cache line from each other.
 	if now := h.clock(); now-h.lastProbe.Load() > int64(time.Second) {
 		h.lastProbe.Store(now)
 	}
 }
 
-// wanted reports whether checks shall go on.
+// wanted reports whether checks should continue to run.
 func (h *Health) wanted() bool {
 	return !h.ending.Load() && h.clock()-h.lastProbe.Load() < int64(keepRunning)
 }

@@ -1,5 +1,5 @@
-// Package failsafe limits how many requests run at once by a limit that adapts itself: github.com/failsafe-go/failsafe-go compares recent
-// durations with those of before, lowers the limit while requests take longer, and raises it while they don't.
+// Package failsafe limits how many requests run at once by a limit that adapts itself. github.com/failsafe-go/failsafe-go compares recent
+// durations with earlier ones, lowers the limit while requests take longer, and raises it while they don't.
 //
 //	go get github.com/filohttp/filo/contrib/failsafe@latest
 //
@@ -11,17 +11,17 @@
 //
 // # When
 //
-// Use it where nobody knows the right limit, or where it changes with the load of something else, such as a database that others use,
-// too. If you know the limit, middleware.ConcurrencyLimit holds it from the first request on, and filo.Server.Concurrency protects the
-// whole server. Set Concurrency in any case: a limiter needs some seconds to find its limit.
+// Use it if nobody knows the right limit, or if it changes with other load, such as on a database that others use, too. If you know the
+// limit, middleware.ConcurrencyLimit holds it from the first request on, and filo.Server.Concurrency protects the whole server. Set
+// Concurrency in any case: a limiter needs some seconds to find its limit.
 //
 // # Settings
 //
-// Recommended has the settings that docs/OPERATIONS.md has figures of. Its limits are the lowest, the highest and the first. Begin with a
-// limit that the resource can surely do: a limiter that begins too high takes the durations of an overload for ordinary ones.
+// Recommended has the settings that docs/OPERATIONS.md has measured. Its arguments are the lowest, the highest and the first limit. Begin
+// with a limit that the resource can surely handle: a limiter that begins too high takes the durations of an overload for normal ones.
 //
-// With failsafe-go's own windows, of a second each at least, a limiter takes about seven seconds to find a limit. With its own window for
-// correlations, of 50, it goes below what the resource can do for some seconds of a longer overload, as far as the lowest limit.
+// With failsafe-go's own windows, of at least a second each, a limiter takes about seven seconds to find a limit. With its own correlation
+// window, of 50, the limit falls below the resource's capacity for some seconds of a longer overload, possibly to the lowest limit.
 //
 // # Priorities
 //
@@ -34,8 +34,8 @@
 //
 // # What counts
 //
-// A request has its permit until its handler returns, panics, or ends its goroutine. Its duration counts, unless the handler panics or is
-// timed out, its client leaves, or it sends its answer itself: by Ctx.Stream, sse, a WebSocket, or Ctx.Hijack. Such answers take as long
-// as their clients want, which says nothing about the server. But a handler that stays keeps its permit, so put routes with many such
-// handlers outside of the middleware.
+// A request has its permit until its handler returns, panics, or ends its goroutine. Its duration counts, unless one of these is true: the
+// handler panics or is timed out, its client leaves, or the handler sends its answer itself, by Ctx.Stream, sse, a WebSocket, or
+// Ctx.Hijack. Such answers take as long as their clients want, which says nothing about the server. But such a handler keeps its permit
+// while it runs, so put routes with many such handlers outside of the middleware.
 package failsafe

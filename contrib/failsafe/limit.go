@@ -15,25 +15,25 @@ import (
 )
 
 // Recommended returns a builder of a limiter with the limits lowest, highest and first, for an overload of twice the capacity that takes
-// some minutes at most. The limiter changes its limit every 200 ms, if there were 50 requests. It remembers the durations of some 300 such
-// windows as the ordinary ones: a resource that becomes three times as slow for good is used as before after 70 s. Up to twice as many
-// requests wait as may run. Recommended panics unless lowest <= first <= highest.
+// some minutes at most. The limiter changes its limit every 200 ms, if there were at least 50 requests. It remembers the durations of about
+// 300 such windows as normal: if a resource becomes three times as slow permanently, the limit is back at its old value after 70 s. Up to
+// twice as many requests wait as may run. Recommended panics unless lowest <= first <= highest.
 func Recommended(lowest, highest, first uint) adaptivelimiter.Builder[any] {
 	return adaptivelimiter.NewBuilder[any]().WithLimits(lowest, highest, first).WithRecentWindow(200*time.Millisecond, time.Second, 50).
 		WithBaselineWindow(300).WithQueueing(1, 2).
-		// Fewer windows than the ten that correlations begin with, so there are none. Under a steady overload throughput varies little,
-		// while durations still correlate with the limit from when it was found. Then failsafe-go lowers a limit that is right, which
-		// correlates even more, until a third of the resource is used.
+		// Correlations need at least ten windows, and there are fewer, so correlations are off. Under a steady overload, throughput varies
+		// little, while durations still correlate with the limit since it was found. Then failsafe-go would lower a correct limit, which
+		// correlates even more, until only a third of the resource is used.
 		WithCorrelationWindow(5)
 }
 
-// Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait, with
-// the label limit by which several are told apart.
+// Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait. The
+// label limit tells several limiters apart.
 func Figures(name string, limiter adaptivelimiter.Metrics) FigureSource {
 	return FigureSource{name, limiter}
 }
 
-// FigureSource has the figures of a limiter.
+// FigureSource provides the figures of a limiter.
 type FigureSource struct {
 	name    string
 	limiter adaptivelimiter.Metrics
@@ -53,16 +53,16 @@ func (f FigureSource) Figures(yield func(name, help string, counts bool, value f
 	}
 }
 
-// AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter, or PriorityLimiter and Priority are required.
+// AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter is required, or both PriorityLimiter and Priority.
 type AdaptiveLimitOptions struct {
 	// Limiter limits the requests. It may be shared with other code.
 	Limiter adaptivelimiter.AdaptiveLimiter[any]
 	// PriorityLimiter limits the requests by their priority.
 	PriorityLimiter adaptivelimiter.PriorityLimiter[any]
-	// Priority returns the priority of a request. It must be quick. Priorities that clients choose let each client claim the highest.
+	// Priority returns the priority of a request. It must be quick. If clients choose priorities, each client can claim the highest.
 	Priority func(c *filo.Ctx) priority.Priority
-	// MaxWait is the maximum time that a request waits for a permit. Default 0: it doesn't wait. How many may wait is set by the
-	// limiter's WithQueueing; without that, any number. A WithMaxWaitTime of the limiter has no effect here.
+	// MaxWait is the maximum time that a request waits for a permit. Default 0: it doesn't wait. The limiter's WithQueueing sets how many
+	// may wait; without it, any number may. A WithMaxWaitTime of the limiter has no effect here.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
@@ -97,13 +97,13 @@ type limiter struct {
 	metrics    adaptivelimiter.Metrics
 	retryAfter string
 	refused    atomic.Int64 // requests since the last record of them
-	logged     atomic.Int64 // when that was made, in nanoseconds since 1970
+	logged     atomic.Int64 // the time of that record, in nanoseconds since 1970
 }
 
-// logEvery is how often refusals are logged at most.
+// logEvery is the minimum time between two records of refusals.
 const logEvery = 10 * time.Second
 
-// offload gives the loop away that has read the request, if one waits for the handler.
+// offload makes the loop that has read the request free, if a loop runs the handler.
 var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
 // errLimit is shared: nothing may change it.
@@ -116,7 +116,7 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	}
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
-		// A handler that has sent its answer itself, has taken the connection over or was timed out takes as long as its client does.
+		// The duration of a handler that has sent its answer itself, has taken the connection over or was timed out depends on its client.
 		if returned && !errors.Is(err, filo.ErrClientGone) && !c.Committed() {
 			permit.Record()
 		} else {
@@ -139,7 +139,7 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 		}
 	}
 	ctx := context.Background()
-	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // it will probably wait, which no loop may do
+	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // it will probably wait, which must not happen on a loop
 		if err := offload(c); err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 		return permit, nil
 	}
 	if err == nil {
-		permit.Drop() // it came when nobody wanted the answer any more
+		permit.Drop() // the permit came after the caller had given up
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
 		return nil, cause

@@ -29,11 +29,11 @@ type adapter struct {
 	routes interface {
 		Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *router.Route
 	}
-	// whole serves all of the router, for what tests and huma's autopatch send through the API instead of the network.
+	// whole serves the whole router, for requests that tests and huma's autopatch send through the API instead of the network.
 	whole http.Handler
 }
 
-// Handle registers an operation. It panics where the router's Handle does.
+// Handle registers an operation. It panics where the router's Handle panics.
 func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	a.routes.Handle(pattern(op), func(c *filo.Ctx) error {
 		x := &operationContext{c: c, operation: op}
@@ -43,11 +43,11 @@ func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	})
 }
 
-// ServeHTTP serves a request of net/http with the router.
+// ServeHTTP serves a net/http request with the router.
 func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.whole.ServeHTTP(w, r) }
 
-// raiseBodyLimit lets a body in whose limit the operation sets above the server's. Below that huma holds to the limit itself,
-// and has a better answer.
+// raiseBodyLimit raises the server's limit for the body to the operation's limit, if that is larger. If it is smaller, huma enforces it
+// itself, with a better answer.
 func raiseBodyLimit(c *filo.Ctx, limit int64) {
 	server := cmp.Or(c.Server().MaxBodyBytes, filo.DefaultMaxBodyBytes)
 	if limit < 0 || server > 0 && limit > server {
@@ -77,7 +77,7 @@ func pattern(op *huma.Operation) string {
 	return b.String()
 }
 
-// identifier returns the router's name for a parameter: OpenAPI allows more than Go does, "-" above all.
+// identifier returns the router's name for a parameter. OpenAPI allows more characters than Go does, above all "-".
 func identifier(name string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// requestBody reads the request's body, and remembers what went wrong.
+// requestBody reads the request's body, and remembers its error.
 type requestBody struct {
 	reader io.Reader
 	err    *filo.HTTPError
@@ -28,14 +28,14 @@ func (b *requestBody) note(err error) {
 	}
 }
 
-// maxWhole is how long a response may be, in bytes, to be sent as a whole.
+// maxWhole is the maximum length in bytes of a response that is sent as a whole.
 const maxWhole = 64 << 10
 
-// responseBody is the writer of an operation's response. It implements http.Flusher, and what http.ResponseController and
+// responseBody is the writer of an operation's response. It implements http.Flusher, and the methods that http.ResponseController and
 // huma's package sse look for.
 type responseBody struct {
 	c *filo.Ctx
-	// stream is nil as long as all that was written is in memory.
+	// stream is nil while everything that was written is in memory.
 	stream *filo.StreamWriter
 }
 
@@ -51,7 +51,7 @@ func (b *responseBody) Write(p []byte) (int, error) {
 	return b.stream.Write(p)
 }
 
-// begin streams from here on, beginning with what was written before.
+// begin switches to streaming, and sends first what was written before.
 func (b *responseBody) begin() error {
 	whole, _ := b.c.Response.WholeBody()
 	before := bytes.Clone(whole) // Stream drops it
@@ -63,7 +63,7 @@ func (b *responseBody) begin() error {
 // Flush sends what was written.
 func (b *responseBody) Flush() { _ = b.FlushError() }
 
-// FlushError is Flush with an error, which says that the client is gone or doesn't read.
+// FlushError is Flush with an error, which says that the client has left or doesn't read.
 func (b *responseBody) FlushError() error {
 	if b.stream == nil {
 		if err := b.begin(); err != nil {
@@ -73,7 +73,7 @@ func (b *responseBody) FlushError() error {
 	return b.stream.Flush()
 }
 
-// SetWriteDeadline sets until when the client must have taken what is written.
+// SetWriteDeadline sets the time by which the client must have taken the written bytes.
 func (b *responseBody) SetWriteDeadline(deadline time.Time) error {
 	return b.c.SetWriteDeadline(deadline)
 }

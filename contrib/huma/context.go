@@ -82,17 +82,17 @@ func (x *operationContext) Method() string     { return x.c.Method() }
 func (x *operationContext) Host() string       { return middleware.Host(x.c) }
 func (x *operationContext) RemoteAddr() string { return x.c.RemoteAddr().String() }
 
-// escapes encodes what a request's path may hold and a URI's can't. A url.URL whose RawPath has such a byte encodes the decoded path
-// instead, in which an encoded slash has become a slash.
+// escapes encodes the bytes that a request's path may contain but a URI can't. If RawPath has such a byte, url.URL ignores it and encodes
+// the decoded path, in which an encoded slash has become a slash.
 var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
 
-// URL returns path and query, and scheme and host only if the client sent them, as a server of net/http has it.
+// URL returns path and query, and scheme and host only if the client sent them, like a net/http server.
 func (x *operationContext) URL() url.URL {
 	if u, err := url.ParseRequestURI(x.c.Request.Target()); err == nil {
 		u.RawPath = escapes.Replace(u.RawPath)
 		return *u
 	}
-	// filo parses targets itself: what net/url refuses besides is no reason to have no path.
+	// filo parses targets itself: a target that only net/url refuses still gets a path.
 	uri := x.c.Request.URI()
 	return url.URL{Path: uri.Path(), RawPath: escapes.Replace(uri.RawPath()), RawQuery: uri.RawQuery()}
 }
@@ -101,7 +101,7 @@ func (x *operationContext) Param(name string) string  { return x.c.Param(identif
 func (x *operationContext) Query(name string) string  { return x.c.Query(name) }
 func (x *operationContext) Header(name string) string { return x.c.Request.Header.Get(name) }
 
-// EachHeader calls f with the names as net/http has them, whatever case they were sent in.
+// EachHeader calls f with the names in net/http's form, whatever case they were sent in.
 func (x *operationContext) EachHeader(f func(name, value string)) {
 	for name, value := range x.c.Request.Header.All() {
 		f(textproto.CanonicalMIMEHeaderKey(string(name)), string(value))
@@ -117,7 +117,7 @@ func (x *operationContext) BodyReader() io.Reader {
 
 func (x *operationContext) GetMultipartForm() (*multipart.Form, error) {
 	if limit := x.operation.MaxBodyBytes; limit > 0 {
-		x.c.SetMaxBodyBytes(limit) // huma reads no more than that of other bodies
+		x.c.SetMaxBodyBytes(limit) // huma reads no more than that of other bodies either
 	}
 	form, err := x.c.Request.MultipartForm()
 	x.request.note(err)
@@ -138,8 +138,8 @@ func (x *operationContext) BodyWriter() io.Writer {
 	return &x.response
 }
 
-// failure returns the error that filo must answer with instead of huma: an error of the request's body that huma replaced by its
-// own, without knowing the status.
+// failure returns the error that filo must answer with instead of huma: an error of the request's body that huma has replaced by one of its
+// own, because it doesn't know the status.
 func (x *operationContext) failure() error {
 	if x.request.err != nil && x.c.Status() >= 400 && !x.c.Committed() {
 		return x.request.err

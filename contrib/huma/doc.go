@@ -22,14 +22,14 @@
 //
 // # What operations get
 //
-// The context of an operation is the request's (filo.Ctx.Context). FromContext returns the filo.Ctx of that context, with the
-// values that middleware has stored. In huma's own middleware and resolvers, use Unwrap. As always, a filo.Ctx is lent until
-// the operation returns.
+// The context of an operation is the request's context (filo.Ctx.Context). FromContext returns the filo.Ctx of that context, with the
+// values that middleware has stored. In huma's own middleware and resolvers, use Unwrap. As always, a filo.Ctx is lent until the operation
+// returns.
 //
 // Wildcards may have names that are not Go identifiers, as in OpenAPI: filo.Ctx.Param names {user-id} user_id. A path that ends
 // with a slash matches that path alone.
 //
-// huma's documents can't hold QUERY: an operation with that method must be Hidden. OpenAPI and DocumentRoutes describe such routes of
+// huma's documents can't contain QUERY: an operation with that method must be Hidden. OpenAPI and DocumentRoutes describe such routes of
 // filo's own.
 //
 // # Bodies
@@ -45,7 +45,7 @@
 //
 // # filo's own routes
 //
-// Routes with handlers of bind.Handler are no operations of huma: OpenAPI serves a document of them.
+// Routes with handlers of bind.Handler aren't huma operations: OpenAPI serves a document of such routes.
 //
 //	r.POST("/users", bind.Handler(addUser, bind.Status(201), bind.Doc{Summary: "Add a user"}))
 //	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Users", Version: "1.0.0"}}))

@@ -14,7 +14,7 @@ type unserved struct{ huma.API }
 
 func (u unserved) Adapter() huma.Adapter { return noAdapter{u.API.Adapter()} }
 
-// DocumentOperation does what huma would with the API itself.
+// DocumentOperation does the same as huma does for the API itself.
 func (u unserved) DocumentOperation(op *huma.Operation) {
 	if group, ok := u.API.(huma.OperationDocumenter); ok {
 		group.DocumentOperation(op)

@@ -83,7 +83,7 @@ func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 
 const schemaPrefix = "#/components/schemas/"
 
-// inputName is huma's name for a type, with what keeps inputs apart from outputs behind it.
+// inputName is huma's name for a type, with a suffix that keeps inputs apart from outputs.
 func inputName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Input") + "Input"
 }
@@ -108,13 +108,13 @@ type problemDetails struct {
 type documenter struct {
 	document        *huma.OpenAPI
 	outputs, inputs huma.Registry
-	// lenient are the bodies of operations that aren't strict. What is in them allows unknown members.
+	// lenient are the bodies of operations that aren't strict. The schemas in them allow unknown members.
 	lenient []*huma.Schema
-	// defaults are the inputs that have some, by the reference to their bodies' schema.
+	// defaults are the inputs that have defaults, by the reference to the schema of their bodies.
 	defaults map[string]reflect.Value
 }
 
-// add adds a route. What huma panics about, such as a tag that it can't read, is an error.
+// add adds a route. If huma panics, for example about a tag that it can't read, it returns that as an error.
 func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -170,7 +170,7 @@ func (d *documenter) addQuery(op *huma.Operation) error {
 	return nil
 }
 
-// parameters describes what isn't in the body. Each wildcard of the route is one.
+// parameters describes the fields that aren't in the body. Each wildcard of the route is a parameter.
 func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wildcards []string) error {
 	defaults := defaultsOf(described.Input)
 	for _, f := range described.Fields {
@@ -205,7 +205,7 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 	return nil
 }
 
-// text returns the schema of a field that is bound from text, which bind reads some types from otherwise than encoding/json does.
+// text returns the schema of a field that is bound from text, because bind reads some types from text in another form than encoding/json.
 func (d *documenter) text(f bind.Field) *huma.Schema {
 	t := f.Struct.Type
 	for t.Kind() == reflect.Pointer {
@@ -279,7 +279,7 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// object returns the schema of a JSON body: that of the input, or of a struct with those of its fields that a body has.
+// object returns the schema of a JSON body: that of the input, or of a struct with those of its fields that come from the body.
 func (d *documenter) object(described bind.Operation, members []bind.Field) *huma.Schema {
 	if len(members) == len(described.Fields) {
 		return d.inputs.Schema(described.Input, true, "Body")
@@ -288,7 +288,7 @@ func (d *documenter) object(described bind.Operation, members []bind.Field) *hum
 	for i, f := range members {
 		_, options, _ := strings.Cut(f.Struct.Tag.Get("json"), ",")
 		required := ""
-		if !f.Required && (len(sourcesOf(described, f)) > 1 || defaultOf(defaults, f.Struct.Name) != nil) { // of the body alone
+		if !f.Required && (len(sourcesOf(described, f)) > 1 || defaultOf(defaults, f.Struct.Name) != nil) { // the fields that come from the body alone
 			required = `required:"false" `
 		}
 		fields[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: f.Struct.Type,
@@ -297,7 +297,7 @@ func (d *documenter) object(described bind.Operation, members []bind.Field) *hum
 	return d.inputs.Schema(reflect.StructOf(fields), true, huma.DefaultSchemaNamer(described.Input, op(described)))
 }
 
-// op returns a name for the body of an operation whose input is a type without one.
+// op returns a name for the body of an operation whose input type has no name.
 func op(described bind.Operation) string {
 	if id := described.Doc.ID; id != "" {
 		return strings.ToUpper(id[:1]) + id[1:]
@@ -324,7 +324,7 @@ func (d *documenter) responses(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// sourcesOf returns which sources can set a field. The kinds of bodies count as one.
+// sourcesOf returns which sources can set a field. All kinds of bodies count as one source.
 func sourcesOf(described bind.Operation, f bind.Field) (sources []string) {
 	for _, each := range described.Fields {
 		in := strings.Replace(each.In, "form", "body", 1)
@@ -335,13 +335,13 @@ func sourcesOf(described bind.Operation, f bind.Field) (sources []string) {
 	return sources
 }
 
-// demandedOf reports whether the validator refuses a request without the input, which no other source can set.
+// demandedOf reports whether the validator refuses a request without this input, which no other source can set.
 func demandedOf(described bind.Operation, f bind.Field) bool {
 	return demanded(f.Struct) && len(sourcesOf(described, f)) == 1
 }
 
-// finish adds the inputs' schemas to the document, with what bind and the validator demand: to huma all members without omitempty are required.
-// A schema forbids unknown members if all handlers that read it are strict.
+// finish adds the inputs' schemas to the document, with the requirements of bind and the validator: huma itself requires all members
+// without omitempty. A schema forbids unknown members if all handlers that read it are strict.
 func (d *documenter) finish() error {
 	schemas := d.outputs.Map()
 	for name, schema := range d.inputs.Map() {
@@ -360,7 +360,7 @@ func (d *documenter) finish() error {
 	return nil
 }
 
-// allow makes a schema, and all that it is made of, allow unknown members.
+// allow makes a schema, and all schemas in it, allow unknown members.
 func (d *documenter) allow(schema *huma.Schema, seen map[*huma.Schema]bool) {
 	if schema != nil && schema.Ref != "" {
 		schema = d.inputs.SchemaFromRef(schema.Ref)
@@ -380,7 +380,7 @@ func (d *documenter) allow(schema *huma.Schema, seen map[*huma.Schema]bool) {
 	}
 }
 
-// demand makes an object's schema demand what bind and the validator do. For bind null is no value.
+// demand makes an object's schema require what bind and the validator require. bind treats null as a missing value.
 func demand(schema *huma.Schema, t reflect.Type, defaults reflect.Value) {
 	schema.Required = nil
 	for _, f := range reflect.VisibleFields(t) {
@@ -400,7 +400,7 @@ func demand(schema *huma.Schema, t reflect.Type, defaults reflect.Value) {
 	}
 }
 
-// defaultsOf returns an input with its defaults, invalid if it has none.
+// defaultsOf returns an input with its defaults set, invalid if it has none.
 func defaultsOf(t reflect.Type) reflect.Value {
 	input := reflect.New(t)
 	defaulter, ok := input.Interface().(interface{ SetDefaults() })
@@ -418,7 +418,7 @@ func defaultOf(defaults reflect.Value, name string) any {
 	}
 	field, ok := defaults.Type().FieldByName(name)
 	if !ok {
-		return nil // hidden by another field, which has the name in Go
+		return nil // hidden by another field of the same name in Go
 	}
 	value, err := defaults.FieldByIndexErr(field.Index)
 	for err == nil && value.Kind() == reflect.Pointer && !value.IsNil() {
@@ -453,7 +453,7 @@ func templateOf(path string) (template string, names []string) {
 	return b.String(), names
 }
 
-// closing returns where the brace that text begins with is closed: constraints may have others.
+// closing returns the index of the brace that closes the one at the beginning of text: constraints may contain braces.
 func closing(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {

@@ -11,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// What the tag validate of contrib/validate demands is described here, so that a rule that is checked needn't be written a second time for
-// the document. Rules that JSON Schema has no word for are left out: the document then allows more than the server does, never less.
+// The rules in the tag validate of contrib/validate are described here, so that a rule that is checked needn't be written a second time for
+// the document. Rules that JSON Schema can't express are left out: the document then allows more than the server does, never less.
 
 // formats are JSON Schema's names for rules about a string as a whole.
 var formats = map[string]string{
@@ -20,10 +20,10 @@ var formats = map[string]string{
 	"ipv4": "ipv4", "ipv6": "ipv6",
 }
 
-// patterns are the expressions that the validator itself has for rules about a string's characters.
+// patterns are the regular expressions that the validator itself uses for rules about a string's characters.
 var patterns = map[string]string{"alpha": "^[a-zA-Z]+$", "alphanum": "^[a-zA-Z0-9]+$", "number": "^[0-9]+$"}
 
-// oneOfValues finds the values of a oneof, as the validator does: those with spaces are in quotes.
+// oneOfValues splits the values of a oneof like the validator: those with spaces are in quotes.
 var oneOfValues = regexp.MustCompile(`'[^']*'|\S+`)
 
 // rulesOf returns a field's rules, such as "min=3". Alternatives, as in "hexcolor|rgb", aren't among them.
@@ -37,7 +37,7 @@ func rulesOf(f reflect.StructField) (rules []string) {
 	return rules
 }
 
-// demanded reports whether the validator refuses the field's zero value, and so a request without it.
+// demanded reports whether the validator refuses the field's zero value, and therefore a request without it.
 func demanded(f reflect.StructField) bool {
 	t := f.Type
 	for t.Kind() == reflect.Pointer {
@@ -126,7 +126,7 @@ func describeRules(schema *huma.Schema, f reflect.StructField) {
 	}
 }
 
-// describeRule adds one rule for a value of type t. A schema that is a reference serves all values of its type, and stays as it is.
+// describeRule adds one rule for a value of type t. A schema that is a reference is shared by all values of its type, and isn't changed.
 func describeRule(schema *huma.Schema, t reflect.Type, pointer bool, rule string) {
 	name, parameter, _ := strings.Cut(rule, "=")
 	if schema.Ref != "" {
@@ -164,7 +164,7 @@ func describeRule(schema *huma.Schema, t reflect.Type, pointer bool, rule string
 	}
 }
 
-// valueOf returns a value that a rule's parameter stands for, nil if the schema's type isn't known.
+// valueOf returns the value of a rule's parameter, nil if the schema's type isn't known.
 func valueOf(schema *huma.Schema, text string) any {
 	switch schema.Type {
 	case huma.TypeString:
@@ -239,7 +239,7 @@ func describeComparison(schema *huma.Schema, t reflect.Type, name, parameter str
 	}
 }
 
-// least makes a bound n at least.
+// least raises a bound to at least n.
 func least(bound **int, n int) {
 	if *bound == nil || **bound < n {
 		*bound = &n

@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Errors that requests without a good token are answered with. They are shared: nothing may change them.
+// Errors with which requests without a valid token are answered. They are shared: nothing may change them.
 var (
 	errNoToken   = filo.Error(401, "an access token is needed")
 	errTwoTokens = filo.Error(400, "more than one access token")
 	errNotAToken = filo.Error(400, "malformed access token")
 )
 
-// invalidToken is one error for all that may be wrong with a token: the cause is for the log.
+// invalidToken is the one error for everything that may be wrong with a token: only the log gets the cause.
 func invalidToken(cause error) *filo.HTTPError {
 	return &filo.HTTPError{Status: 401, Detail: "the access token isn't valid, or isn't any more", Err: cause}
 }
@@ -42,8 +42,8 @@ func newChallenges(realm string) challenges {
 	}
 }
 
-// refuse adds the challenge that belongs to an error, and returns the error. Those that say nothing about the token, such as
-// a 503 of the user's code, have none.
+// refuse adds the challenge that belongs to an error, and returns the error. Errors that say nothing about the token, such as a 503 of the
+// user's code, have no challenge.
 func (v *verifier) refuse(c *filo.Ctx, err *filo.HTTPError) error {
 	challenge := ""
 	switch {

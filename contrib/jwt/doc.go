@@ -27,11 +27,11 @@
 //
 // # Keys of an issuer
 //
-// Options.KeyFunc takes the function of github.com/MicahParks/keyfunc/v3, which keeps an issuer's JWK set. It sees tokens that nobody has
-// verified. With the defaults of its NewDefault, a token whose "kid" isn't in the set has it fetched again, once in five minutes for all
-// clients together. So anybody can use that up by a token with an invented kid, and after a change of keys valid tokens are refused until
-// the set is fetched by itself, each hour. Fetch it more often than the issuer needs to begin using a key that it has published, and
-// don't let requests wait for another fetch:
+// Options.KeyFunc takes the function of github.com/MicahParks/keyfunc/v3, which keeps an issuer's JWK set. The function sees tokens before
+// they are verified. With the defaults of NewDefault, a token whose "kid" isn't in the set makes it fetch the set again, once in five
+// minutes for all clients together. Any client can use up that fetch with a token that has an invented kid. Then, after a change of keys,
+// valid tokens are refused until the set's regular fetch, once an hour. So let it fetch the set more often than the issuer waits between
+// publishing a key and using it, and don't let requests wait for another fetch:
 //
 //	keys, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{"https://login.example.com/jwks.json"}, keyfunc.Override{
 //		RefreshInterval:   5 * time.Minute,                         // each hour by default
@@ -44,10 +44,10 @@
 //
 // The answers follow RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no token, 401 with
 // "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403 with "insufficient_scope"
-// if Options.Check says so. The error tells the log why a token was invalid; the client doesn't learn the reason.
+// if Options.Check says so. The log gets the error with the reason why a token was invalid; the client doesn't learn it.
 //
 // # Order
 //
-// Put the middleware inside of recover, logging, CORS (a preflight carries no token) and rate limits, since verifying a
-// signature takes time, and outside of everything that needs to know the user.
+// Put the middleware inside of recover, logging, CORS (a preflight carries no token) and rate limits, since verifying a signature takes
+// time. Put it outside of everything that needs to know the user.
 package jwt

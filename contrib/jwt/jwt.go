@@ -29,11 +29,10 @@ type Options[C any] struct {
 	// Keys are several keys, by the "kid" of the tokens that they verify, for example while one key replaces another.
 	Keys map[string]any
 	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key
-	// functions for golang-jwt fit, such as one that keeps a JWK set (see the package's doc for how often it may be fetched). Many
-	// requests call it at once, also for tokens that anybody has made up. If there is no such key,
-	// it returns any error. If it couldn't find out, it returns an error that wraps a *filo.HTTPError, such as a 503, which is
-	// the client's answer. A []byte that it returns is a shared secret only if Algorithms has one of HS…, so don't allow those
-	// together with other algorithms.
+	// functions for golang-jwt fit, such as one that keeps a JWK set (see the package's doc for how often it may be fetched). Many requests
+	// call it at once, also with tokens that an attacker has made up. If there is no such key, it returns an error of any kind. If it can't
+	// find out whether there is one, it returns an error that wraps a *filo.HTTPError, such as a 503, which becomes the client's answer. If
+	// Algorithms has one of HS…, a []byte that it returns is a shared secret; don't allow those together with other algorithms.
 	KeyFunc gojwt.Keyfunc
 
 	// Issuer is the required value of "iss". If empty, any value is valid.
@@ -51,12 +50,12 @@ type Options[C any] struct {
 	// MaxHeaderBytes limits the whole head of the request.
 	MaxTokenBytes int
 
-	// Cookie is the name of a cookie that may have the token, for browsers. It is read if Authorization has no token. Other
-	// sites can make a browser send it, so such routes need protection from forged requests (CSRF).
+	// Cookie is the name of a cookie that may contain the token, for browsers. It is read if Authorization has no token. Other sites can
+	// make a browser send it, so such routes need protection from forged requests (CSRF).
 	Cookie string
-	// Query is the name of a query parameter that may have the token, by convention "access_token", for clients that can't set
-	// fields, such as a browser's EventSource. URLs end up in logs and histories, so give such tokens a short lifetime. Their
-	// answers get a Cache-Control of "private" (RFC 6750, section 2.3).
+	// Query is the name of a query parameter that may contain the token, by convention "access_token", for clients that can't set fields,
+	// such as a browser's EventSource. URLs end up in logs and histories, so give such tokens a short lifetime. Their answers get a
+	// Cache-Control of "private" (RFC 6750, section 2.3).
 	Query string
 
 	// Optional lets requests without a token through, without claims. An invalid token is still refused.
@@ -72,8 +71,8 @@ type Options[C any] struct {
 // claimsKey is the key of claims of type C.
 type claimsKey[C any] struct{}
 
-// Claims returns the claims of the request's token, and whether there is a token. Inside of New without Optional there always
-// is one. C is the type in New's Options.
+// Claims returns the claims of the request's token, and whether there is a token. Inside of New without Optional there is always a token. C
+// must be the type in New's Options.
 func Claims[C any](c *filo.Ctx) (*C, bool) {
 	claims, ok := c.Get(claimsKey[C]{}).(*C)
 	return claims, ok
@@ -90,7 +89,7 @@ func New[C any, P interface {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if v.cookie != "" {
-				c.Response.Header.AddField(&varyCookie) // or else a cache would take the answer for everybody's
+				c.Response.Header.AddField(&varyCookie) // otherwise a cache would take the answer for everybody's
 			}
 			token, err := v.find(c)
 			if err != nil {
@@ -117,7 +116,7 @@ func New[C any, P interface {
 	}
 }
 
-// asRefusal returns an error of the user's code as the one to answer with.
+// asRefusal turns an error of the user's code into the error for the client.
 func asRefusal(err error) *filo.HTTPError {
 	var refusal *filo.HTTPError
 	if errors.As(err, &refusal) {

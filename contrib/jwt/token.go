@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// find returns the request's token, "" if it has none. An error says that it can't be told, or isn't one.
+// find returns the request's token, "" if it has none. An error means that there are several tokens, or that the text can't be a token.
 func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
 	token, err := bearer(&c.Request.Header)
 	if err != nil {
@@ -27,7 +27,7 @@ func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
 		}
 	}
 	if token == nil && v.cookie != "" {
-		// A cookie that a server has emptied, and the browser not dropped yet, is none.
+		// An empty cookie counts as none: a server has emptied it, and the browser hasn't dropped it yet.
 		if token = c.Request.CookieBytes(v.cookie); len(token) == 0 {
 			return "", nil
 		}

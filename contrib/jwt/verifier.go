@@ -18,7 +18,7 @@ type verifier struct {
 	parser     *gojwt.Parser
 	keyFunc    gojwt.Keyfunc
 	keys       keyring
-	typ        string // what "typ" must be, in lower case; "" is anything
+	typ        string // the required "typ", in lower case; "" accepts any
 	maxBytes   int
 	cookie     string
 	query      string
@@ -70,8 +70,8 @@ func newVerifier[C any](options *Options[C]) *verifier {
 	return v
 }
 
-// checkAlgorithms panics if there is none, or one that can't be. Without the list a token would choose its algorithm itself
-// (RFC 8725, section 3.1).
+// checkAlgorithms panics if no algorithm is given, or an invalid one. Without the list, a token would itself choose the algorithm (RFC
+// 8725, section 3.1).
 func checkAlgorithms(algorithms []string) {
 	if len(algorithms) == 0 {
 		panic("jwt: no Algorithms: name those that the tokens are signed with, such as ES256")
@@ -111,8 +111,7 @@ var (
 	errUnknownKey = errors.New("no key for the token's algorithm and kid")
 )
 
-// key is the parser's Keyfunc: it sees the header before anything is verified, and the algorithm after it was found to be
-// allowed.
+// key is the parser's Keyfunc: it is called before anything is verified, but after the algorithm was found to be allowed.
 func (v *verifier) key(token *gojwt.Token) (any, error) {
 	// RFC 7515, section 4.1.11: a token with an extension that is critical and not understood is invalid.
 	if _, ok := token.Header["crit"]; ok {
@@ -126,7 +125,7 @@ func (v *verifier) key(token *gojwt.Token) (any, error) {
 	return v.keys.find(token)
 }
 
-// mediaType returns a "typ" as it is compared: case doesn't count, and "application/" may be left out (RFC 7515, section
+// mediaType returns a "typ" in the form for comparison: in lower case, and without "application/", which may be left out (RFC 7515, section
 // 4.1.9).
 func mediaType(typ string) string {
 	return strings.TrimPrefix(strings.ToLower(typ), "application/")

@@ -55,7 +55,7 @@ func newInstruments(meter metric.Meter, methods []string) instruments {
 	return i
 }
 
-// report tells OpenTelemetry's error handler of an instrument that couldn't be made as it should; there is one in its place.
+// report tells OpenTelemetry's error handler that an instrument couldn't be made as requested; a replacement is used.
 func report(err error) {
 	if err != nil {
 		api.Handle(err)
@@ -118,7 +118,7 @@ type setKey struct {
 	result  result
 }
 
-// measurement is attributes, as the instruments take them.
+// measurement is a set of attributes in the form that the instruments take.
 type measurement struct{ options []metric.RecordOption }
 
 func (i *instruments) measurement(r *route, key setKey) *measurement {
@@ -163,7 +163,7 @@ func protocolVersion(c *filo.Ctx) string {
 	return version
 }
 
-// errorType returns error.type, "" if there was no error: the status's if that says it all.
+// errorType returns error.type, "" if there was no error. It is the status if that says enough.
 func errorType(r result, status int) string {
 	switch {
 	case r != resultAnswered:

@@ -23,21 +23,20 @@ import (
 // scope is the name of the instrumentation scope, which spans and metrics carry.
 const scope = "github.com/filohttp/filo/contrib/otel"
 
-// defaultMethods are those that the conventions know: RFC 9110's, PATCH (RFC 5789) and QUERY.
+// defaultMethods are the methods that the conventions know: the methods of RFC 9110, PATCH (RFC 5789) and QUERY.
 var defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 
 // Options are the options of Middleware.
 type Options struct {
-	// TracerProvider, MeterProvider and Propagators set where spans and metrics go, and how the client's trace and baggage are
-	// read from its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing unless they
-	// were set.
+	// TracerProvider, MeterProvider and Propagators say where spans and metrics go, and how the client's trace and baggage are read from
+	// its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing unless they were set.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	Propagators    propagation.TextMapPropagator
 
-	// TrustClients is for servers whose clients are all services of the same operator: the span joins the client's trace, and
-	// is recorded if that is. By default the span begins a new trace, with a link to the client's, since any client could
-	// otherwise have its requests recorded. Baggage is always read.
+	// TrustClients is for servers whose clients are all services of the same operator: the span joins the client's trace, and is recorded
+	// if that trace is. By default the span begins a new trace, with a link to the client's; otherwise any client could have its requests
+	// recorded. Baggage is always read.
 	TrustClients bool
 	// Filter, if set, is called first. A request for which it returns false gets no span and isn't measured.
 	Filter func(c *filo.Ctx) bool
@@ -58,10 +57,9 @@ type Options struct {
 // Middleware gives each request a span, and measures it.
 //
 // The span's name is "{method} {route}", or the method alone if there is no route. The span has the attributes that the
-// conventions require or recommend, and user_agent.original. Its status is an error for an answer of 5xx, and for an answer
-// that was prevented or broken off, but not for 4xx. An error that was answered with 5xx, and a panic, are exception events.
-// The metrics are http.server.request.duration, http.server.active_requests, http.server.request.body.size and
-// http.server.response.body.size.
+// conventions require or recommend, and user_agent.original. Its status is an error if the answer was 5xx, or was prevented or broken off,
+// but not for 4xx. An error that was answered with 5xx, and a panic, are exception events. The metrics are http.server.request.duration,
+// http.server.active_requests, http.server.request.body.size and http.server.response.body.size.
 //
 // A request ends when its handler returns. A body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is a
 // chunked request's body. The span and the metrics don't cover a connection after it was hijacked or parked.
@@ -135,10 +133,10 @@ type exchange struct {
 	start  time.Time
 	method int   // an index of telemetry.methodLabels
 	https  bool  // the client's scheme
-	size   int64 // of the request's body, -1 if that isn't known
+	size   int64 // the size of the request's body, -1 if it isn't known
 	result result
-	status int // 0 is no answer
-	// cause is the error or panic that led to the result, nil if none; stack is the panic's.
+	status int // 0 if there is no answer
+	// cause is the error or panic that has led to the result, nil if none; stack is the panic's.
 	cause any
 	stack []byte
 }
@@ -148,12 +146,12 @@ type result uint8
 
 const (
 	resultAnswered  result = iota
-	resultBrokenOff        // the answer was on its way when the handler failed
+	resultBrokenOff        // the handler failed after the answer had begun
 	resultAborted          // there is no answer
-	resultLeft             // there is none, since the client has left
+	resultLeft             // there is no answer, since the client has left
 )
 
-// errorTypes are the values of error.type for them. An answer of 5xx has its status.
+// errorTypes are the values of error.type for the results. For a 5xx answer, error.type is the status.
 var errorTypes = [...]string{resultBrokenOff: "broken_off", resultAborted: "aborted", resultLeft: ""}
 
 // serve runs the handler within a span, also if that panics or ends its goroutine.
@@ -175,7 +173,7 @@ func (t *telemetry) serve(c *filo.Ctx, next filo.Handler) (err error) {
 		x.panicked(c, value)
 		t.end(ctx, c, span, &x)
 		if value != nil {
-			panic(value) // the stack that the server logs goes on having what is below this call
+			panic(value) // the stack that the server logs still contains the frames below this call
 		}
 	}()
 	err = c.RenderError(next(c))
@@ -190,7 +188,7 @@ func (t *telemetry) method(method []byte) int {
 	return len(t.methods)
 }
 
-// returned records what became of a request whose handler has returned. Its error is rendered by now if it can be.
+// returned records the result of a request whose handler has returned. If its error could be rendered, that is done by now.
 func (x *exchange) returned(c *filo.Ctx, err error) {
 	x.status = c.Status()
 	switch {
@@ -202,7 +200,7 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 		}
 		return
 	case c.Hijacked():
-		return // mostly since the client has left
+		return // mostly because the client has left
 	case !c.ErrorRendered() && c.Committed() && x.status < 500:
 		x.result = resultBrokenOff
 	case x.status < 500:
@@ -215,8 +213,8 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	}
 }
 
-// panicked records a panic that goes on to the server, which answers it with 500 if it can; without a value the handler has
-// ended its goroutine, which is answered as well.
+// panicked records a panic that goes on to the server, which answers it with 500 if it can. Without a value, the handler has ended its
+// goroutine, which is answered likewise.
 func (x *exchange) panicked(c *filo.Ctx, value any) {
 	if isAbort(value) {
 		x.prevented(c)
@@ -231,7 +229,7 @@ func (x *exchange) panicked(c *filo.Ctx, value any) {
 	}
 }
 
-// prevented records that there is no answer, or no whole one.
+// prevented records that there is no answer, or only a part of one.
 func (x *exchange) prevented(c *filo.Ctx) {
 	if c.Committed() {
 		x.result, x.status = resultBrokenOff, c.Status()

@@ -44,7 +44,7 @@ func (t *telemetry) appendRedacted(text, query []byte) []byte {
 	return text
 }
 
-// isSecret compares a name as it is meant, whatever of it is encoded.
+// isSecret decodes a name before it compares it.
 func (t *telemetry) isSecret(name []byte) bool {
 	text := string(name)
 	if decoded, err := url.QueryUnescape(text); err == nil {

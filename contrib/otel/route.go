@@ -16,21 +16,22 @@ const MaxRoutes = 1000
 // route holds the names and attributes that all requests of a route share. They are made once.
 type route struct {
 	path  string   // http.route: the pattern without method and host, "" if there is none
-	names []string // of spans, by method
-	// sets has the attributes of the metrics, as they come up. It is replaced by a copy with one more, under routes.mu.
+	names []string // names of spans, by method
+	// sets holds sets of attributes for the metrics; each is made when it is first needed. It is replaced by a copy with one more set,
+	// under routes.mu.
 	sets atomic.Pointer[map[setKey]*measurement]
 }
 
-// routes finds them. Looking one up takes no lock.
+// routes finds them. Looking up a set takes no lock.
 type routes struct {
 	mu sync.Mutex // held while a map is replaced by a copy with one more
-	// known is by what Ctx.Route returns.
+	// known is indexed by the result of Ctx.Route.
 	known atomic.Pointer[map[string]*route]
 }
 
 func (r *routes) init() { r.known.Store(&map[string]*route{}) }
 
-// find returns the route for a pattern as Ctx.Route returns it. What is beyond the limit is taken for what has none.
+// find returns the route for a pattern, in the form that Ctx.Route returns. Routes beyond the limit count as no route.
 func (r *routes) find(pattern string, methods []string) *route {
 	if found := (*r.known.Load())[pattern]; found != nil {
 		return found
@@ -64,7 +65,7 @@ func newRoute(pattern string, methods []string) *route {
 	return added
 }
 
-// spanName returns the name that the conventions give a span. Methods that aren't known have a name in common.
+// spanName returns the name that the conventions give a span. Unknown methods share one name.
 func spanName(method, path string) string {
 	if method == semconv.HTTPRequestMethodOther.Value.AsString() {
 		method = "HTTP"
@@ -83,5 +84,5 @@ func routePath(pattern string) string {
 	return valid(pattern)
 }
 
-// valid returns a text that is UTF-8: another one would make the exporter drop all that goes with it.
+// valid returns a text as valid UTF-8: other text would make the exporter drop everything that is sent with it.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -21,7 +21,7 @@ import (
 // serverSpan is the kind of all spans, as an option.
 var serverSpan = trace.WithSpanKind(trace.SpanKindServer)
 
-// memory is for the attributes of a span, which the tracer copies.
+// memory holds the attributes of a span until the tracer has copied them.
 type memory struct {
 	attributes []attribute.KeyValue
 	options    []trace.SpanStartOption
@@ -38,7 +38,7 @@ func (m *memory) release() {
 	memories.Put(m)
 }
 
-// begin starts a request's span. What is known of the request goes with it, since the sampler may decide by that.
+// begin starts a request's span. It passes all that is known of the request, since the sampler may decide by that.
 func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span) {
 	outside := c.Context()
 	ctx := t.options.Propagators.Extract(outside, (*carrier)(&c.Request.Header))
@@ -48,7 +48,7 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 	m.options = append(m.options, serverSpan, trace.WithAttributes(m.attributes...))
 	if client := trace.SpanContextFromContext(ctx); !t.options.TrustClients && client.IsValid() && client.IsRemote() {
 		m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
-		// Behind a server of net/http there may be a span already: the program's own, for any client.
+		// Behind a net/http server the context may already have a span: one that the program itself has made for any client.
 		if span := trace.SpanFromContext(outside); span.SpanContext().IsValid() && !span.SpanContext().IsRemote() {
 			ctx = trace.ContextWithSpan(ctx, span)
 		} else {
@@ -62,8 +62,8 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 	return ctx, span
 }
 
-// appendRequest appends the attributes of the request. Their texts are borrowed from the connection, so they are copied, all
-// at once.
+// appendRequest appends the attributes of the request. Their texts are borrowed from the connection, so they are copied, with one
+// allocation.
 func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exchange) []attribute.KeyValue {
 	var buffer [512]byte
 	uri, peer, client := c.Request.URI(), c.RemoteAddrPort(), middleware.ClientIP(c)
@@ -105,8 +105,8 @@ func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exc
 	return appendServer(list, middleware.Host(c))
 }
 
-// maxText is how many bytes of a client's path, query, user agent, host or method are recorded: HTTP/2 sends a long field once, and
-// repeats it by a byte.
+// maxText is how many bytes of a client's path, query, user agent, host or method are recorded: HTTP/2 sends a long field once, and then
+// repeats it by a single byte.
 const maxText = 1024
 
 func appendBounded(text, part []byte) []byte { return append(text, part[:min(len(part), maxText)]...) }
@@ -128,7 +128,7 @@ func appendText(list []attribute.KeyValue, key attribute.Key, value string) []at
 	return append(list, key.String(value))
 }
 
-// appendServer appends what the client takes for the server's name and port.
+// appendServer appends the server's name and port as the client knows them.
 func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
 	name, port := host[:min(len(host), maxText)], ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[i:], "]") {
@@ -147,7 +147,7 @@ func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
 	return list
 }
 
-// complete gives a span what is known when the request has been answered.
+// complete gives a span what is known after the request was answered.
 func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange) {
 	m := memories.Get().(*memory)
 	defer m.release()
@@ -161,7 +161,7 @@ func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange
 	}
 	if errorType := errorType(x.result, x.status); errorType != "" {
 		list = append(list, semconv.ErrorTypeKey.String(errorType))
-		// What the status says needs no description.
+		// If the status says enough, there is no description.
 		description := ""
 		if x.result != resultAnswered && x.cause != nil {
 			description = valid(fmt.Sprint(x.cause))

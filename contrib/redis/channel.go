@@ -14,22 +14,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Channel is a broker for the hubs of package sse and of contrib/websocket, by pub/sub. Redis keeps no messages. The hubs keep
-// histories of their own, so clients may resume at any instance that was connected all the time since they left; elsewhere they are
-// told of a gap. A hub's Channel has a connection of its own all the time, beside those of go-redis's PoolSize.
+// Channel is a broker for the hubs of package sse and of contrib/websocket, by pub/sub. Redis keeps no messages. The hubs keep histories of
+// their own. So clients may resume at any instance that was connected all the time since they left; at others they get a gap. A hub's
+// Channel holds one connection all the time, in addition to go-redis's PoolSize.
 type Channel struct {
 	follower
 	name, last, once string
 }
 
-// Channel returns the broker with a name. Hubs that use the same name, in whatever process, get each other's messages.
+// Channel returns the broker with this name. Hubs that use the same name, in whatever process, get each other's messages.
 func (r *Redis) Channel(name string) *Channel {
 	key := r.key("channel", "{"+name+"}")
 	return &Channel{follower: newFollower(r, "channel/"+name), name: key, last: key + ":last", once: key + ":once:"}
 }
 
-// sendMessage sends a message with its number, which is chosen as appendMessage does, and that of its predecessor. ARGV[5] is a number
-// that the message's must be greater than.
+// sendMessage sends a message with its number and that of its predecessor. The number is chosen as in appendMessage. ARGV[5] is a number
+// that the message's number must exceed.
 var sendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
 if was then return was end
@@ -63,20 +63,20 @@ func (c *Channel) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	c.follow(ctx, s.step, receive)
 }
 
-// subscription is a connection that gets messages. At intervals it asks Redis for the number of the last message, and then pings: what
-// was sent by then has arrived before the pong, or is lost.
+// subscription is a connection that receives messages. At intervals it asks Redis for the number of the last message, and then pings: a
+// message sent before the ping has arrived before the pong, or is lost.
 type subscription struct {
 	*Channel
-	pubsub *redis.PubSub // nil while there is none
-	stop   func() bool   // has the end of the context not close it
+	pubsub *redis.PubSub // nil while there is no connection
+	stop   func() bool   // keeps the end of the context from closing the connection
 	pinger *time.Timer
-	sent   atomic.Uint64 // the last message when the last ping was sent
+	sent   atomic.Uint64 // the number of the last message when the last ping was sent
 }
 
-// pingInterval is how long it takes until a loss is noticed.
+// pingInterval is the maximum time until a loss is noticed.
 const pingInterval = time.Second
 
-// step has the reader take what arrives next.
+// step passes the next arrivals to the reader.
 func (s *subscription) step(ctx context.Context, f *reader) error {
 	if s.pubsub == nil {
 		if err := s.begin(ctx, f); err != nil {
@@ -103,11 +103,11 @@ func (s *subscription) step(ctx context.Context, f *reader) error {
 	return err
 }
 
-// begin subscribes, and tells the reader what it may have missed meanwhile.
+// begin subscribes, and tells the reader which messages it may have missed meanwhile.
 func (s *subscription) begin(ctx context.Context, f *reader) error {
 	pubsub := s.client.Subscribe(ctx, s.name)
 	s.pubsub = pubsub
-	s.stop = context.AfterFunc(ctx, func() { pubsub.Close() }) // a read doesn't heed the context
+	s.stop = context.AfterFunc(ctx, func() { pubsub.Close() }) // a read ignores the context
 	if _, err := pubsub.ReceiveTimeout(ctx, s.options.Timeout); err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func (s *subscription) begin(ctx context.Context, f *reader) error {
 	s.pinger = time.AfterFunc(pingInterval, func() {
 		if last, err := s.newest(ctx); err == nil {
 			s.sent.Store(last)
-			pubsub.Ping(ctx) // without a pong the reader gives the connection up
+			pubsub.Ping(ctx) // without a pong, the reader closes the connection
 		}
 	})
 	return nil
 }
 
-// check compares the number of a message that must have arrived with what the reader has got. If that is more than there ever was,
-// Redis has lost its data, and a mark makes numbers go on rising.
+// check compares the number of a message that must have arrived with the last number that the reader has got. If the reader has a higher
+// number than Redis, Redis has lost its data, and a mark makes numbers continue to rise.
 func (s *subscription) check(ctx context.Context, f *reader, sent uint64) error {
 	if sent > f.last {
 		f.gap(sent)
@@ -177,7 +177,7 @@ func (s *subscription) end() {
 	}
 }
 
-// parsePayload reads what sendMessage has sent.
+// parsePayload parses what sendMessage has sent.
 func parsePayload(payload string) (e entry, err error) {
 	parts := strings.SplitN(payload, " ", 5)
 	if len(parts) == 5 {

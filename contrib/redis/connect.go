@@ -8,23 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// go-redis makes a connection ready within the time of the call that needs it, with up to four round trips, and closes it if that time
-// is over. A Redis that is slower than a fourth of Options.Timeout would never get a connection again once all were lost. So
-// connections are also made in the background, by pings that have ConnectTimeout, and stay in the pool.
+// go-redis sets a connection up within the time of the call that needs it, with up to four round trips, and closes it if that time runs
+// out. If Redis is slower than a fourth of Options.Timeout, calls alone could never connect again after all connections were lost. So
+// connections are also made in the background, by pings with the limit ConnectTimeout, and stay in the pool.
 
 const (
-	// maxConnecting is how many pings there are at once for calls that have found no connection.
+	// maxConnecting is the maximum number of simultaneous pings for calls that have found no connection.
 	maxConnecting = 256
-	// maxSlow is how many are made at once while Redis is slow.
+	// maxSlow is the maximum number of connections being made while Redis is slow.
 	maxSlow = 64
-	// roundTrips is about how many a new connection takes, with the call that it is for.
+	// roundTrips is about how many round trips a new connection takes, including the call that needs it.
 	roundTrips = 4
-	// maxReaching is how many are made at once while Redis is down. Each may wait in vain, and has a place of the pool.
+	// maxReaching is the maximum number of connections being made while Redis is down. Each may wait in vain, and occupies a place of the
+	// pool.
 	maxReaching = 8
 )
 
-// reach makes a connection, and waits until Redis has answered on it, or ctx ends. The connection is made all the same then, and the
-// outage over as soon as Redis answers.
+// reach makes a connection, and waits until Redis has answered on it or ctx ends. When ctx ends, the connection is made all the same, and
+// the outage is over as soon as Redis answers.
 func (r *Redis) reach(ctx context.Context) error {
 	reached := make(chan error, 1)
 	if !r.connect(maxReaching, reached) {
@@ -38,8 +39,8 @@ func (r *Redis) reach(ctx context.Context) error {
 	}
 }
 
-// mayConnect reports whether a call may have go-redis make a connection, if it needs one. It may not if that would take too long: the
-// connection would be made in vain, and closed, for each call, and those that are made in the background would have to wait for them.
+// mayConnect reports whether a call may let go-redis make a connection, if it needs one. It may not if that would take too long: each call
+// would make and close a connection in vain, and delay those that are made in the background.
 func (r *Redis) mayConnect() bool {
 	if !r.slow.Load() {
 		return true
@@ -60,21 +61,21 @@ func (r *Redis) mayConnect() bool {
 	return false
 }
 
-// connectMissing makes a connection for a call that has found none, if there is one for which that wasn't done.
+// connectMissing makes a connection for a call that has found none, unless one was made for that miss already.
 func (r *Redis) connectMissing() {
-	// A pool that is too small has no misses: all of its connections exist, and calls wait for them.
+	// A pool that is too small has no misses: all its connections exist, and calls wait for them.
 	pool := r.client.PoolStats()
 	for {
 		seen := r.missed.Load()
 		left := pool.Misses - seen
-		if int32(left) <= 0 { // both may have begun again at 0
+		if int32(left) <= 0 { // both counters may have begun again at 0
 			return
 		}
 		if r.missed.CompareAndSwap(seen, pool.Misses-min(left-1, maxConnecting)) {
 			break
 		}
 	}
-	// A ping takes a free connection if there is one: only one more than there are makes another.
+	// A ping takes a free connection if there is one. So a new connection is made only by one more ping than there are free connections.
 	for range pool.IdleConns + 1 {
 		if !r.connect(maxConnecting, nil) {
 			return
@@ -82,9 +83,9 @@ func (r *Redis) connectMissing() {
 	}
 }
 
-// connect begins to make a connection, unless limit are being made, and reports whether it has begun. It sends the result to reached. If that
-// is nil, no call waits for the result. Then a failure counts like that of a call, unless Redis has answered meanwhile: while calls may not
-// connect, nothing else would show that Redis is down.
+// connect starts making a connection, unless limit of them are being made already, and reports whether it has started. It sends the result
+// to reached. If reached is nil, no call waits for the result. Then a failure counts like that of a call, unless Redis has answered
+// meanwhile: while calls may not connect, nothing else would show that Redis is down.
 func (r *Redis) connect(limit int32, reached chan<- error) bool {
 	if r.connecting.Add(1) > limit {
 		r.connecting.Add(-1)
@@ -104,7 +105,7 @@ func (r *Redis) connect(limit int32, reached chan<- error) bool {
 	return true
 }
 
-// ready has a connection made, and asks for an answer within the time of a call: a Redis that is slower can't be used.
+// ready makes a connection, and requires an answer within the time of a call: a slower Redis can't be used.
 func (r *Redis) ready(ctx context.Context) error {
 	if err := r.ping(ctx, r.options.ConnectTimeout); err != nil {
 		return err

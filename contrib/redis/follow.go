@@ -21,8 +21,8 @@ func newFollower(r *Redis, name string) follower {
 	return follower{r.store(name, reading, writing), new(atomic.Bool)}
 }
 
-// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown, and filo.ErrBusy. A handler that should rather refuse
-// subscribers than let them wait for Redis returns it before it calls the hub's Serve.
+// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown, and filo.ErrBusy. A handler that prefers to
+// refuse subscribers instead of letting them wait for Redis returns it before it calls the hub's Serve.
 func (f *follower) Err() error {
 	if f.connected.Load() {
 		return nil
@@ -38,7 +38,7 @@ const (
 	maxPause = time.Second
 )
 
-// follow calls step again and again, until ctx ends. After an error it waits, longer and longer.
+// follow calls step repeatedly, until ctx ends. After an error it waits, each time longer.
 func (f *follower) follow(ctx context.Context, step func(context.Context, *reader) error, receive func(sse.Delivery)) {
 	r := &reader{receive: receive, closed: ctx}
 	pause := minPause
@@ -46,7 +46,7 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 	failed := false
 	for ctx.Err() == nil {
 		var err error
-		if failed { // a step may have less time than a connection needs
+		if failed { // a step may have less time than making a connection takes
 			err = f.ready(ctx)
 		}
 		if err == nil {
@@ -71,16 +71,16 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 	}
 }
 
-// reader hands a hub its messages.
+// reader delivers messages to a hub.
 type reader struct {
 	receive func(sse.Delivery)
 	closed  context.Context // the hub's
-	started bool            // there was a gap, as there must be first
-	live    bool            // there was a delivery that says so
-	last    uint64          // message that the hub has got, or knows that it hasn't
+	started bool            // the first delivery, which must be a gap, was made
+	live    bool            // the delivery that says so was made
+	last    uint64          // number of the last message that the hub has got, or knows to be missing
 }
 
-// take hands on the next message. One that the hub has got already is passed over.
+// take delivers the next message. It skips a message that the hub has got already.
 func (r *reader) take(e entry) error {
 	if r.closed.Err() != nil {
 		return r.closed.Err()
@@ -98,13 +98,13 @@ func (r *reader) take(e entry) error {
 	return nil
 }
 
-// gap says that messages are missing, up to the one with a number.
+// gap tells the hub that messages are missing, up to the one with this number.
 func (r *reader) gap(number uint64) {
 	r.last = number
 	r.receive(sse.Delivery{Gap: true, Number: number})
 }
 
-// goLive says that what was kept has been handed on.
+// goLive tells the hub that all kept messages were delivered.
 func (r *reader) goLive() {
 	r.live = true
 	r.receive(sse.Delivery{Live: true})

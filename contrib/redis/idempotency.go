@@ -12,9 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is done all the same, and so perhaps
-// twice. An answer that can't be kept doesn't fail its request in any case; its key is free again after Options.MaxRun. There is no
-// quota for each scope.
+// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed all the same, and so perhaps twice.
+// A failure to keep an answer never fails its request; its key is free again after Options.MaxRun. There is no quota for each scope.
 func (r *Redis) Idempotency(when WhenDown) idempotency.Store {
 	return &keys{r.store("idempotency", writing), when}
 }
@@ -52,7 +51,7 @@ func parseKeyValue(value []byte) (record idempotency.Record, ok bool) {
 	return record, true
 }
 
-// claimKey sets a value if there is none, and returns that which was there.
+// claimKey sets a value if there is none, and returns the value that was there.
 var claimKey = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
 if not kept then redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2]) end
@@ -75,11 +74,11 @@ func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempo
 	if !ok {
 		return idempotency.Record{}, false, fmt.Errorf("redisfilo: the value of %q isn't an idempotency key", k.key("idempotency", key))
 	}
-	// It may be this claim: go-redis repeats a command whose answer was lost.
+	// That may be this claim's own: go-redis repeats a command whose answer was lost.
 	return found, found.Claim == record.Claim, nil
 }
 
-// completeKey replaces a value that has the claim, or that is gone.
+// completeKey replaces the value if it has this claim, or if it no longer exists.
 var completeKey = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
 if kept and string.sub(kept, 2, 1 + string.byte(kept)) ~= ARGV[1] then return 0 end
@@ -96,7 +95,7 @@ func (k *keys) Complete(c *filo.Ctx, key string, record idempotency.Record) (kep
 	return kept || k.when.open(err), k.unlessOpen(err)
 }
 
-// releaseKey removes a value that has the claim.
+// releaseKey removes the value if it has this claim.
 var releaseKey = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
 if kept and string.sub(kept, 2, 1 + string.byte(kept)) == ARGV[1] then redis.call("DEL", KEYS[1]) end
@@ -110,7 +109,7 @@ func (k *keys) Release(c *filo.Ctx, key, claim string) error {
 	return k.unlessOpen(err)
 }
 
-// unlessOpen returns an error unless the request goes on in spite of it.
+// unlessOpen returns an error unless the request goes on despite it.
 func (k *keys) unlessOpen(err error) error {
 	if k.when.open(err) {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RateLimits returns a ratelimit.Store. Limits with different names count apart; limits with the same name, of several servers or of
-// several routes, count together, and should have the same limit, window and Burst. Keys are stored as hashes. Redis's clock gives the
-// time. With Open, a request that can't be counted is admitted.
+// RateLimits returns a ratelimit.Store. Limits with different names count separately. Limits with the same name, of several servers or of
+// several routes, count together; they should have the same limit, window and Burst. Keys are stored as hashes. Redis's clock
+// gives the time. With Open, a request that can't be counted is admitted.
 func (r *Redis) RateLimits(name string, when WhenDown) ratelimit.Store {
 	return &rateLimits{r.store("ratelimits/"+name, writing), name, when}
 }
@@ -26,17 +26,18 @@ type rateLimits struct {
 	when WhenDown
 }
 
-// A value is when its key has its whole burst again, in microseconds since 1970, and then the ids of the last calls that have changed it,
-// the newest first, each behind a space. By them a call that go-redis has sent again, since its reply was lost, counts once.
+// A value is the time at which its key has its whole burst again, in microseconds since 1970, followed by the ids of the last calls that
+// have changed it, the newest first, each after a space. By these ids, a call that go-redis has sent again because its reply was lost
+// counts once.
 
-// keptIDs is how many ids a value has. If more calls than these have changed a key meanwhile, a repeated call counts twice.
+// keptIDs is how many ids a value keeps. If more calls than that have changed a key meanwhile, a repeated call counts twice.
 const keptIDs = 8
 
 // idSize is the length of an id, with its space.
 const idSize = 9
 
-// takeRequest is the generic cell rate algorithm, in microseconds. What a sum of fractions is off by, less than one, decides about no
-// request.
+// takeRequest is the generic cell rate algorithm, in microseconds. Rounding errors of sums of fractions, which are less than one
+// microsecond, change no decision.
 var takeRequest = redis.NewScript(`
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -69,13 +70,13 @@ return 1`)
 // newID returns the id of a call.
 func newID() string { return " " + rand.Text()[:idSize-1] }
 
-// redisKey returns where the state of a key is.
+// redisKey returns the key under which a limit's key is stored.
 func (l *rateLimits) redisKey(key []byte) string {
 	sum := sha256.Sum256(key)
 	return l.key("rate", l.name+":"+base64.RawURLEncoding.EncodeToString(sum[:16]))
 }
 
-// interval returns how many microseconds a request takes up.
+// interval returns how many microseconds one request uses.
 func interval(q ratelimit.Quota) float64 { return float64(q.Window.Microseconds()) / float64(q.Limit) }
 
 // Return implements ratelimit.Store.

@@ -14,23 +14,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrDown is wrapped by the errors of stores and brokers while Redis doesn't answer in time, or refuses to do what it is asked.
+// ErrDown is wrapped by the errors of stores and brokers while Redis doesn't answer in time, or refuses commands.
 var ErrDown = errors.New("redisfilo: Redis is unavailable")
 
 // Options configures New. The zero value is valid.
 type Options struct {
-	// Prefix is what all keys begin with. Applications that share a Redis need different ones. "filo:" if empty.
+	// Prefix is the prefix of all keys. Applications that share a Redis need different prefixes. "filo:" if empty.
 	Prefix string
-	// Timeout is how long a call may take, with its attempts and with the wait for a connection, 500 ms if 0.
+	// Timeout limits the time of a call, including its attempts and the wait for a connection, 500 ms if 0.
 	Timeout time.Duration
-	// ConnectTimeout is how long a new connection may take to be ready, 5 s if 0. go-redis needs up to four round trips for one. Calls
-	// don't wait for it longer than Timeout: it is made in the background, for those that come later.
+	// ConnectTimeout limits the time until a new connection is ready, 5 s if 0. go-redis needs up to four round trips for that. Calls don't
+	// wait for it longer than Timeout: the connection is made in the background, for later calls.
 	ConnectTimeout time.Duration
-	// Logger gets a record when Redis is down or back, slog.Default() if nil.
+	// Logger receives a record when Redis goes down or comes back, slog.Default() if nil.
 	Logger *slog.Logger
 }
 
-// WhenDown says what becomes of a request whose store can't use Redis.
+// WhenDown says what happens to a request whose store can't use Redis.
 type WhenDown int
 
 const (
@@ -48,15 +48,15 @@ type Redis struct {
 	check   *store
 
 	connecting atomic.Int32  // connections that are being made in the background
-	missed     atomic.Uint32 // calls without a free connection for which one was made
-	slow       atomic.Bool   // a call has no time to make a connection
+	missed     atomic.Uint32 // calls without a free connection for which one was made already
+	slow       atomic.Bool   // a call hasn't enough time to make a connection
 
 	mu     sync.Mutex
 	stores []*store // guarded by mu
 }
 
 // New returns a Redis. The client must have the option ContextTimeoutEnabled, without which go-redis would wait longer than
-// Options.Timeout; New panics otherwise. The caller closes the client, when the server and its hubs are closed.
+// Options.Timeout; New panics otherwise. Close the client yourself, after the server and its hubs are closed.
 func New(client redis.UniversalClient, options ...Options) *Redis {
 	var o Options
 	switch len(options) {
@@ -83,7 +83,7 @@ func New(client redis.UniversalClient, options ...Options) *Redis {
 	return r
 }
 
-// keepsDeadlines reports whether the client heeds the deadlines of contexts. It believes so of unknown kinds of clients.
+// keepsDeadlines reports whether the client respects the deadlines of contexts. It assumes so for unknown kinds of clients.
 func keepsDeadlines(client redis.UniversalClient) bool {
 	switch client := client.(type) {
 	case nil:
@@ -103,11 +103,11 @@ var checkRedis = redis.NewScript(`
 redis.call("SET", KEYS[1], ARGV[1], "PX", 60000)
 return redis.call("GET", KEYS[1])`)
 
-// Check returns an error if Redis doesn't answer, or if it can't be written to, such as when it is full. It writes and reads the key
-// "check", of one node if there are several. It is a check for health.Health.Add.
+// Check returns an error if Redis doesn't answer, or if it can't be written to, for example because it is full. It writes and reads the key
+// "check", on one node if there are several. It is a check for health.Health.Add.
 func (r *Redis) Check(ctx context.Context) error { return r.check.call(ctx, writing, r.proves) }
 
-// proves asks Redis to write and read something.
+// proves runs a command that makes Redis write and read.
 func (r *Redis) proves(ctx context.Context) error {
 	err := checkRedis.Run(ctx, r.client, []string{r.key("check", "")}, "1").Err()
 	if err == nil {
@@ -117,10 +117,10 @@ func (r *Redis) proves(ctx context.Context) error {
 	return err
 }
 
-// key returns the key of something of a kind.
+// key returns the Redis key for a key of this kind.
 func (r *Redis) key(kind, name string) string { return r.options.Prefix + kind + ":" + name }
 
-// try calls f unless Redis is down, and returns why it has failed.
+// try calls f unless Redis is down, and returns the reason for a failure.
 func (r *Redis) try(ctx context.Context, a access, f func(ctx context.Context) error) (failure, error) {
 	began := r.state.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.Timeout)
@@ -150,7 +150,7 @@ func (r *Redis) try(ctx context.Context, a access, f func(ctx context.Context) e
 	return why, err
 }
 
-// verify asks Redis in the background whether it does again what it hasn't done, every retryInterval at most.
+// verify checks in the background, at most once every retryInterval, whether Redis again executes the commands that it has refused.
 func (r *Redis) verify() {
 	if !(r.state.up(reading) && r.state.up(writing)) && r.state.claim(&r.state.verify) {
 		go r.Check(context.Background())
@@ -176,18 +176,18 @@ func unavailable(why failure, err error) error {
 	}
 }
 
-// outage is ErrDown with what Redis, or the way to it, has said. It is a filo.ErrBusy to the server's log, and doesn't have its text:
-// otherwise an operator would look for an overload of Redis.
+// outage is ErrDown with the error of Redis or of the connection to it. For the server's log it is a filo.ErrBusy, but without that error's
+// text: otherwise an operator would look for an overload of Redis.
 type outage struct{ cause error }
 
 // Error implements error.
 func (o *outage) Error() string { return fmt.Sprintf("%v: %v", ErrDown, o.cause) }
 
-// Unwrap returns what the error is at the same time.
+// Unwrap returns the errors that it wraps.
 func (o *outage) Unwrap() []error { return []error{ErrDown, filo.ErrBusy, o.cause} }
 
-// isDown reports whether an error is one of a Redis that can't be used.
+// isDown reports whether an error means that Redis can't be used.
 func isDown(err error) bool { return errors.Is(err, ErrDown) }
 
-// open reports whether a request goes on in spite of a store's error.
+// open reports whether a request goes on despite a store's error.
 func (w WhenDown) open(err error) bool { return w == Open && isDown(err) }

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as that of a visitor without one.
-// What can't be saved is refused in any case, since a logout must not seem done when it isn't.
+// Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as from a visitor without one. A session
+// that can't be saved is an error in any case, since a logout must not seem to have succeeded when it hasn't.
 func (r *Redis) Sessions(when WhenDown) session.Store {
 	return &sessions{r.store("sessions", reading, writing), when}
 }
@@ -23,7 +23,7 @@ type sessions struct {
 	when WhenDown
 }
 
-// sessionHead is what a session's value begins with: its version, and its end in milliseconds since 1970, 8 bytes each.
+// sessionHead is the beginning of a session's value: its version, and its end in milliseconds since 1970, 8 bytes each.
 const sessionHead = 16
 
 // Load implements session.Store.
@@ -48,8 +48,8 @@ func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err erro
 	}, nil
 }
 
-// saveSession sets a value if the one that is there has the version that is expected. A value that is there already has been set by
-// this call: go-redis sends a command again whose reply was lost.
+// saveSession sets a value if the stored one has the expected version. If the stored value already equals the new one, this call has set
+// it: go-redis repeats a command whose reply was lost.
 var saveSession = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
 if kept == ARGV[2] then return 1 end
@@ -76,5 +76,5 @@ func (s *sessions) Delete(c *filo.Ctx, id string) error {
 	return s.ask(c, writing, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
 }
 
-// milliseconds returns how long it is until a time, at least the shortest time after which Redis lets a key expire.
+// milliseconds returns the time left until t, at least the shortest time after which Redis lets a key expire.
 func milliseconds(until time.Time) int64 { return max(time.Until(until).Milliseconds(), 1) }

@@ -17,9 +17,9 @@ import (
 const (
 	// maxFailures is how many calls may fail in a row before others fail at once.
 	maxFailures = 5
-	// retryInterval is how often Redis is tried again then.
+	// retryInterval is how often Redis is tried again after that.
 	retryInterval = 500 * time.Millisecond
-	// logInterval is how often a failure of one kind is logged at most.
+	// logInterval is the minimum time between two records of the same kind of failure.
 	logInterval = time.Minute
 )
 
@@ -37,12 +37,12 @@ type failure int
 
 const (
 	none        failure = iota
-	timeout             // nobody was answered for as long as the call took
-	busy                // others were answered, so the call had no connection, or had none early enough
+	timeout             // Redis has answered no call for as long as this one took
+	busy                // Redis has answered other calls, so this call got no connection, or got one too late
 	unreachable         // there is no connection
 	full                // Redis has no memory left
-	refused             // another reply that is an error
-	skipped             // the calls before have failed
+	refused             // another error reply
+	skipped             // the calls before this one have failed
 	failures            // their number
 )
 
@@ -50,14 +50,15 @@ var accessNames = [accesses]string{"read", "write"}
 
 var failureNames = [failures]string{timeout: "timeout", busy: "busy", unreachable: "unreachable", full: "full", refused: "refused", skipped: "skipped"}
 
-// state knows whether Redis answers, which it doesn't after too many failures in a row, and whether it does what it is asked. It logs both.
+// state records whether Redis answers, and whether it executes the commands that it gets. After too many failures in a row, it counts as
+// not answering. It logs both.
 type state struct {
-	start    time.Time    // what times are counted from
-	answered atomic.Int64 // when an answer came last
-	inARow   atomic.Int32 // calls that got no answer
+	start    time.Time    // the zero of all times
+	answered atomic.Int64 // the time of the last answer
+	inARow   atomic.Int32 // calls in a row that got no answer
 	retry    atomic.Int64 // when Redis may be tried again, while it is down
-	verify   atomic.Int64 // when it may be asked again whether it does all, while it refuses something
-	measure  atomic.Int64 // when a connection may be made to find out whether Redis is slow, while all that there may be exist
+	verify   atomic.Int64 // when a refused kind of command may be tried again
+	measure  atomic.Int64 // when a connection may be made to measure how slow Redis is, while all connections that are allowed exist
 	refuses  [accesses]atomic.Bool
 
 	silent    notice
@@ -79,31 +80,31 @@ func newState(log *slog.Logger) *state {
 	}
 }
 
-// now returns the time in nanoseconds since the state was made, which no change of the date moves. It is never 0.
+// now returns the time in nanoseconds since the state was made; changes of the system's date don't affect it. It is never 0.
 func (s *state) now() int64 { return int64(time.Since(s.start)) + 1 }
 
 // down reports whether Redis doesn't answer.
 func (s *state) down() bool { return s.inARow.Load() >= maxFailures }
 
-// up reports whether Redis does what is asked of it.
+// up reports whether Redis answers and executes all kinds of commands.
 func (s *state) up(a access) bool { return !s.down() && !s.refuses[a].Load() }
 
-// claim reports whether the caller is the one of each interval that may do something.
+// claim reports true to one caller in each interval: that caller may act.
 func (s *state) claim(next *atomic.Int64) bool {
 	now, due := s.now(), next.Load()
 	return now >= due && next.CompareAndSwap(due, now+int64(retryInterval))
 }
 
-// succeeded says that a call was answered, and has done what it should.
+// succeeded records that a call was answered and executed.
 func (s *state) succeeded(a access) {
 	s.heard()
-	// A script that needn't write does nothing that a full Redis refuses: what proves that Redis writes is the check.
+	// A script that doesn't have to write contains nothing that a full Redis refuses: only the check proves that Redis writes.
 	if a == reading {
 		s.willing(reading)
 	}
 }
 
-// heard says that Redis has answered.
+// heard records that Redis has answered.
 func (s *state) heard() {
 	s.answered.Store(s.now())
 	if s.inARow.Load() != 0 {
@@ -112,7 +113,7 @@ func (s *state) heard() {
 	s.silent.over()
 }
 
-// willing says that Redis has done what it may have refused.
+// willing records that Redis has executed a command of a kind that it may have refused.
 func (s *state) willing(a access) {
 	if s.refuses[a].Load() {
 		s.refuses[a].Store(false)
@@ -120,7 +121,7 @@ func (s *state) willing(a access) {
 	s.unwilling[a].over()
 }
 
-// failed says that a call that began at a time has failed, and returns why.
+// failed records that a call which began at the given time has failed, and returns the reason.
 func (s *state) failed(a access, began int64, err error) failure {
 	why := s.classify(began, err)
 	switch why {
@@ -137,7 +138,7 @@ func (s *state) failed(a access, began int64, err error) failure {
 	return why
 }
 
-// refused says that Redis has answered with an error.
+// refused records that Redis has answered with an error.
 func (s *state) refused(a access, err error) {
 	if !isGeneral(err) {
 		s.odd.note(err)
@@ -147,18 +148,18 @@ func (s *state) refused(a access, err error) {
 	s.unwilling[a].note(err)
 }
 
-// generalErrors are the errors of a Redis that refuses everybody, and not just one call.
+// generalErrors are the errors by which Redis refuses all calls, and not just one.
 var generalErrors = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "BUSY", "ERR max number of clients"}
 
-// isGeneral reports whether a reply is about Redis, rather than about one call. Redis before version 7 tells the error of a script's
-// command within another one.
+// isGeneral reports whether a reply is about Redis, rather than about one call. Redis before version 7 puts the error of a script's command
+// into another error.
 func isGeneral(err error) bool {
 	return slices.ContainsFunc(generalErrors, func(code string) bool {
 		return redis.HasErrorPrefix(err, code+" ") || strings.Contains(err.Error(), ": -"+code+" ")
 	})
 }
 
-// lost says that a broker gets no messages.
+// lost records that a broker gets no messages.
 func (s *state) lost(err error) {
 	var reply redis.Error
 	switch {
@@ -170,7 +171,7 @@ func (s *state) lost(err error) {
 	}
 }
 
-// classify returns why a call has failed that began at a time.
+// classify returns the reason why a call that began at the given time has failed.
 func (s *state) classify(began int64, err error) failure {
 	var reply redis.Error
 	var network net.Error
@@ -200,10 +201,10 @@ type notice struct {
 	fails, works string
 
 	count atomic.Int64 // failures since the last record
-	told  atomic.Bool  // there was a record of a failure, and none since that it works
+	told  atomic.Bool  // a failure was logged, and not yet that it works again
 
 	mu               sync.Mutex
-	failsAt, worksAt time.Time // of the last records; guarded by mu
+	failsAt, worksAt time.Time // the times of the last records; guarded by mu
 }
 
 // note logs a failure, unless one was logged less than a minute ago.
@@ -215,15 +216,15 @@ func (n *notice) note(err error) {
 	}
 }
 
-// over logs that it works again if a failure was logged. If that was logged less than a minute ago, a later call does it: the last record must
-// not be about a failure for ever.
+// over logs that it works again if a failure was logged. If the failure was logged less than a minute ago, a later call logs it: the last
+// record must not be about a failure for ever.
 func (n *notice) over() {
 	if n.told.Load() && n.due(&n.worksAt) && n.told.CompareAndSwap(true, false) {
 		n.log.Info(n.works, "failed", n.count.Swap(0))
 	}
 }
 
-// due reports whether the last record of a kind was long enough ago, and takes it for made now.
+// due reports whether the last record of a kind was long enough ago. If so, it counts as made now.
 func (n *notice) due(last *time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

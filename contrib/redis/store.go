@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// store is what one kind of data is kept by, with the figures of its calls.
+// store gives access to one kind of data, and counts its calls.
 type store struct {
 	*Redis
 	name string
@@ -21,10 +21,12 @@ type store struct {
 	errors  [failures]atomic.Uint64
 }
 
-// maxStores is how many stores have figures of their own. Names may come without end, such as those of a channel for each chat.
+// maxStores is the maximum number of stores with figures of their own. The number of names may be unlimited, such as channels with one name
+// for each chat.
 const maxStores = 100
 
-// store returns the store with a name, whose figures all that ask for it share. Those that are too many share one.
+// store returns the store with this name; all callers that use the name share its figures. Stores beyond the limit share one set of
+// figures.
 func (r *Redis) store(name string, uses ...access) *store {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,10 +46,10 @@ func (r *Redis) store(name string, uses ...access) *store {
 	return s
 }
 
-// call calls f, which asks Redis for something, unless Redis is known to be down. An error wraps ErrDown, and is a 503.
+// call calls f, which uses Redis, unless Redis is known to be down. Its error wraps ErrDown, and is a 503.
 //
-// A client that leaves doesn't end the call, which takes little time: an answer that its client must be able to get later is kept
-// although the client has gone, and a logout is done.
+// The call doesn't end when the client leaves, since it takes little time: the answer is kept so that the client can get it later, and a
+// logout takes effect.
 func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) error) error {
 	began := time.Now()
 	s.running.Add(1)
@@ -55,7 +57,7 @@ func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) 
 	s.running.Add(-1)
 	s.calls.Add(1)
 	s.took.Add(int64(time.Since(began)))
-	if s != s.check && !s.state.down() { // while it is down, calls try it themselves
+	if s != s.check && !s.state.down() { // while it is down, other calls probe it
 		s.verify()
 	}
 	if why == none {
@@ -65,7 +67,7 @@ func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) 
 	return unavailable(why, err)
 }
 
-// ask is call for a request, which goes on only if the call succeeds, or if it may do so without. A refusal says when to come back.
+// ask is call for a request, which goes on only if the call succeeds, or if the store is open. A refusal has a Retry-After.
 func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Context) error) error {
 	err := s.call(c.Context(), a, f)
 	if isDown(err) && when == Refuse {
@@ -74,12 +76,13 @@ func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Con
 	return err
 }
 
-// Figures calls yield with each figure of the stores and brokers that were asked for, and of the pool of connections. It is a source for
-// Figures of contrib/prometheus. The labels of a figure are names and values in turn.
+// Figures calls yield with each figure of the stores and brokers in use, and of the pool of connections. It is a source for Figures of
+// contrib/prometheus. The labels of a figure are names and values in turn.
 //
-// The stores are "sessions", "cache", "idempotency", "ratelimits/" with the name of the limits, "stream/" or "channel/" with that of the
-// broker, and "check". The first 100 have figures of their own, and the others share those of "other". filo_redis_up is 1 while Redis does
-// what a store asks of it, and 0 otherwise: a full Redis still reads. While one is 0, Figures begins a Check, whose result the next call has.
+// The stores are "sessions", "cache", "idempotency", "ratelimits/" and the name of the limits, "stream/" or "channel/" and the name of the
+// broker, and "check". The first 100 have figures of their own, and the others share those of "other". filo_redis_up is 1 while Redis
+// executes the commands of a store, and 0 otherwise: a full Redis still reads. While one of them is 0, Figures starts a Check; the next
+// call shows its result.
 func (r *Redis) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
 	r.verify()
 	r.mu.Lock()

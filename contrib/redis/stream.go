@@ -15,20 +15,20 @@ import (
 
 // StreamOptions configures a Stream. The zero value has safe defaults.
 type StreamOptions struct {
-	// MaxLen is about how many messages Redis keeps, of all topics together, 10,000 if 0. From them an instance that starts learns
-	// what clients may have missed.
+	// MaxLen is about how many messages Redis keeps, of all topics together, 10,000 if 0. An instance that starts reads them, to know what
+	// clients may have missed.
 	MaxLen int
 }
 
 // Stream is a broker for the hubs of package sse and of contrib/websocket, by a stream of Redis. Clients resume at any instance. A hub's
-// Stream holds one of the client's connections all the time, in which it waits for messages: count each in go-redis's PoolSize.
+// Stream holds one of the client's connections all the time, in which it waits for messages: add one for each hub to go-redis's PoolSize.
 type Stream struct {
 	follower
 	key, once string
 	maxLen    int
 }
 
-// Stream returns the broker with a name. Hubs that use the same name, in whatever process, get each other's messages.
+// Stream returns the broker with this name. Hubs that use the same name, in whatever process, get each other's messages.
 func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 	var o StreamOptions
 	if len(options) > 1 {
@@ -43,14 +43,14 @@ func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 	if o.MaxLen == 0 {
 		o.MaxLen = 10_000
 	}
-	// In a cluster the braces put both keys, which a script needs together, on one node.
+	// In a cluster, the braces put both keys on one node, because a script needs them together.
 	key := r.key("stream", "{"+name+"}")
 	return &Stream{follower: newFollower(r, "stream/"+name), key: key, once: key + ":once:", maxLen: o.MaxLen}
 }
 
-// appendMessage appends a message whose number is the time in microseconds, or one more than that of the last message, whichever is
-// greater, and names its predecessor, by which readers notice whether they have missed any. ARGV[5] is a number that the message's
-// must be greater than. A message that go-redis sends again, since it doesn't know whether it has arrived, has arrived once.
+// appendMessage appends a message. Its number is the time in microseconds, or the last message's number plus one, whichever is greater. It
+// names its predecessor, by which readers notice whether they have missed any. ARGV[5] is a number that the message's number must exceed.
+// If go-redis repeats the command because it doesn't know whether it has arrived, the message is still appended only once.
 var appendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
 if was then return was end
@@ -99,7 +99,7 @@ func (s *Stream) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	s.follow(ctx, s.step, receive)
 }
 
-// step has the reader take the next messages. It isn't live until there are none left that were kept.
+// step passes the next messages to the reader. The reader goes live when no kept messages are left.
 func (s *Stream) step(ctx context.Context, f *reader) error {
 	if !f.started {
 		return s.start(ctx, f)
@@ -132,10 +132,10 @@ func (s *Stream) step(ctx context.Context, f *reader) error {
 	if f.last > taken {
 		return nil
 	}
-	return err // nothing but what isn't a broker's: before that is read again, there is a pause
+	return err // only entries that aren't a broker's: wait before reading again
 }
 
-// start has the reader begin with the oldest message. A stream without one gets a mark, so that IDs from before are too old.
+// start lets the reader begin with the oldest message. An empty stream gets a mark, so that older IDs count as too old.
 func (s *Stream) start(ctx context.Context, f *reader) error {
 	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -145,14 +145,14 @@ func (s *Stream) start(ctx context.Context, f *reader) error {
 	}
 	if len(oldest) == 0 {
 		_, err := s.append(ctx, kindMark, "", nil, 0)
-		return err // the next attempt finds it
+		return err // the next attempt finds the mark
 	}
 	m, err := parseEntry(oldest[0])
 	if err != nil {
 		return err
 	}
 	missing := m.previous
-	if missing == 0 { // IDs from before are from before Redis has lost its data
+	if missing == 0 { // older IDs are from before Redis has lost its data
 		missing = m.number - 1
 	}
 	f.gap(missing)
@@ -160,7 +160,7 @@ func (s *Stream) start(ctx context.Context, f *reader) error {
 	return nil
 }
 
-// read returns the messages after the one with a number, waiting for one.
+// read returns the messages after the one with this number, and waits for one if there is none.
 func (s *Stream) read(ctx context.Context, last uint64, block time.Duration) ([]redis.XMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(block, 0)+s.options.Timeout)
 	defer cancel()
@@ -176,8 +176,8 @@ func (s *Stream) read(ctx context.Context, last uint64, block time.Duration) ([]
 	return streams[0].Messages, nil
 }
 
-// verify notices that Redis has lost messages which the reader has got. Then it has a mark appended, with a number above theirs, so
-// that numbers go on rising; the mark's predecessor shows every reader that something is missing.
+// verify notices that Redis has lost messages that the reader has got. Then it appends a mark with a higher number, so that numbers
+// continue to rise; the mark's predecessor shows every reader that something is missing.
 func (s *Stream) verify(ctx context.Context, f *reader) error {
 	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func (s *Stream) verify(ctx context.Context, f *reader) error {
 	return err
 }
 
-// entry is a message as it is kept, or sent.
+// entry is a message in the form in which it is kept or sent.
 type entry struct {
 	number, previous uint64
 	kind, topic      string

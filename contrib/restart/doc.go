@@ -20,16 +20,17 @@
 // Install the new binary, and send SIGUSR2. The program starts the new binary with its arguments, its environment and its listening sockets,
 // and goes on serving. When the new program serves, the old one's context ends: it finishes what it has begun, and exits. If the new program
 // ends before that, as when it can't read its certificate, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if
-// nothing had happened. Connections that come meanwhile wait in the socket, which both programs have.
+// nothing had happened. Connections that arrive meanwhile wait in the socket, which both programs have open.
 //
-// For the clients that keep connections, set filo.Server.IdleGrace to longer than they wait between two requests. They are told to use a
-// new connection with the next answer; a connection that is closed between two requests may lose one. HTTP/2 needs no such time.
+// For clients that keep connections open, set filo.Server.IdleGrace to a longer time than they wait between two requests. The next answer
+// tells them to use a new connection. If a connection is closed between two requests, the second one may be lost. HTTP/2 doesn't need that
+// time.
 //
 // # With a drain and certificates
 //
 // SIGTERM drains, SIGUSR2 restarts and SIGHUP reloads the certificates, if package health drains in the function that Run calls, and package
-// certs reads the certificates. A restart needs no drain, since the new program serves already: health.Health.DrainContext ends at once then,
-// and the probes that the old program still gets aren't told of a failure.
+// certs reads the certificates. A restart needs no drain, since the new program serves already. So health.Health.DrainContext ends at once
+// then, and the old program's answers to further probes don't report a failure.
 //
 //	store, err := certs.New(certs.Options{Pairs: []certs.Pair{{Cert: "cert.pem", Key: "key.pem"}}})
 //	if err != nil {
@@ -47,7 +48,7 @@
 // # systemd
 //
 // Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address. Run tells systemd when the program is ready,
-// reloads and stops, keeps its watchdog content, and says which process is the main one after a restart:
+// reloads and stops, sends its watchdog messages, and says which process is the main one after a restart:
 //
 //	# app.socket
 //	[Socket]
@@ -66,6 +67,6 @@
 //
 // # Limits
 //
-// The program must not be process 1, since its end would end the container: there, start a new container. A port of 0 isn't handed over,
-// since the next program asks for a port of its own. This package is for Unix systems.
+// The program must not be process 1, because when it ends, the container ends: there, start a new container. A listener on port 0 isn't
+// handed over, since the next program asks for a port of its own. This package is for Unix systems.
 package restart

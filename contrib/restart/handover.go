@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// How a program hands its sockets over: the next one gets one end of a socket pair, the link, as descriptor 3, and the listening sockets as
-// those from 4 on. The environment variable has a letter for each of them. The new program says on the link that it is ready, and the old
-// program answers that it finishes. If the old program has given up waiting, it says instead that it goes on. So each of the two knows which
-// one serves, also if the new program becomes ready at the moment at which the old one gives up. If the link ends without a word, the program
-// at its other end has ended.
+// How a program hands its sockets over: the new program gets one end of a socket pair, the link, as descriptor 3, and the listening sockets
+// as descriptors from 4 on. The environment variable has one letter for each of these descriptors. The new program says on the link that it
+// is ready, and the old program answers that it will finish. If the old program has given up waiting, it says instead that it continues. So
+// each of the two knows which one serves, even if the new program becomes ready at the moment at which the old one gives up. If the link
+// closes without a message, the program at its other end has ended.
 const (
 	variable    = "FILO_RESTART_SOCKETS"
 	firstFile   = 3
@@ -24,7 +24,7 @@ const (
 	kindSystemd = 's' // systemd has
 )
 
-// What the two programs say on the link, each once.
+// The messages on the link, each sent once.
 const (
 	nothing  = 0   // the program at the other end has ended
 	isReady  = 1   // the new program is ready
@@ -32,14 +32,14 @@ const (
 	goesOn   = 'g' // the old program goes on, and the new one must end
 )
 
-// listen returns what the other program says on the link.
+// listen returns the other program's message on the link.
 func listen(link *os.File) (word byte) {
 	var b [1]byte
 	link.Read(b[:])
 	return b[0]
 }
 
-// takeOver takes the descriptors that a predecessor has passed on, and returns those of sockets.
+// takeOver takes the descriptors that a predecessor has passed on, and returns the sockets' ones.
 func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	for i := range len(kinds) + 1 {
 		syscall.CloseOnExec(firstFile + i)
@@ -56,7 +56,7 @@ func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	return files
 }
 
-// hear waits for the predecessor's word.
+// hear waits for the predecessor's message.
 func (r *Restarter) hear() {
 	defer close(r.heard)
 	if r.predecessor != nil {
@@ -65,7 +65,7 @@ func (r *Restarter) hear() {
 	}
 }
 
-// isSecond reports whether a predecessor serves, and goes on if this program ends.
+// isSecond reports whether a predecessor still serves, and continues if this program ends.
 func (r *Restarter) isSecond() bool {
 	if r.predecessor == nil {
 		return false
@@ -84,11 +84,11 @@ func (r *Restarter) tellReady() {
 		r.notifyMain()
 		return
 	}
-	r.predecessor.Write([]byte{isReady}) // hear notices if the predecessor has ended
+	r.predecessor.Write([]byte{isReady}) // hear notices it if the predecessor has ended
 }
 
-// takeLead is called when this program is ready and the predecessor, if there is one, has said its word. The predecessor tells systemd, which
-// listens to the main process alone. If it has vanished, this program tells systemd itself.
+// takeLead is called when this program is ready and the predecessor, if there is one, has sent its message. The predecessor tells systemd,
+// which listens only to the main process. If it has vanished, this program tells systemd itself.
 func (r *Restarter) takeLead() {
 	if r.predecessor == nil || r.word != nothing {
 		return
@@ -119,7 +119,7 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	switch {
 	case err == nil && word == isReady:
 		next.link.Write([]byte{finishes})
-		go next.program.Wait() // should it end before this program does
+		go next.program.Wait() // in case the new program ends before this one does
 		return pid, nil
 	case err == nil && word == nothing:
 		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", next.end())
@@ -130,8 +130,8 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	return 0, err
 }
 
-// awaitNext returns the new program's word, or why nobody waits for that any longer. A program that is ready counts, although the time is over,
-// or this program stops, at the same moment: it may have served already.
+// awaitNext returns the new program's message, or the reason why waiting for it has ended. A program that is ready counts, even if the time
+// runs out or this program is stopped at the same moment: it may have served already.
 func (r *Restarter) awaitNext(ctx context.Context, told <-chan byte) (word byte, err error) {
 	timeout := time.NewTimer(r.options.ReadyTimeout)
 	defer timeout.Stop()
@@ -159,15 +159,15 @@ func (r *Restarter) awaitNext(ctx context.Context, told <-chan byte) (word byte,
 type successor struct {
 	program *exec.Cmd
 	link    *os.File
-	told    chan byte // gets the program's word; cap 1
+	told    chan byte // receives the program's message; cap 1
 }
 
 // endTime is how long a new program that isn't ready has to finish: longer than idle connections usually stay open (filo.Server.IdleGrace).
 const endTime = 10 * time.Second
 
-// end ends the program, unless it has ended by itself, and returns how it has ended. The word on the link comes first: the program ends by it
-// without a drain. SIGTERM is for a program that hasn't come to Run yet. The program may serve some of its listeners already, and have
-// requests, so it isn't killed at once.
+// end ends the program, unless it has ended by itself, and returns how it has ended. The message on the link comes first: it makes the
+// program end without a drain. SIGTERM is for a program that hasn't reached Run yet. The program may already serve some of its listeners
+// and have requests, so it isn't killed at once.
 func (s *successor) end() error {
 	s.link.Write([]byte{goesOn})
 	s.program.Process.Signal(syscall.SIGTERM)

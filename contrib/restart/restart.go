@@ -29,42 +29,44 @@ import (
 // DefaultReadyTimeout is the default of Options.ReadyTimeout.
 const DefaultReadyTimeout = time.Minute
 
-// ErrReplaced is the cause with which the context of the function that Run calls ends when another program serves instead of this one: a new
-// one that has taken over, or the predecessor if this program wasn't ready in time. It is health's, whose DrainContext ends at once then.
+// ErrReplaced is the cause with which Run ends the context of its function when another program serves instead of this one. That is a new
+// program that has taken over, or the predecessor if this program wasn't ready in time. It is the same as health's, whose DrainContext ends
+// at once then.
 var ErrReplaced = health.ErrReplaced
 
 // Options are the options of New. The zero value is ready for use.
 type Options struct {
 	// Signal starts a new program. Default SIGUSR2.
 	Signal os.Signal
-	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). After that it is ended. Default 1
-	// minute.
+	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). If it takes longer, it is
+	// ended. Default 1 minute.
 	ReadyTimeout time.Duration
-	// Path is the file of the new program. Default the path that this program was started by, so that a symbolic link may lead to
+	// Path is the new program's file. By default it is the path by which this program was started, so that a symbolic link may lead to
 	// another version by then.
 	Path string
 	// Alive reports whether the program works. It is called before each message to systemd's watchdog, which is left out if Alive
-	// returns an error. Its context ends after half the time that the watchdog has left. By default the program works while it runs.
+	// returns an error. Its context ends after half the time left until the watchdog acts. By default the program counts as working while
+	// it runs.
 	Alive func(context.Context) error
 	// Logger gets a record of each restart, whether it succeeds or not. Default slog.Default.
 	Logger *slog.Logger
 }
 
-// Restarter has a program's listening sockets, and hands them over.
+// Restarter owns a program's listening sockets, and hands them over.
 type Restarter struct {
 	options     Options
-	directory   string        // where this program was started, and the next one will be
-	predecessor *os.File      // the link to the program that has started this one; nil if none waits for this one
-	watchdog    time.Duration // how often systemd wants to hear of this program; 0: never
+	directory   string        // the directory where this program was started, and where the next one will be
+	predecessor *os.File      // the link to the program that has started this one; nil if no predecessor waits
+	watchdog    time.Duration // the interval at which systemd expects a message; 0: none
 	signals     chan os.Signal
 	ready       chan struct{} // closed when this program is ready, and has told its predecessor
-	heard       chan struct{} // closed when the predecessor has said its word or has vanished; also if there is none
-	word        byte          // the predecessor's; set before heard is closed
+	heard       chan struct{} // closed when the predecessor has sent its message or has vanished; also if there is none
+	word        byte          // the predecessor's message; set before heard is closed
 
 	mu        sync.Mutex
-	inherited []inherited // sockets that nobody has asked for yet; guarded by mu
-	sockets   []socket    // those that will be handed over; guarded by mu
-	unserved  []string    // addresses of those that no server has begun to serve; guarded by mu
+	inherited []inherited // sockets that Listen or ListenUnix hasn't returned yet; guarded by mu
+	sockets   []socket    // sockets to be handed over; guarded by mu
+	unserved  []string    // addresses of listeners that no server serves yet; guarded by mu
 	running   bool        // Run was called; guarded by mu
 	told      bool        // ready is closed, or about to be; guarded by mu
 }
@@ -79,11 +81,11 @@ type inherited struct {
 type socket struct {
 	file    *os.File // a descriptor of its own
 	systemd bool     // systemd has opened it, and may pass it on again
-	path    string   // of the file of a Unix socket that this program has to remove; "" if none
+	path    string   // the file of a Unix socket that this program has to remove; "" if none
 }
 
-// New returns a Restarter with the sockets that were passed on to this program. A program needs one, and calls New before it starts other
-// programs, which would get these sockets too. From then on Options.Signal doesn't end the program.
+// New returns a Restarter with the sockets that were passed on to this program. A program needs one Restarter. It must call New before it
+// starts other programs, since these would get the sockets too. From then on Options.Signal doesn't end the program.
 func New(options ...Options) (*Restarter, error) {
 	if len(options) > 1 {
 		panic("restart: New takes one Options at most")
@@ -107,7 +109,7 @@ func New(options ...Options) (*Restarter, error) {
 	if r.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
 		return nil, fmt.Errorf("restart: systemd's watchdog: %w", err)
 	}
-	os.Unsetenv("WATCHDOG_PID") // it is this process, and the next program has the watchdog, too
+	os.Unsetenv("WATCHDOG_PID") // the variable names this process, and the next program has the watchdog, too
 	if err := r.inherit(); err != nil {
 		for _, each := range r.inherited {
 			each.Close()
@@ -115,7 +117,7 @@ func New(options ...Options) (*Restarter, error) {
 		return nil, err
 	}
 	go r.hear()
-	signal.Notify(r.signals, r.options.Signal) // which would end a program that hasn't come to Run yet
+	signal.Notify(r.signals, r.options.Signal) // the signal would end a program that hasn't reached Run yet
 	return r, nil
 }
 
@@ -160,12 +162,12 @@ func (r *Restarter) Listen(address string) (net.Listener, error) {
 	}
 	return r.listen(func(have net.Addr) bool { return sameTCP(want, have) }, func() (net.Listener, error) {
 		var config net.ListenConfig
-		config.SetMultipathTCP(false) // it costs every connection something, and few clients use it
+		config.SetMultipathTCP(false) // it costs something for every connection, and few clients use it
 		return config.Listen(context.Background(), "tcp", address)
 	})
 }
 
-// sameTCP reports whether a listener at the address have is the one to be opened at want.
+// sameTCP reports whether a listener at the address have is the one that a call for the address want means.
 func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 	tcp, ok := have.(*net.TCPAddr)
 	switch {
@@ -231,8 +233,8 @@ func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
 	return nil
 }
 
-// duplicate returns another descriptor of a listener's socket. The listener's method File would do, but starting a program with such a file
-// makes the socket block, in this program as well: its loops would hang in accept.
+// duplicate returns another descriptor of a listener's socket. The listener's method File isn't used: starting a program with such a file
+// makes the socket blocking, in this program as well, and its loops would hang in accept.
 func duplicate(listener syscall.Conn) (*os.File, error) {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -256,14 +258,15 @@ func duplicate(listener syscall.Conn) (*os.File, error) {
 // serve must then finish and return, as filo.Server.RunListener does. Run returns what serve returns.
 //
 // This program is ready when servers have begun to serve each listener that Listen and ListenUnix have returned: by filo.Server.RunListener or
-// RunListenerTLS, with the context of serve or one derived from it. By then all has succeeded that a start may fail at, such as reading the
-// certificates. The predecessor and systemd are told, and the predecessor finishes. A program that serves in another way calls Ready.
+// RunListenerTLS, with the context of serve or one derived from it. By then all steps of a start that may fail have succeeded, such as
+// reading the certificates. Then Run tells the predecessor and systemd, and the predecessor finishes. A program that serves in another way
+// calls Ready.
 //
-// From then on, while serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends first, the new
-// program is ended. Several servers may run in serve; Run itself can be called once.
+// From then on, while serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends before the
+// new program is ready, that program is ended. Several servers may run in serve; Run itself may be called only once.
 //
-// Until the predecessor has said that it finishes, it serves. So if ctx ends before that, the cause is ErrReplaced, too; and if ctx has ended
-// before Run is called, Run doesn't call serve.
+// The predecessor serves until it has said that it finishes. So if ctx ends before that, the cause is ErrReplaced, too; and if ctx has
+// ended before Run is called, Run doesn't call serve.
 func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) error {
 	r.begin()
 	defer signal.Stop(r.signals)
@@ -307,7 +310,7 @@ func (r *Restarter) Ready() {
 	}
 }
 
-// served removes an address that a server has begun to serve from those that this program isn't ready without.
+// served records that a server has begun to serve an address; this program is ready when that is true of all.
 func (r *Restarter) served(address string) {
 	r.mu.Lock()
 	r.unserved = slices.DeleteFunc(r.unserved, func(each string) bool { return each == address })
@@ -362,7 +365,7 @@ func (r *Restarter) awaitReady(ctx context.Context) {
 	}
 }
 
-// begin closes the inherited sockets that nobody has asked for.
+// begin closes the inherited sockets that weren't asked for.
 func (r *Restarter) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -377,8 +380,8 @@ func (r *Restarter) begin() {
 	r.inherited = nil
 }
 
-// supervise starts a new program when it is told to, until the context ends or a new program has taken over. It begins when this program is
-// ready: until then a predecessor may serve, and goes on if this program fails.
+// supervise starts a new program on each signal, until the context ends or a new program has taken over. It starts when this program is
+// ready: until then a predecessor may serve, and continues if this program fails.
 func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer r.release()
 	r.awaitReady(ctx)
@@ -407,8 +410,8 @@ func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFun
 	}
 }
 
-// leads reports whether this program is the one that systemd knows, and that removes the files of Unix sockets at its end. Until this program
-// is ready and has heard from its predecessor, that is the predecessor, if there is one.
+// leads reports whether this program is the one that systemd knows, and the one that removes the files of Unix sockets at its end. Until
+// this program is ready and has heard from its predecessor, the predecessor leads, if there is one.
 func (r *Restarter) leads() bool {
 	r.mu.Lock()
 	told := r.told

@@ -9,7 +9,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notify tells systemd something, if systemd has started this program and wants to know.
+// notify sends systemd a message, if systemd has started this program and wants messages.
 func (r *Restarter) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		r.logger().Warn("systemd can't be told", "message", state, "error", err)

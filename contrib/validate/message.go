@@ -9,7 +9,7 @@ import (
 	"github.com/go-playground/validator/v10"
 )
 
-// messages are the details of rules that need no more than their parameter, which takes the place of %s.
+// messages are the details of rules that need only their parameter, which replaces %s.
 var messages = map[string]string{
 	"required":         "is required",
 	"required_if":      "is required",
@@ -72,7 +72,7 @@ var comparisons = map[string]string{
 	"lt":  "less than",
 }
 
-// oneOfValues finds the values of a oneof, as the validator does: those with spaces are in quotes.
+// oneOfValues splits the values of a oneof like the validator: those with spaces are in quotes.
 var oneOfValues = regexp.MustCompile(`'[^']*'|\S+`)
 
 // Message says in English which values a rule allows, such as "must be at least 3" or "must have at most 10 characters". For an
@@ -98,7 +98,7 @@ func Message(rule validator.FieldError) string {
 	return fmt.Sprintf("breaks the rule %q", tag)
 }
 
-// paramsOf returns what a translation of the rule needs, nil for nothing.
+// paramsOf returns the parameters that a translation of the rule needs, nil for none.
 func paramsOf(rule validator.FieldError) map[string]any {
 	if comparisons[rule.ActualTag()] != "" && rule.Kind() == reflect.Struct {
 		return map[string]any{"of": "time"} // compared with now

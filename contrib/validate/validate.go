@@ -10,8 +10,8 @@
 //		Email string `json:"email" validate:"required,email"`
 //	}
 //
-// Rules in gin's tag binding are read by a validator of Options whose SetTagName was called with it. For any other, a field with that
-// tag and none of validate is an error without a client's status, since its rules would count for nothing.
+// Rules in gin's tag binding are read by a validator of Options whose SetTagName was called with it. With any other validator, a field that
+// has that tag but no tag validate is an error without a client's status, since its rules would be ignored.
 //
 // The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
 // request, whatever its value.
@@ -56,7 +56,7 @@ type Options struct {
 type Validator struct {
 	validate *validator.Validate
 	message  func(c *filo.Ctx, rule validator.FieldError) string
-	// asksContext says that there may be rules that ask for a context: making one costs an allocation.
+	// asksContext says that rules may need a context: making one costs an allocation.
 	asksContext bool
 	// unread holds an error, nil for none, for each reflect.Type that was checked: see unreadRules.
 	unread sync.Map
@@ -64,7 +64,7 @@ type Validator struct {
 
 var _ bind.RequestValidator = (*Validator)(nil)
 
-// New makes a Validator. It takes one Options at most.
+// New makes a Validator. It accepts at most one Options.
 func New(options ...Options) *Validator {
 	o := one(options)
 	v := &Validator{validate: o.Validate, message: o.Message, asksContext: o.Validate != nil}
@@ -89,11 +89,11 @@ func one(options []Options) (o Options) {
 }
 
 // Validate checks a struct, or a slice, array or map of structs, to which value points. Other values have no rules. The error
-// is a *bind.Error with a FieldError for each broken rule. Its Code is the rule's name, and its Params have the rule's parameter under
-// that name, such as {"max": "20"}. Where that may be about several things, "of" says which: number, characters, elements, time.
+// is a *bind.Error with a FieldError for each broken rule. Its Code is the rule's name, and its Params contain the rule's parameter under
+// that name, such as {"max": "20"}. If the rule may be about several things, "of" says which: number, characters, elements, time.
 func (v *Validator) Validate(value any) error { return v.ValidateRequest(nil, value) }
 
-// ValidateRequest is Validate for what was bound from a request. Rules that were registered with a context get the request's.
+// ValidateRequest is Validate for values that were bound from a request. Rules that were registered with a context get the request's.
 func (v *Validator) ValidateRequest(c *filo.Ctx, value any) error {
 	ctx := context.Background()
 	if c != nil && v.asksContext {
@@ -123,7 +123,7 @@ func (v *Validator) ValidateRequest(c *filo.Ctx, value any) error {
 	if !errors.As(err, &broken) {
 		return &filo.HTTPError{Status: 500, Err: err}
 	}
-	// The validator puts the name of a struct's type in front of the way to a field; that of a generic one has dots.
+	// The validator puts the name of the struct's type in front of the path of a field; the name of a generic type contains dots.
 	prefix := target.Type().Name() + "."
 	fields := make([]bind.FieldError, len(broken))
 	for i, rule := range broken {
@@ -140,8 +140,8 @@ func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. Which tag it reads it doesn't tell, so that
-// is tried, when the first of these rules is met.
+// unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. The validator doesn't tell which tag it
+// reads, so that is tried out when the first of these rules is met.
 func (v *Validator) unreadRules(t reflect.Type) error {
 	if known, ok := v.unread.Load(t); ok {
 		err, _ := known.(error)
@@ -157,7 +157,7 @@ func (v *Validator) unreadRules(t reflect.Type) error {
 	return err
 }
 
-// ginRules returns the error for the first field in t, and in all that t is made of, that has rules in the tag binding alone.
+// ginRules returns the error for the first field, in t and all types in it, that has rules only in the tag binding.
 func ginRules(t reflect.Type, seen map[reflect.Type]bool) error {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {
 		t = t.Elem()

@@ -13,17 +13,16 @@ import (
 
 // HubOptions configures NewHub.
 type HubOptions struct {
-	// Broker connects the hub with those of other processes: what one of them broadcasts reaches the members of all. Required.
+	// Broker connects the hub with those of other processes: a message that one of them broadcasts reaches the members of all. Required.
 	Broker sse.Broker
-	// Stamp puts a message's ID into it, in the application's format, such as a member of a JSON object. The message is borrowed. A
-	// page remembers the ID of the last message that it has got, and names it when it connects again: see Hub.Resume. If Stamp is
-	// nil, messages have no IDs. A text must remain UTF-8, or the message is sent without its ID.
+	// Stamp inserts a message's ID into the message, in the application's format, such as a member of a JSON object. The message is
+	// borrowed. A page remembers the ID of the last message that it has received, and sends it when it reconnects: see Hub.Resume. If Stamp
+	// is nil, messages have no IDs. A text must remain UTF-8, or the message is sent without its ID.
 	Stamp func(kind MessageType, id string, message []byte) []byte
-	// Gap is the text message that members get when messages may be missing, so that they fetch their state anew. If nil, they get
-	// none.
+	// Gap is the text message that members get when messages may be missing, so that they fetch their state anew. If nil, they get no
+	// message.
 	Gap []byte
-	// HistoryMessages and HistoryBytes limit the messages that are kept for Resume, those of all topics together. 10,000 and 16 MB
-	// if 0.
+	// HistoryMessages and HistoryBytes limit the messages that are kept for Resume, of all topics together. 10,000 and 16 MB if 0.
 	HistoryMessages, HistoryBytes int
 }
 
@@ -33,9 +32,9 @@ type brokered struct {
 	gap      *PreparedMessage   // immutable; nil if there is none
 	unfollow context.CancelFunc // immutable
 
-	live    bool   // the broker has delivered what it had kept
+	live    bool   // the broker has delivered the messages that it had kept
 	last    uint64 // message
-	lost    uint64 // all messages behind this one are in history
+	lost    uint64 // all messages after this one are in history
 	history []past // the oldest first
 	bytes   int    // of history
 }
@@ -47,8 +46,8 @@ type past struct {
 	message *PreparedMessage
 }
 
-// NewHub returns a hub of several processes. It follows its Broker until Stop. NewHub panics without a Broker, and if an option is
-// wrong.
+// NewHub returns a hub that works across several processes. It follows its Broker until Stop. NewHub panics without a Broker, and if an
+// option is wrong.
 func NewHub(options HubOptions) *Hub {
 	switch {
 	case options.Broker == nil:
@@ -72,7 +71,7 @@ func NewHub(options HubOptions) *Hub {
 	return h
 }
 
-// Stop ends the use of the Broker. Members get no messages any more. Call it when the server has shut down.
+// Stop disconnects the hub from the Broker. Members get no messages any more. Call it when the server has shut down.
 func (h *Hub) Stop() {
 	if h.brokered != nil {
 		h.brokered.unfollow()
@@ -81,8 +80,8 @@ func (h *Hub) Stop() {
 
 var errNotLive = errors.New("websocket: the hub's broker hasn't delivered its history yet")
 
-// Ready returns an error until the hub's Broker has delivered what it has kept. It is a check for health.Health.Add. A hub without a
-// Broker is always ready.
+// Ready returns an error until the hub's Broker has delivered the messages that it has kept. It is a check for health.Health.Add. A hub
+// without a Broker is always ready.
 func (h *Hub) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,10 +91,10 @@ func (h *Hub) Ready(context.Context) error {
 	return nil
 }
 
-// Resume makes the connection a member of the topic, as Join does, and first sends it the topic's messages after the one with the
-// ID, which may have come from the hub of another process. If some of them aren't known any more, or they are too many for the
-// connection's MaxQueuedBytes, it sends HubOptions.Gap instead. A client that comes for the first time has an empty ID. Resume then
-// does what Join does. Resume panics if the hub has no Broker.
+// Resume makes the connection a member of the topic, as Join does. First it sends the topic's messages after the one with the ID, which may
+// have come from the hub of another process. If some of them aren't known any more, or if they exceed the connection's MaxQueuedBytes, it
+// sends HubOptions.Gap instead. A client that connects for the first time has an empty ID. Resume then does what Join does. Resume panics
+// if the hub has no Broker.
 func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if h.brokered == nil {
 		panic("websocket: Resume is a method of hubs with a Broker")
@@ -106,7 +105,7 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if c.parked == nil {
 		return errAccepted
 	}
-	t, member := h.enter(name, c, nobody) // so that it stays the topic of its name
+	t, member := h.enter(name, c, nobody) // so that it isn't removed, and another made for its name
 	if member {
 		return errMember
 	}
@@ -131,11 +130,11 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 
 var errMember = errors.New("websocket: the connection is a member of the topic already")
 
-// nobody stands for a member's number as long as the member must not be sent anything yet.
+// nobody is the number of a member that must not be sent anything yet.
 const nobody = ^uint64(0)
 
-// missed returns the messages to send to a client whose last one had the ID. If the client got that from a hub that is ahead of this
-// one, missed returns the message's number instead.
+// missed returns the messages to send to a client whose last one had the ID. If the client got that message from a hub that is ahead of
+// this one, missed returns the message's number instead.
 func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage, after uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +160,7 @@ func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage,
 	return missed, 0
 }
 
-// gaps returns what is sent in place of messages that are missing.
+// gaps returns the message that replaces missing ones.
 func (b *brokered) gaps() []*PreparedMessage {
 	if b.gap == nil {
 		return nil
@@ -169,7 +168,7 @@ func (b *brokered) gaps() []*PreparedMessage {
 	return []*PreparedMessage{b.gap}
 }
 
-// publish sends a message to the hubs of all processes. This one sends it to its members when it comes back.
+// publish sends a message to the hubs of all processes. This process's hub sends it to its members when the broker delivers it.
 func (b *brokered) publish(name string, kind MessageType, message []byte) error {
 	if err := checkMessage(kind, message); err != nil {
 		return err
@@ -181,7 +180,7 @@ func (b *brokered) publish(name string, kind MessageType, message []byte) error 
 	return nil
 }
 
-// receive sends a message of the broker's to the members of its topic.
+// receive sends a message from the broker to the members of its topic.
 func (h *Hub) receive(d sse.Delivery) {
 	b := h.brokered
 	switch {
@@ -213,7 +212,7 @@ func (h *Hub) receive(d sse.Delivery) {
 			return
 		}
 		h.mu.Unlock()
-		// A connection that resumes gets the message either among the missed ones or, as a member by then, from here.
+		// A connection that resumes gets the message in one of two ways: among the missed ones, or from here if it is a member by then.
 		t.sending.Lock()
 		h.mu.Lock()
 		current := h.topics[d.Topic] == t
@@ -232,7 +231,7 @@ func (h *Hub) receive(d sse.Delivery) {
 	}
 }
 
-// prepare returns a message as members get it, nil if it isn't one.
+// prepare returns a message in the form that members get, nil if the message is invalid.
 func (b *brokered) prepare(d sse.Delivery) *PreparedMessage {
 	kind, message := MessageType(d.Message[0]), d.Message[1:]
 	if b.options.Stamp != nil {
@@ -248,7 +247,7 @@ func (b *brokered) prepare(d sse.Delivery) *PreparedMessage {
 	return m
 }
 
-// remember adds a message to the history, and drops from there what is too much. Hub.mu is held.
+// remember adds a message to the history, and drops old ones beyond its limits. Hub.mu is held.
 func (b *brokered) remember(d sse.Delivery, m *PreparedMessage) {
 	b.last = d.Number
 	b.history = append(b.history, past{d.Number, d.Topic, m})

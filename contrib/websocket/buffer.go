@@ -2,10 +2,10 @@ package websocket
 
 import "sync"
 
-// maxKeptBuffer is how large a buffer may have grown to be used again.
+// maxKeptBuffer is the size up to which a buffer is kept for reuse.
 const maxKeptBuffer = 64 << 10
 
-// buffer is bytes that are gathered in memory that is used again.
+// buffer collects bytes in memory that is reused.
 type buffer struct{ b []byte }
 
 // Write implements io.Writer.
@@ -25,7 +25,7 @@ func putBuffer(b *buffer) {
 	}
 }
 
-// readSize is how much is read at once. What has come on a parked connection is mostly less.
+// readSize is the maximum number of bytes of a read. A parked connection mostly has fewer to read.
 const readSize = 8 << 10
 
 // inputs are buffers to read into.

@@ -109,7 +109,7 @@ func parseClose(payload []byte) (closed, wrong *CloseError) {
 // maxReason is how long the reason of a close frame may be.
 const maxReason = maxControl - 2
 
-// appendClose appends a close frame. One of a code that can't be sent has no payload.
+// appendClose appends a close frame. For a code that can't be sent, the payload is empty.
 func appendClose(dst []byte, code StatusCode, reason string) []byte {
 	if !code.sendable() {
 		return appendHeader(dst, bitFin|opClose, 0)
@@ -119,7 +119,7 @@ func appendClose(dst []byte, code StatusCode, reason string) []byte {
 	return append(dst, reason...)
 }
 
-// closeReason makes a reason one that can be sent: UTF-8, and not too long.
+// closeReason turns a text into a valid reason: UTF-8, and not too long.
 func closeReason(reason string) string {
 	reason = strings.ToValidUTF8(reason, "\uFFFD")
 	for len(reason) > maxReason {

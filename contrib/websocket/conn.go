@@ -37,51 +37,51 @@ var (
 	errEnded  = fmt.Errorf("websocket: the connection ended without a close frame: %w", io.ErrUnexpectedEOF)
 	errNoPong = errors.New("websocket: the client doesn't answer a ping")
 	errSlow   = failure(StatusPolicyViolation, "a message took too long")
-	// errNow is that Close was called.
+	// errNow is the error of a connection that Close or CloseNow has ended.
 	errNow = fmt.Errorf("websocket: %w by this side", ErrClosed)
 )
 
-// state is how far a connection has come.
+// state is the phase of a connection's life.
 type state int32
 
 const (
 	stateOpen    state = iota
 	stateClosing       // this side has sent a close frame, and waits for the client's
-	stateFailed        // likewise, after which nothing that comes has a meaning any more
+	stateFailed        // likewise, and whatever arrives from now on is ignored
 	stateOver
 )
 
 // Conn is a WebSocket. Several goroutines may call Write, Send, Ping, Close and CloseNow at once. Only one goroutine at a time
 // may call Read or Reader.
 //
-// Unless a comment says otherwise, a field belongs to the connection's reader: the goroutine that runs its function or that is
-// in Read.
+// Unless a comment says otherwise, a field belongs to the connection's reader: the goroutine that runs the connection's function, or that
+// is in Read.
 type Conn struct {
-	options     *Options         // immutable, as the next five are
-	net         net.Conn         // what it is read and written by
-	parked      *filo.ParkedConn // the same, of Serve; or else nil
-	stream      *stream          // of Accept; or else nil
+	options     *Options         // immutable, as are the next five
+	net         net.Conn         // for reading and writing
+	parked      *filo.ParkedConn // the same connection, if it is one of Serve; else nil
+	stream      *stream          // if it is a connection of Accept; else nil
 	subprotocol string
 	deflate     deflateTerms
-	contexts    *contexts // nil unless there are any; what was sent is guarded by mu
+	contexts    *contexts // nil if no message may refer to earlier ones; its field sent is guarded by mu
 	value       any       // the user's
 
-	in     *incoming     // of Serve: a message that isn't complete; nil at rest
-	heard  time.Duration // when something came last
-	pinged time.Duration // when a ping was sent that nothing has come since; 0 if none was
+	in     *incoming     // for Serve: an incomplete message; nil if there is none
+	heard  time.Duration // when the client last sent something
+	pinged time.Duration // when the last ping was sent, if the client has sent nothing since; else 0
 
-	mu     sync.Mutex  // orders what is sent
-	corked bool        // what is written is gathered in out; guarded by mu
+	mu     sync.Mutex  // orders the frames that are sent
+	corked bool        // writes are gathered in out; guarded by mu
 	out    *buffer     // nil while it is empty; guarded by mu
-	late   *time.Timer // sends it if the function takes long; guarded by mu
+	late   *time.Timer // sends out if the function takes long; guarded by mu
 	busy   atomic.Int32
 
 	gate   sync.Mutex   // after mu
 	state  atomic.Int32 // a state, changed only with gate held; leaves stateOpen with mu too, except to stateOver
 	told   bool         // OnClose was called, or is about to be; guarded by gate
-	cause  error        // why it isn't open; guarded by gate
-	timer  *time.Timer  // closes it when the client doesn't; guarded by gate
-	topics []*topic     // in which it is; guarded by gate
+	cause  error        // why the connection isn't open; guarded by gate
+	timer  *time.Timer  // closes the connection if the client doesn't; guarded by gate
+	topics []*topic     // that the connection has joined; guarded by gate
 }
 
 // epoch is the zero of the times that now returns.
@@ -147,8 +147,8 @@ func (c *Conn) CloseNow() error {
 	return nil
 }
 
-// sendClose sends a close frame if none was sent, and closes the connection if the client doesn't do so in time. The cause is
-// what the user gets to know.
+// sendClose sends a close frame if none was sent yet, and closes the connection if the client doesn't do so in time. The cause is the error
+// that the user gets.
 func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,25 +172,25 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 	return true
 }
 
-// lingerTime is how long a client whose connection has failed may go on sending. If it was closed at once, what is on its way
-// here would make the system reset it, and the client might lose the close frame.
+// lingerTime is how long a client whose connection has failed may continue to send. If the connection were closed at once, bytes on their
+// way here would make the system reset it, and the client might lose the close frame.
 var lingerTime = 500 * time.Millisecond // changed by tests
 
-// over ends the connection, because of the error if there was no other reason before. It reports whether the connection wasn't over yet.
+// over ends the connection. The error becomes its cause unless there is one already. It reports whether this call has ended it.
 func (c *Conn) over(cause error) (first bool) {
 	c.gate.Lock()
 	first = c.state.Swap(int32(stateOver)) != int32(stateOver)
 	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
-	c.net.Close() // which has c.ended called, of Serve
+	c.net.Close() // for Serve, this leads to a call of c.ended
 	if c.stream != nil {
 		c.stream.forget()
 	}
 	return first
 }
 
-// setCauseLocked sets the cause if there is none yet. A cause that is set is never written again, since it is read without the lock.
+// setCauseLocked sets the cause if there is none yet. A cause is never overwritten, since it is read without the lock.
 func (c *Conn) setCauseLocked(cause error) {
 	if c.cause == nil {
 		c.cause = cause
@@ -211,7 +211,7 @@ func (c *Conn) ended() {
 	}
 }
 
-// leave records the end of the connection, and returns what remains to be done: OnClose, if nobody has called it.
+// leave records the end of the connection, and returns what remains to be done: to call OnClose, unless it was called already.
 func (c *Conn) leave(cause error) (tell func()) {
 	c.gate.Lock()
 	first := !c.told
@@ -228,5 +228,5 @@ func (c *Conn) leave(cause error) (tell func()) {
 	if !first || c.options.OnClose == nil {
 		return nil
 	}
-	return func() { c.options.OnClose(c, c.cause) } // which doesn't change any more
+	return func() { c.options.OnClose(c, c.cause) } // the cause doesn't change any more
 }

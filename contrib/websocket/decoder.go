@@ -6,17 +6,17 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// maxFrames is how many frames a message may have: one that needs more is an attack on the processor.
+// maxFrames is the maximum number of frames in a message: one that needs more is an attack on the processor.
 const maxFrames = 1 << 16
 
-// event says what a decoder has found in its input.
+// event is what a decoder has found in its input.
 type event uint8
 
 const (
 	eventNone event = iota // all of the input was used, and more is needed
 	eventData              // a piece of a message
 	eventEnd               // the last piece of a message, which may be empty
-	eventPing              // and the other control frames, with their payload
+	eventPing              // the other control frames, with their payload
 	eventPong
 	eventClose
 )
@@ -28,27 +28,26 @@ var (
 	errTooBig        = failure(StatusMessageTooBig, "a message is too big")
 )
 
-// decoder takes the frames of a client apart, as they come. It does no IO: it is given bytes, and says what they mean. Payloads
-// are unmasked in place.
+// decoder parses the frames of a client as they arrive. It does no IO: it gets bytes and returns events. Payloads are unmasked in place.
 type decoder struct {
 	deflate bool  // permessage-deflate was negotiated
-	limit   int64 // of the payload of a message, negative for none
+	limit   int64 // the maximum payload of a message, negative for none
 
-	head   [maxHeader]byte // a header that hasn't all come
-	have   int             // how much of it
+	head   [maxHeader]byte // an incomplete header
+	have   int             // how many bytes of it have arrived
 	frame  header          // the current frame
-	within bool            // the current frame's payload hasn't all come
-	done   int64           // how much of it has
+	within bool            // the current frame's payload is incomplete
+	done   int64           // how many bytes of it have arrived
 
-	kind       MessageType // of the message under way; 0 is none
-	compressed bool        // so is that message
+	kind       MessageType // of the current message; 0 if there is none
+	compressed bool        // that message is compressed
 	frames     int         // of that message
-	size       int64       // of its payload, as far as it was announced
+	size       int64       // of its payload, as announced by its frames so far
 
-	control [maxControl]byte // payload of a control frame that hasn't all come
+	control [maxControl]byte // the incomplete payload of a control frame
 }
 
-// atRest reports whether nothing is under way.
+// atRest reports whether the decoder is between two messages and two frames.
 func (d *decoder) atRest() bool { return d.kind == 0 && !d.within && d.have == 0 }
 
 // reset makes the decoder ready for another connection.
@@ -93,7 +92,7 @@ func (d *decoder) next(b []byte) (used int, e event, payload []byte, err error) 
 	}
 }
 
-// begin takes the header of the next frame, as far as it has come.
+// begin parses the header of the next frame, as far as it has arrived.
 func (d *decoder) begin(b []byte) (used int, err error) {
 	var n int
 	if d.have == 0 {
@@ -120,7 +119,7 @@ func (d *decoder) begin(b []byte) (used int, err error) {
 	return used, d.beginData()
 }
 
-// beginData checks that a data frame belongs where it is (section 5.4), and within the limits.
+// beginData checks that a data frame is allowed at this point (section 5.4), and that it is within the limits.
 func (d *decoder) beginData() error {
 	if d.frame.opcode == ws.OpContinuation {
 		if d.kind == 0 {
@@ -146,7 +145,7 @@ func (d *decoder) beginData() error {
 	return nil
 }
 
-// payloadLimit returns how long the payload of a message may be: what can't be compressed gets a little longer by it.
+// payloadLimit returns the maximum length of a message's payload: compression makes incompressible data a little longer.
 func (d *decoder) payloadLimit() int64 {
 	if d.compressed && d.limit >= 0 {
 		return d.limit + d.limit>>3 + 64
@@ -154,10 +153,10 @@ func (d *decoder) payloadLimit() int64 {
 	return d.limit
 }
 
-// endMessage is called when an eventEnd has been dealt with.
+// endMessage is called when an eventEnd has been handled.
 func (d *decoder) endMessage() { d.kind = 0 }
 
-// controlPayload gathers the payload of a control frame. It reports whether that is complete.
+// controlPayload collects the payload of a control frame. It reports whether the payload is complete.
 func (d *decoder) controlPayload(piece []byte, complete bool) (payload []byte, ok bool) {
 	if complete && len(piece) == int(d.frame.length) {
 		return piece, true

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxWindow is how far back DEFLATE refers.
+	// maxWindow is the distance that DEFLATE can refer back.
 	maxWindow = 32 << 10
-	// deflateDictionary is how much of what was sent before the compressor makes use of.
+	// deflateDictionary is how many of the bytes sent before are used by the compressor.
 	deflateDictionary = 8 << 10
 )
 
@@ -22,7 +22,7 @@ const syncTail = "\x00\x00\xff\xff"
 // inflateTail is appended to a compressed message: the bytes that its sender left out, and an empty last block.
 const inflateTail = syncTail + "\x01\x00\x00\xff\xff"
 
-// maxFinals is how many blocks that are the last one a message may have before its end: each takes some time.
+// maxFinals is the maximum number of final blocks in a message before its end: each takes some time.
 const maxFinals = 16
 
 var errInflate = failure(StatusInvalidPayload, "a compressed message is malformed")
@@ -32,7 +32,7 @@ type contexts struct {
 	sent, received []byte
 }
 
-// remember makes b the latest of what is kept of a context.
+// remember adds b to the end of a context, and keeps its last size bytes.
 func remember(kept, b []byte, size int) []byte {
 	if len(b) >= size {
 		return append(kept[:0], b[len(b)-size:]...)
@@ -43,10 +43,9 @@ func remember(kept, b []byte, size int) []byte {
 	return append(kept, b...)
 }
 
-// appendDeflated appends b, compressed as a message. The compressor keeps nothing: all that it knows of messages before is
-// the dictionary.
+// appendDeflated appends b, compressed as a message. The compressor keeps no state: it knows earlier messages only by the dictionary.
 func appendDeflated(dst *buffer, b, dictionary []byte) {
-	flate.StatelessDeflate(dst, b, false, dictionary) // which fails only as dst does
+	flate.StatelessDeflate(dst, b, false, dictionary) // it fails only if dst fails
 	dst.b = dst.b[:len(dst.b)-len(syncTail)]
 }
 
@@ -62,8 +61,8 @@ var inflaters = sync.Pool{New: func() any {
 	return i
 }}
 
-// inflate appends what the message in b was before it was compressed to dst, at most limit bytes unless that is negative. b is
-// appended to.
+// inflate decompresses the message in b, and appends the result to dst: at most limit bytes, unless limit is negative. It also appends to
+// b.
 func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
 	i := inflaters.Get().(*inflater)
 	defer func() {
@@ -73,7 +72,7 @@ func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
 	b.b = append(b.b, inflateTail...)
 	i.source.Reset(b.b)
 	window := dictionary
-	for finals := 0; i.source.Len() > 0; finals++ { // a block that is the last one may come before the end (section 7.2.3.4)
+	for finals := 0; i.source.Len() > 0; finals++ { // a final block may come before the end (section 7.2.3.4)
 		if finals > maxFinals {
 			return errInflate
 		}
@@ -90,7 +89,7 @@ func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
 	return nil
 }
 
-// copyTo appends what there is up to the last block.
+// copyTo decompresses up to the final block.
 func (i *inflater) copyTo(dst *buffer, limit int64) error {
 	for {
 		if cap(dst.b)-len(dst.b) < bytes.MinRead {

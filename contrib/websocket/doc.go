@@ -37,10 +37,10 @@
 //
 // # Protocol handling
 //
-// The package answers pings, and pings silent clients. It answers a close frame and closes the connection. At Shutdown it tells
-// clients that the server goes away. Only pages of the server's own origin and of Options.Origins may connect. A client that
-// violates the protocol, also with text that isn't UTF-8, gets a close frame with the reason, and its connection ends.
-// Everything that a client could make grow has a limit.
+// The package answers pings, and pings silent clients. It answers a close frame and closes the connection. At Shutdown it tells clients
+// that the server is going away. Only pages of the server's own origin and of Options.Origins may connect. A client that violates the
+// protocol, for example with text that isn't UTF-8, gets a close frame with the reason, and its connection ends. Everything that a client
+// could make grow has a limit.
 //
 // # HTTP/2
 //
@@ -50,8 +50,8 @@
 //
 // # Several processes
 //
-// The members of a NewHub may be connected to different processes, which a Broker connects, such as those of contrib/redis. A client
-// that connects again, to whatever process, gets what it has missed: see Hub.Resume.
+// The members of a hub made by NewHub may be connected to different processes, if these share a Broker, such as those of contrib/redis. A
+// client that reconnects, to whatever process, gets the messages that it has missed: see Hub.Resume.
 //
 // # Order
 //

@@ -11,14 +11,14 @@ const extensionName = "permessage-deflate"
 // deflateTerms are the negotiated parameters of compression (RFC 7692, section 7.1).
 type deflateTerms struct {
 	on bool
-	// sendContext and receiveContext say that messages of this side, and of the client's, may refer to those before.
+	// sendContext says that messages of this side may refer to earlier ones; receiveContext says so for the client's.
 	sendContext, receiveContext bool
 	// bits is the window size, as a power of two, that the client asks the server not to exceed; 0 if the client doesn't ask.
 	bits uint8
 }
 
-// longest returns how long a message may be to be compressed. The compressor knows no window but the largest; a message that
-// is no longer than the client's can't refer beyond it.
+// longest returns the maximum length of a message to be compressed. The compressor supports only the largest window; but a message that
+// fits into the client's window can't refer beyond it.
 func (d deflateTerms) longest() int {
 	if d.bits == 0 || d.bits == 15 {
 		return int(^uint(0) >> 1)
@@ -47,8 +47,8 @@ type offer struct {
 	serverBits, clientBits   uint8
 }
 
-// negotiate takes the first of the client's offers that is valid. One with a parameter that is unknown, doubled or has no
-// valid value is declined (section 7.1), as are other extensions.
+// negotiate takes the first of the client's offers that is valid. An offer with a parameter that is unknown, repeated or invalid is
+// declined (section 7.1), as are other extensions.
 func negotiate(request *filo.Header, compression Compression) (terms deflateTerms, err error) {
 	for value := range request.Values(fieldExtensions) {
 		valid := eachExtension(string(value), func(e extension) {
@@ -70,7 +70,7 @@ func negotiate(request *filo.Header, compression Compression) (terms deflateTerm
 	return terms, nil
 }
 
-// set takes a parameter of the offer. It reports whether that is valid.
+// set sets a parameter of the offer. It reports whether the parameter is valid.
 func (o *offer) set(p param) bool {
 	switch {
 	case p.name == "server_no_context_takeover" && !o.serverAlone && !p.hasValue:
@@ -81,7 +81,7 @@ func (o *offer) set(p param) bool {
 		o.serverBits = windowBits(p.value)
 		return o.serverBits != 0
 	case p.name == "client_max_window_bits" && o.clientBits == 0:
-		// The inflater has the largest window, whatever the client's.
+		// The inflater has the largest window, whatever the client's size.
 		if o.clientBits = 15; p.hasValue {
 			o.clientBits = windowBits(p.value)
 		}

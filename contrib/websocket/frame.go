@@ -43,8 +43,8 @@ var (
 	errLengthBit      = violation("the highest bit of a length is set")
 )
 
-// parseHeader takes the header of a client's frame from the beginning of b: n is its size, or 0 if it hasn't all come. What is
-// wrong with the first two bytes is told as soon as they are there. Whether RSV1 has a meaning is up to deflate.
+// parseHeader parses the header of a client's frame at the beginning of b: n is its size, or 0 if it is incomplete. It reports an error in
+// the first two bytes as soon as these have arrived. deflate says whether RSV1 is allowed.
 func parseHeader(b []byte, deflate bool) (h header, n int, err error) {
 	if len(b) < 2 {
 		return h, 0, nil
@@ -78,7 +78,7 @@ func parseHeader(b []byte, deflate bool) (h header, n int, err error) {
 	return h, n, nil
 }
 
-// check looks at what the first two bytes say.
+// check checks the first two bytes.
 func (h *header) check(first, second byte, deflate bool) error {
 	switch {
 	case first&bitsRSV23 != 0:
@@ -108,8 +108,8 @@ func headerSize(second byte) int {
 	return 2 + 4
 }
 
-// appendHeader appends the header of a frame to a client, which isn't masked (section 5.1). first is the opcode with the bits
-// beside it.
+// appendHeader appends the header of a frame to a client, which isn't masked (section 5.1). first is the opcode and the flags of the first
+// byte.
 func appendHeader(dst []byte, first byte, length int) []byte {
 	switch {
 	case length <= 125:

@@ -30,7 +30,7 @@ const (
 var (
 	versionField    = filo.NewField(fieldVersion, version)
 	upgradeField    = filo.NewField("Upgrade", protocol)
-	connectionField = filo.NewField("Connection", "Upgrade") // who sends Upgrade must (RFC 9110, section 7.8)
+	connectionField = filo.NewField("Connection", "Upgrade") // a sender of Upgrade must send this too (RFC 9110, section 7.8)
 	allowField      = filo.NewField("Allow", "GET")
 )
 
@@ -80,7 +80,7 @@ func (u *Upgrader) shake(c *filo.Ctx) (a agreement, err error) {
 	return a, nil
 }
 
-// checkRequest checks what doesn't depend on the options.
+// checkRequest checks the requirements that don't depend on the options.
 func checkRequest(c *filo.Ctx) error {
 	request, response := &c.Request.Header, &c.Response.Header
 	switch {
@@ -97,19 +97,19 @@ func checkRequest(c *filo.Ctx) error {
 		refuseUpgrade(response)
 		return errVersion
 	case c.Request.ContentLength() != 0:
-		return errBody // or else its bytes would be taken for frames
+		return errBody // otherwise the body's bytes would be taken for frames
 	}
 	return nil
 }
 
-// refuseUpgrade sets the fields of a 426: what the client must ask for, and in which version (section 4.4).
+// refuseUpgrade sets the fields of a 426: what the client must request, and in which version (section 4.4).
 func refuseUpgrade(response *filo.Header) {
 	response.SetField(&upgradeField)
 	response.SetField(&connectionField)
 	response.SetField(&versionField)
 }
 
-// withdraw takes the fields of the answer back.
+// withdraw removes the fields of the answer again.
 func withdraw(response *filo.Header) {
 	for _, name := range [...]string{fieldAccept, fieldProtocol, fieldExtensions} {
 		response.Del(name)
@@ -147,7 +147,7 @@ func (u *Upgrader) originAllowed(c *filo.Ctx) bool {
 	return true
 }
 
-// chooseSubprotocol returns the first of the server's that the client offers, "" if there is none.
+// chooseSubprotocol returns the first of the server's subprotocols that the client offers, "" if there is none.
 func (u *Upgrader) chooseSubprotocol(request *filo.Header) (string, error) {
 	best := len(u.options.Subprotocols)
 	for value := range request.Values(fieldProtocol) {
@@ -166,7 +166,7 @@ func (u *Upgrader) chooseSubprotocol(request *filo.Header) (string, error) {
 	return u.options.Subprotocols[best], nil
 }
 
-// only returns the value of a field that is there, and once.
+// only returns the value of a field that must be present exactly once.
 func only(h *filo.Header, name string) (value []byte, once bool) {
 	for v := range h.Values(name) {
 		if once {

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use, for the
-// connections of one process; NewHub makes one for several. A Hub must not be copied.
+// Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use with the connections
+// of one process; NewHub makes a hub for several. A Hub must not be copied.
 //
 // A message is rendered once, and compressed once, for all connections. Sending never waits for a client. A slow client is
 // disconnected when more than MaxQueuedBytes wait for it, and never delays the others.
@@ -26,15 +26,15 @@ type Hub struct {
 	topics map[string]*topic
 }
 
-// topic is the connections that have joined.
+// topic is the set of connections that have joined it.
 type topic struct {
 	hub  *Hub
 	name string
 
-	sending sync.Mutex // orders the messages; before Hub.mu
+	sending sync.Mutex // orders the messages; locked before Hub.mu
 
 	mu sync.Mutex
-	// members has, for each, up to which message it has got all from another hub. Guarded by mu.
+	// members maps each member to the number of the last message that it has got from another hub. Guarded by mu.
 	members map[*Conn]uint64
 }
 
@@ -52,8 +52,8 @@ func (h *Hub) Join(name string, c *Conn) error {
 	return nil
 }
 
-// enter puts a connection into the members of a topic, if it isn't there. It reports whether it was. From message after on it gets
-// the topic's messages.
+// enter adds a connection to the members of a topic, if it isn't one already. It reports whether it has added it. The connection gets the
+// topic's messages after the one with this number.
 func (h *Hub) enter(name string, c *Conn, after uint64) (t *topic, member bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,8 +94,8 @@ func (h *Hub) Len(name string) int {
 
 // Broadcast sends a message to the members of a topic. All members get the topic's messages in the same order. Broadcast
 // returns the number of connections for which the message was sent or queued. It returns an error only for an invalid message:
-// a text that isn't UTF-8. With a Broker, Broadcast waits for it, returns 0 and perhaps the Broker's error, after which the message
-// may have been sent or not, and the members get the message soon after.
+// a text that isn't UTF-8. With a Broker, Broadcast waits for it, and returns 0 and perhaps the Broker's error; after an error the message
+// may or may not have been sent. The members get the message soon after.
 func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int, err error) {
 	if h.brokered != nil {
 		return 0, h.brokered.publish(name, kind, message)
@@ -116,8 +116,8 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 	return t.send(m), nil
 }
 
-// Stats returns the hub's counters, as those of package sse. Subscribers are the members of all topics: a connection that has joined two
-// topics counts twice. Events are the messages, those of a Broker when they have come.
+// Stats returns the hub's counters, in the type of package sse. Subscribers are the members of all topics: a connection that has joined two
+// topics counts twice. Events counts messages; those of a Broker count when they arrive.
 func (h *Hub) Stats() sse.HubStats {
 	stats := sse.HubStats{Events: h.messages.Load(), Dropped: h.dropped.Load()}
 	h.mu.Lock()
@@ -160,7 +160,7 @@ func (t *topic) send(m *PreparedMessage) (sent int) {
 	return t.sendLocked(m, 1)
 }
 
-// sendLocked sends the message with a number to all members that haven't got it.
+// sendLocked sends the message to all members that haven't got the one with this number.
 func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 	for _, c := range t.lacking(number) {
 		switch err := c.Send(m); {
@@ -175,7 +175,7 @@ func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 	return sent
 }
 
-// lacking returns the members that haven't got the message with a number.
+// lacking returns the members that haven't got the message with this number.
 func (t *topic) lacking(number uint64) []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,7 +195,7 @@ func (t *topic) snapshot() []*Conn {
 	return slices.AppendSeq(make([]*Conn, 0, len(t.members)), maps.Keys(t.members))
 }
 
-// remove takes a connection out, and the topic if that was the last one.
+// remove removes a connection from the topic, and the topic from the hub if that was the last one.
 func (t *topic) remove(c *Conn) {
 	h := t.hub
 	h.mu.Lock()
@@ -208,7 +208,7 @@ func (t *topic) remove(c *Conn) {
 	}
 }
 
-// joined records that the connection is in the topic. It reports false if the connection is over.
+// joined records that the connection is a member of the topic. It reports false if the connection is over.
 func (c *Conn) joined(t *topic) bool {
 	c.gate.Lock()
 	defer c.gate.Unlock()

@@ -7,24 +7,24 @@ import (
 
 var errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
 
-// incoming holds the received part of an incomplete message. A connection of Serve has one only while a message is incomplete.
+// incoming holds the received part of an incomplete message. A connection of Serve has an incoming only while a message is incomplete.
 type incoming struct {
 	decoder
 	text     utf8Check
 	data     *buffer       // the payload; nil while there is none
-	inflated *buffer       // what was made of it
-	since    time.Duration // when the first byte came
+	inflated *buffer       // the decompressed payload
+	since    time.Duration // when the first byte arrived
 }
 
 var incomings = sync.Pool{New: func() any { return new(incoming) }}
 
-// reset makes it ready for a connection.
+// reset prepares it for a connection.
 func (in *incoming) reset(c *Conn) {
 	in.decoder.reset(c.deflate.on, c.options.MaxMessageBytes)
 	in.text, in.since = utf8Check{}, now()
 }
 
-// gather takes a piece of a message. It returns the message when that was the last one: it is lent until release is called.
+// gather adds a piece of a message. It returns the message if that was the last piece: the message is lent until release is called.
 func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, complete bool, err error) {
 	complete = e == eventEnd
 	if in.kind == Text && !in.compressed {
@@ -67,7 +67,7 @@ func (c *Conn) inflate(dst, b *buffer) error {
 	return nil
 }
 
-// release ends a message, and what was kept of it.
+// release frees the buffers of a message.
 func (in *incoming) release() {
 	for _, b := range [...]**buffer{&in.data, &in.inflated} {
 		if *b != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// inflateReader reads a compressed message of Reader. Its fields are guarded by stream.reading.
+// inflateReader decompresses a message for Reader. Its fields are guarded by stream.reading.
 type inflateReader struct {
 	message *messageReader
 	flate   io.ReadCloser
-	tail    string // what is left of inflateTail
+	tail    string // the rest of inflateTail
 	text    utf8Check
-	size    int64  // of what was read
-	window  []byte // the latest of that
+	size    int64  // of the decompressed bytes
+	window  []byte // the last of these bytes
 	finals  int
 	err     error
 }
@@ -69,7 +69,7 @@ func (r *inflateReader) readLocked(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// took looks at what was read.
+// took records decompressed bytes, and checks them.
 func (r *inflateReader) took(b []byte) error {
 	s := r.message.stream
 	r.size += int64(len(b))
@@ -83,7 +83,7 @@ func (r *inflateReader) took(b []byte) error {
 	return nil
 }
 
-// complete ends the message. It returns io.EOF, or what is wrong with the end.
+// complete ends the message. It returns io.EOF, or the error of the end.
 func (r *inflateReader) complete() error {
 	s := r.message.stream
 	if !r.text.complete() {
@@ -96,7 +96,7 @@ func (r *inflateReader) complete() error {
 	return io.EOF
 }
 
-// finish ends the reading.
+// finish frees the decompressor.
 func (r *inflateReader) finish(err error) {
 	if r.err = err; err != io.EOF && r.message.failed == nil {
 		r.err = r.message.stream.fail(err)

@@ -2,17 +2,17 @@ package websocket
 
 import "strings"
 
-// list is the value of a field that has to be taken apart (RFC 6455, section 9.1). Fields whose value isn't exactly of the
-// grammar fail the handshake, so that both ends have understood the same.
+// list is the value of a field while it is parsed (RFC 6455, section 9.1). Fields whose value doesn't follow the grammar exactly fail the
+// handshake, so that both ends understand the same.
 type list struct{ rest string }
 
-// skip takes white space, and reports whether something is left.
+// skip skips white space, and reports whether anything is left.
 func (l *list) skip() bool {
 	l.rest = strings.TrimLeft(l.rest, " \t")
 	return l.rest != ""
 }
 
-// take takes a separator if that comes next.
+// take consumes a separator if it comes next.
 func (l *list) take(separator byte) bool {
 	if !l.skip() || l.rest[0] != separator {
 		return false
@@ -21,8 +21,8 @@ func (l *list) take(separator byte) bool {
 	return true
 }
 
-// element goes to the next element of the list, over empty ones (RFC 9110, section 5.6.1.2). Behind the last one it returns
-// false; ok says whether what is there is an element or the end.
+// element goes to the next element of the list, and skips empty ones (RFC 9110, section 5.6.1.2). After the last one it returns false; ok
+// reports whether the list is valid at this place.
 func (l *list) element(first bool) (more, ok bool) {
 	if !first && !l.take(',') {
 		return false, !l.skip()
@@ -32,7 +32,7 @@ func (l *list) element(first bool) (more, ok bool) {
 	return l.skip(), true
 }
 
-// token takes a token, "" if there is none.
+// token consumes a token, and returns "" if there is none.
 func (l *list) token() string {
 	l.skip()
 	end := 0
@@ -44,7 +44,7 @@ func (l *list) token() string {
 	return token
 }
 
-// value takes a token, or a quoted string that stands for one.
+// value consumes a token, or a quoted string that contains one.
 func (l *list) value() (value string, ok bool) {
 	if !l.take('"') {
 		value = l.token()
@@ -66,9 +66,9 @@ func (l *list) value() (value string, ok bool) {
 	return "", false
 }
 
-// each takes the elements of the list one by one, each of which begins with a token; take takes what is behind that, and
-// reports whether it is valid. each reports whether there is nothing else. An empty list is valid: some clients send the field without a
-// value, and RFC 9110, section 5.6.1.2, has recipients accept that.
+// each parses the elements of the list one by one. Each begins with a token; take parses the rest of the element, and reports whether it is
+// valid. each reports whether the whole list is valid. An empty list is valid: some clients send the field without a value, and RFC 9110,
+// section 5.6.1.2, requires recipients to accept that.
 func (l *list) each(take func(token string) bool) (valid bool) {
 	for first := true; ; first = false {
 		more, ok := l.element(first)
@@ -81,7 +81,7 @@ func (l *list) each(take func(token string) bool) (valid bool) {
 	}
 }
 
-// eachToken yields the tokens of a list. It reports whether there is nothing else.
+// eachToken yields the tokens of a list. It reports whether the whole list is valid.
 func eachToken(s string, yield func(token string)) (valid bool) {
 	l := list{s}
 	return l.each(func(token string) bool {
@@ -101,7 +101,7 @@ type param struct {
 	hasValue    bool
 }
 
-// eachExtension yields the elements of a list of extensions. It reports whether there is nothing else.
+// eachExtension yields the elements of a list of extensions. It reports whether the whole list is valid.
 func eachExtension(s string, yield func(extension)) (valid bool) {
 	l := list{s}
 	return l.each(func(token string) bool {

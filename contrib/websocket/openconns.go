@@ -6,14 +6,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// openConns are an Upgrader's connections of Accept that aren't over: of those of Serve the server knows by itself.
+// openConns are the open connections of an Upgrader's Accept; the server itself knows those of Serve.
 type openConns struct {
 	mu      sync.Mutex
 	conns   map[*Conn]*filo.Server // guarded by mu
-	servers map[*filo.Server]bool  // whose shutdown is heard of; guarded by mu
+	servers map[*filo.Server]bool  // whose shutdown hook is registered; guarded by mu
 }
 
-// add takes a connection in, until it is over.
+// add registers a connection until it is over.
 func (o *openConns) add(c *Conn, s *filo.Server) {
 	c.stream.forget = func() { o.remove(c) }
 	o.mu.Lock()
@@ -34,14 +34,14 @@ func (o *openConns) remove(c *Conn) {
 	delete(o.conns, c)
 }
 
-// goAway says goodbye to the clients of a server that shuts down.
+// goAway sends a close frame to the clients of a server that shuts down.
 func (o *openConns) goAway(s *filo.Server) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.servers, s)
 	for c, server := range o.conns {
 		if server == s {
-			go c.sendClose(errGoingAway, errGoingAway, stateClosing) // a client may not take it
+			go c.sendClose(errGoingAway, errGoingAway, stateClosing) // the client may be slow to take it
 		}
 	}
 }

@@ -29,17 +29,17 @@ const (
 	CompressionOff Compression = iota
 	// CompressionPerMessage compresses each message separately, and keeps nothing between messages.
 	CompressionPerMessage
-	// CompressionContext lets messages refer to earlier ones, which makes many small, similar messages much smaller. It keeps
-	// up to 40 KB for each connection. Don't use it for messages that mix secrets with data that others may choose.
+	// CompressionContext lets messages refer to earlier ones, which makes many small, similar messages much smaller. It keeps up to 40 KB
+	// for each connection. Don't use it for messages that mix secrets with data that others may choose.
 	CompressionContext
 )
 
 // Options set which WebSockets are accepted and how they are handled. The zero value has safe defaults. For limits and times,
 // zero means the default and a negative value means none.
 type Options struct {
-	// OnOpen is called in the request's handler when a connection of Serve was accepted, before anything is read from it. It
-	// may read the request, which ends when OnOpen returns, and may write. An error closes the connection as an error of
-	// OnMessage does.
+	// OnOpen is called in the request's handler when a connection of Serve was accepted, before anything is read from it. It may read the
+	// request, which ends when OnOpen returns, and may write to the connection. An error closes the connection as an error of OnMessage
+	// does.
 	OnOpen func(c *filo.Ctx, conn *Conn) error
 	// OnMessage is called with each message of a connection of Serve, one after the other. It may block, and then holds a
 	// worker. The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with
@@ -52,9 +52,8 @@ type Options struct {
 	OnClose func(conn *Conn, err error)
 
 	// Origins are further origins whose pages may connect, such as "https://app.example.com" or "https://*.example.com", which
-	// matches every subdomain. Pages of the host that the client has asked for (see middleware.Host) may always connect, and so may
-	// clients that send no Origin, since they aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's
-	// cookies.
+	// matches every subdomain. Pages of the host that the client has asked for (see middleware.Host) may always connect. So may clients
+	// that send no Origin, since they aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's cookies.
 	Origins []string
 	// Subprotocols are the server's subprotocols, in order of preference. A client that offers none of them is still accepted,
 	// without a subprotocol.
@@ -65,7 +64,7 @@ type Options struct {
 	// CompressionMinimum is the size in bytes from which messages are compressed. Default 512.
 	CompressionMinimum int
 
-	// MaxMessageBytes limits a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
+	// MaxMessageBytes limits the size of a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
 	// MaxQueuedBytes limits the bytes that wait for a slow client of Serve. Beyond the limit a Write waits, and Send and a Hub
 	// drop the client. Default 256 KB; there is always a limit.
@@ -73,7 +72,7 @@ type Options struct {
 
 	// ReadTimeout limits the time from a message's first byte to its last. Default 30 s.
 	ReadTimeout time.Duration
-	// WriteTimeout limits the time of a Write; then the connection ends. Default 10 s.
+	// WriteTimeout limits the time of a Write; when it is exceeded, the connection ends. Default 10 s.
 	WriteTimeout time.Duration
 	// CloseTimeout limits the wait for the client's close frame after this side has sent one. Default 5 s; there is always a
 	// limit.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// originPattern is an origin that is allowed, or all the subdomains of one.
+// originPattern is an allowed origin, or all the subdomains of one.
 type originPattern struct {
 	scheme, host string // host without the "*", in lower case
 	wild         bool
@@ -34,7 +34,7 @@ func newOriginCheck(patterns []string) (check originCheck) {
 	return check
 }
 
-// allows reports whether a page of the origin may connect to the host, for which the client has asked by the scheme.
+// allows reports whether a page of the origin may connect to the host. The scheme is the one by which the client has asked for the host.
 func (o *originCheck) allows(origin, host, asked string) bool {
 	if o.any {
 		return true
@@ -43,7 +43,7 @@ func (o *originCheck) allows(origin, host, asked string) bool {
 	if !ok {
 		return false
 	}
-	// What comes without TLS may have come to a proxy with it.
+	// A request without TLS may have reached a proxy with TLS.
 	if page == trimPort(strings.ToLower(host), scheme) && (scheme == "https" || asked == "http") {
 		return true
 	}
@@ -58,7 +58,7 @@ func (o *originCheck) allows(origin, host, asked string) bool {
 	return false
 }
 
-// splitOrigin takes a serialized origin (RFC 6454, section 6.2) apart, in lower case and without the scheme's own port.
+// splitOrigin splits a serialized origin (RFC 6454, section 6.2), converts it to lower case and drops the scheme's default port.
 func splitOrigin(origin string) (scheme, host string, ok bool) {
 	scheme, host, ok = strings.Cut(strings.ToLower(origin), "://")
 	if !ok || scheme != "http" && scheme != "https" || host == "" || strings.ContainsAny(host, "/?#@\\ \t,") {

@@ -14,13 +14,13 @@ var errAccepted = errors.New("websocket: only connections of Serve have a queue"
 // immutable, and many goroutines may use it.
 type PreparedMessage struct {
 	kind    MessageType
-	payload []byte // a part of what plain was made of
+	payload []byte // shares its memory with plain
 	plain   rendered
 	deflate sync.Once
-	shorter rendered // the compressed one; empty if that isn't shorter
+	shorter rendered // the compressed form; empty if that isn't shorter
 }
 
-// rendered is a frame, by itself and to be queued.
+// rendered is a frame, once for direct writes and once for the queue.
 type rendered struct {
 	frame  []byte
 	queued *filo.PreparedMessage
@@ -38,7 +38,7 @@ func NewPreparedMessage(kind MessageType, message []byte) (*PreparedMessage, err
 	return &PreparedMessage{kind: kind, plain: newRendered(frame), payload: frame[len(frame)-len(message):]}, nil
 }
 
-// compressed returns the message compressed, for itself.
+// compressed returns the message's compressed form, which refers to no other message.
 func (m *PreparedMessage) compressed() (r *rendered, ok bool) {
 	m.deflate.Do(func() {
 		b := getBuffer()
@@ -64,7 +64,7 @@ func (c *Conn) Send(m *PreparedMessage) error {
 		case busyBehind:
 			return filo.ErrQueueFull
 		}
-		runtime.Gosched() // somebody writes, and doesn't wait
+		runtime.Gosched() // another goroutine writes, and doesn't wait for the client
 	}
 	defer c.mu.Unlock()
 	if err := c.closedError(); err != nil {
@@ -80,7 +80,7 @@ func (c *Conn) Send(m *PreparedMessage) error {
 	return nil
 }
 
-// queueLocked sends a frame without waiting.
+// queueLocked sends a frame, and doesn't wait.
 func (c *Conn) queueLocked(r *rendered) error {
 	if c.out != nil && len(c.out.b)+len(r.frame) <= corkSize {
 		c.out.b = append(c.out.b, r.frame...)
@@ -95,8 +95,8 @@ func (c *Conn) queueLocked(r *rendered) error {
 	return c.parked.Queue(r.queued)
 }
 
-// sendBeside sends a message while a goroutine waits for the client to take a frame that is ahead of it. mu is that one's, so
-// the message must be in a form that later ones never refer to.
+// sendBeside sends a message while a goroutine waits for the client to take an earlier frame. That goroutine holds mu, so the message must
+// be in a form that later ones never refer to.
 func (c *Conn) sendBeside(m *PreparedMessage) error {
 	r := &m.plain
 	if !c.deflate.sendContext {
@@ -106,7 +106,7 @@ func (c *Conn) sendBeside(m *PreparedMessage) error {
 	open := c.current() == stateOpen
 	var err error
 	if open {
-		err = c.parked.Queue(r.queued) // before a close frame, for which the gate is needed
+		err = c.parked.Queue(r.queued) // must come before a close frame, so it needs the gate
 	}
 	c.gate.Unlock()
 	if !open {

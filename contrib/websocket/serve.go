@@ -17,7 +17,7 @@ var (
 // pingMessage is the ping for silent clients.
 var pingMessage = filo.NewPreparedMessage([]byte{bitFin | opPing, 0})
 
-// opened begins the life of a connection of Serve, in the handler of its request.
+// opened starts a connection of Serve, in the handler of its request.
 func (c *Conn) opened(request *filo.Ctx) {
 	defer c.parked.OnClose(c.ended)
 	returned := false
@@ -35,12 +35,12 @@ func (c *Conn) opened(request *filo.Ctx) {
 	c.parked.SetWait(c.nextLook())
 }
 
-// serve is called when something has come, or it is time for something.
+// serve is called when bytes have arrived or a timer is due.
 func (c *Conn) serve(p *filo.ParkedConn, why filo.Wake) (err error) {
 	returned := false
 	defer func() {
 		if !returned {
-			c.sendClose(errFunction, errPanic, stateOver) // OnMessage has panicked, and the connection ends with it
+			c.sendClose(errFunction, errPanic, stateOver) // OnMessage has panicked, so the connection ends
 		}
 	}()
 	switch why {
@@ -60,12 +60,12 @@ func (c *Conn) serve(p *filo.ParkedConn, why filo.Wake) (err error) {
 		tell()
 	}
 	if why == filo.WakeShutdown || CloseStatus(err) != StatusAbnormalClosure {
-		return io.EOF // when the close frame has left
+		return io.EOF // after the close frame was sent
 	}
 	return err
 }
 
-// receive reads what has come, and deals with all of it.
+// receive reads the bytes that have arrived, and handles all of them.
 func (c *Conn) receive() error {
 	input := inputs.Get().(*[readSize]byte)
 	defer inputs.Put(input)
@@ -80,7 +80,7 @@ func (c *Conn) receive() error {
 	return c.take(input[:n])
 }
 
-// endError returns the error of a connection that nothing more comes on.
+// endError returns the error of a connection on which nothing more arrives.
 func endError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errEnded
@@ -88,7 +88,7 @@ func endError(err error) error {
 	return err
 }
 
-// take deals with what has come. Its error ends the connection.
+// take handles received bytes. Its error ends the connection.
 func (c *Conn) take(b []byte) error {
 	in := c.in
 	if in == nil {
@@ -119,22 +119,22 @@ func (c *Conn) take(b []byte) error {
 	return nil
 }
 
-// fail ends the connection because of an error, if it is one of the client's after a while.
+// fail ends the connection because of an error. If the client has caused the error, it does so after a while.
 func (c *Conn) fail(err error) error {
 	var failed *CloseError
 	if !errors.As(err, &failed) || !failed.Local {
-		return err // its own close frame
+		return err // it has sent its close frame
 	}
 	c.in.release()
 	incomings.Put(c.in)
 	c.in = nil
 	if !c.sendClose(failed, failed, stateFailed) {
-		return err // it has been sent one, and has answered with this
+		return err // it was sent a close frame, and has answered with this one
 	}
 	return nil
 }
 
-// handle deals with an event.
+// handle handles an event.
 func (c *Conn) handle(in *incoming, e event, payload []byte) error {
 	switch e {
 	case eventData, eventEnd:
@@ -161,8 +161,8 @@ func (c *Conn) handle(in *incoming, e event, payload []byte) error {
 	return nil
 }
 
-// control deals with a control frame. The error of a close frame is a *CloseError: the client's, or this side's if what it
-// answers to was that.
+// control handles a control frame. The error for a close frame is a *CloseError. It has the client's code, or this side's if the client's
+// frame answers one of this side.
 func (c *Conn) control(e event, payload []byte) error {
 	switch e {
 	case eventPing:
@@ -174,14 +174,14 @@ func (c *Conn) control(e event, payload []byte) error {
 		if wrong != nil {
 			return wrong
 		}
-		// Section 5.5.1: a close frame is answered with one, mostly of the same status.
+		// Section 5.5.1: a close frame is answered with one, typically with the same code.
 		c.sendClose(closed, closed, stateOver)
 		return closed
 	}
 	return nil
 }
 
-// closeFor closes the connection for an error of the user's.
+// closeFor closes the connection because of an error of the user's function.
 func (c *Conn) closeFor(err error) {
 	frame := errFunction
 	var asked *CloseError
@@ -191,7 +191,7 @@ func (c *Conn) closeFor(err error) {
 	c.sendClose(frame, err, stateClosing)
 }
 
-// look finds out what it is time for.
+// look checks which timer is due.
 func (c *Conn) look() error {
 	at := now()
 	if in := c.in; in != nil && c.options.ReadTimeout > 0 && at >= in.since+c.options.ReadTimeout {
@@ -200,7 +200,7 @@ func (c *Conn) look() error {
 	return c.lookSilence(at)
 }
 
-// lookSilence sends a client that is silent a ping, and gives up one that doesn't answer.
+// lookSilence pings a silent client, and ends the connection of one that doesn't answer.
 func (c *Conn) lookSilence(at time.Duration) error {
 	o := c.options
 	switch {
@@ -216,7 +216,7 @@ func (c *Conn) lookSilence(at time.Duration) error {
 	return nil
 }
 
-// sendPing sends a ping unless it would have to wait: a client that is behind has something to show that it is there.
+// sendPing sends a ping unless it would have to wait: a client that still has bytes to take shows by taking them that it is there.
 func (c *Conn) sendPing() {
 	if c.stream != nil {
 		c.Ping()
@@ -230,7 +230,7 @@ func (c *Conn) sendPing() {
 	}
 }
 
-// nextLook returns when to look at the connection if nothing comes.
+// nextLook returns when to check the connection if nothing arrives.
 func (c *Conn) nextLook() time.Time {
 	var at time.Duration
 	if c.in != nil && c.options.ReadTimeout > 0 {
@@ -245,7 +245,7 @@ func (c *Conn) nextLook() time.Time {
 	return epoch.Add(at)
 }
 
-// nextSilence returns when the client will have been silent for long enough; 0 is never.
+// nextSilence returns when the client will have been silent for long enough; 0 means never.
 func (c *Conn) nextSilence() time.Duration {
 	switch o := c.options; {
 	case c.current() != stateOpen:
@@ -257,10 +257,10 @@ func (c *Conn) nextSilence() time.Duration {
 	return 0
 }
 
-// goodbyeTime is how long the client's answer to a close frame is waited for when the server shuts down.
+// goodbyeTime limits the wait for the client's answer to a close frame when the server shuts down.
 var goodbyeTime = 100 * time.Millisecond // changed by tests
 
-// goAway says goodbye, since the server shuts down.
+// goAway sends a close frame because the server shuts down.
 func (c *Conn) goAway() error {
 	c.sendClose(errGoingAway, errGoingAway, stateClosing)
 	c.parked.SetReadDeadline(time.Now().Add(goodbyeTime))

@@ -21,19 +21,19 @@ var errServed = errors.New("websocket: connections of Serve are read by OnMessag
 // stream holds the state that only connections of Accept have.
 type stream struct {
 	conn    *Conn
-	forget  func()     // takes it out of the open ones
-	writing sync.Mutex // held for a whole message; before Conn.mu
+	forget  func()     // removes it from the open connections
+	writing sync.Mutex // held for a whole message; locked before Conn.mu
 
 	reading sync.Mutex     // guards the rest
-	in      incoming       // of the message under way
-	buffer  []byte         // what was read, and hasn't been looked at: buffer[r:w]
+	in      incoming       // of the current message
+	buffer  []byte         // bytes that were read but not yet parsed: buffer[r:w]
 	r, w    int            //
-	until   time.Duration  // until when a read waits; 0 is for ever
-	message *messageReader // of Reader; nil if there is none, or it is at its end
-	err     error          // why nothing more comes
+	until   time.Duration  // the deadline of a read; 0 for none
+	message *messageReader // of Reader; nil if there is none, or it has ended
+	err     error          // why nothing more arrives
 }
 
-// newStream makes it, with what had been received behind the handshake.
+// newStream makes a stream, with the bytes that were received after the handshake.
 func newStream(c *Conn, received []byte) *stream {
 	s := &stream{conn: c, buffer: make([]byte, max(streamBuffer, len(received)))}
 	s.w = copy(s.buffer, received)
@@ -71,15 +71,15 @@ func (c *Conn) Read() (kind MessageType, message []byte, err error) {
 	}
 }
 
-// endMessage ends the message under way.
+// endMessage ends the current message.
 func (s *stream) endMessage() {
 	s.in.release()
 	s.in.since = now()
 	s.message = nil
 }
 
-// skipRest throws away what is left of a message that Reader has begun. A compressed one is read all the same: later ones may
-// refer to it.
+// skipRest discards the rest of a message that Reader has begun. A compressed message is decompressed all the same: later ones may refer to
+// it.
 func (s *stream) skipRest() error {
 	var scratch [512]byte
 	for s.message != nil && s.err == nil {
@@ -92,7 +92,7 @@ func (s *stream) skipRest() error {
 	return s.err
 }
 
-// next returns the next piece of a message, which is lent until the next call. It deals with control frames.
+// next returns the next piece of a message, which is lent until the next call. It handles control frames.
 func (s *stream) next() (event, []byte, error) {
 	c := s.conn
 	for s.err == nil {
@@ -119,7 +119,7 @@ func (s *stream) next() (event, []byte, error) {
 	return eventNone, nil, s.err
 }
 
-// fail ends the connection: at once, or if that is the client's fault when it has had the time to read why.
+// fail ends the connection. It does so at once, unless the client has caused the error: then the client gets time to read the reason.
 func (s *stream) fail(err error) error {
 	c := s.conn
 	var failed *CloseError
@@ -128,11 +128,11 @@ func (s *stream) fail(err error) error {
 	}
 	c.over(err)
 	s.in.release()
-	s.err = c.cause // which doesn't change any more
+	s.err = c.cause // the cause doesn't change any more
 	return s.err
 }
 
-// linger tells the client that nothing more comes, and waits until it has read that.
+// linger tells the client that nothing more will be sent, and waits until it has read that.
 func (s *stream) linger() {
 	if half, ok := s.conn.net.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
@@ -143,7 +143,7 @@ func (s *stream) linger() {
 	}
 }
 
-// fill reads more. Everything before was used.
+// fill reads more. All bytes before r were used.
 func (s *stream) fill() error {
 	c := s.conn
 	s.r, s.w = 0, 0
@@ -167,7 +167,7 @@ func (s *stream) fill() error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return endError(err)
 		}
-		s.until = -1 // it has to be set again
+		s.until = -1 // the deadline must be set again
 		at := now()
 		if s.in.since != 0 && c.options.ReadTimeout > 0 && at >= s.in.since+c.options.ReadTimeout {
 			return errSlow
@@ -178,8 +178,8 @@ func (s *stream) fill() error {
 	}
 }
 
-// setDeadline sets until when to wait. A deadline that is too early is left, since to look costs less than to set it each
-// time.
+// setDeadline sets the deadline of the next read. A deadline that is too early is left as it is, because checking when it fires costs less
+// than setting it each time.
 func (s *stream) setDeadline() {
 	c := s.conn
 	at := c.nextSilence()
@@ -198,7 +198,7 @@ func (s *stream) setDeadline() {
 	}
 }
 
-// awaitClose reads until the client has answered a close frame, or doesn't: then the connection is closed by a timer.
+// awaitClose reads until the client has answered a close frame. If the client doesn't answer, a timer closes the connection.
 func (s *stream) awaitClose() error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -213,8 +213,8 @@ func (s *stream) awaitClose() error {
 	return s.err
 }
 
-// Reader returns the next message as a stream, for a message that is too large for memory. Read it to its end, io.EOF, or leave
-// it: the next call of Read or Reader skips the rest. Options.MaxMessageBytes applies.
+// Reader returns the next message as a stream, for a message that is too large for memory. Read it to its end, io.EOF, or abandon it: the
+// next call of Read or Reader skips the rest. Options.MaxMessageBytes applies.
 func (c *Conn) Reader() (MessageType, io.Reader, error) {
 	s := c.stream
 	if s == nil {
@@ -242,12 +242,12 @@ func (c *Conn) Reader() (MessageType, io.Reader, error) {
 type messageReader struct {
 	stream  *stream
 	piece   []byte
-	last    bool           // no piece comes behind this one
-	inflate *inflateReader // what decompresses it; nil if nothing does
+	last    bool           // no piece follows this one
+	inflate *inflateReader // decompresses the message; nil if it isn't compressed
 	failed  error
 }
 
-// atEnd reports whether nothing is left.
+// atEnd reports whether the message has no more bytes.
 func (m *messageReader) atEnd() bool { return m.last && len(m.piece) == 0 }
 
 // Read implements io.Reader.
@@ -291,7 +291,7 @@ func (m *messageReader) readLocked(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// endLocked returns the error of a message that isn't the current one any more.
+// endLocked returns the error for a message that isn't the current one any more.
 func (m *messageReader) endLocked() error {
 	if m.failed != nil {
 		return m.failed

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// fragmentSize is how much of a message of Writer is sent in one frame. It is no more than the compressor can refer over.
+// fragmentSize is how many bytes of a Writer's message are sent in one frame. It isn't larger than the distance that the compressor can
+// refer back.
 const fragmentSize = 16 << 10
 
 var errWriter = errors.New("websocket: connections of Serve have no Writer")
@@ -37,11 +38,11 @@ func (c *Conn) Writer(kind MessageType) (io.WriteCloser, error) {
 // messageWriter writes a message in fragments.
 type messageWriter struct {
 	conn       *Conn
-	first      byte // of the next frame, without the bit of the last one
+	first      byte // the first byte of the next frame, without FIN
 	text       bool
 	check      utf8Check
 	deflate    bool
-	dictionary []byte // what was sent so far, as far as it can be referred to
+	dictionary []byte // the last bytes sent so far, to which the next ones may refer
 	buffer     *buffer
 	err        error // why nothing more can be written
 }
@@ -87,7 +88,7 @@ func (w *messageWriter) Close() error {
 	return err
 }
 
-// abort ends the connection: a part of the message may have been sent, and there is no other way to take it back.
+// abort ends the connection: a part of the message may have been sent, and can't be taken back otherwise.
 func (w *messageWriter) abort(err error) error {
 	w.err = err
 	frame := failure(StatusInternalError, "")
@@ -101,7 +102,7 @@ func (w *messageWriter) release() {
 	w.conn.stream.writing.Unlock()
 }
 
-// send sends what was gathered as a frame.
+// send sends the gathered bytes as a frame.
 func (w *messageWriter) send(fin byte) error {
 	c, payload := w.conn, w.buffer.b
 	if w.deflate {

@@ -2,9 +2,9 @@ package websocket
 
 import "unicode/utf8"
 
-// utf8Check validates text that comes in pieces, each as soon as it is there (RFC 6455, section 8.1). The zero value is ready.
+// utf8Check validates text that arrives in pieces, each piece as soon as it arrives (RFC 6455, section 8.1). The zero value is ready.
 type utf8Check struct {
-	part [utf8.UTFMax]byte // a rune that hasn't all come
+	part [utf8.UTFMax]byte // an incomplete rune
 	have int
 }
 
@@ -27,10 +27,10 @@ func (u *utf8Check) valid(piece []byte) bool {
 	return utf8.Valid(piece[:whole])
 }
 
-// complete reports whether the text ends here as it may.
+// complete reports whether the text doesn't end within a rune.
 func (u *utf8Check) complete() bool { return u.have == 0 }
 
-// wholeRunes returns how much of b there is before a rune at its end that hasn't all come.
+// wholeRunes returns the length of b without an incomplete rune at its end.
 func wholeRunes(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i > len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {

@@ -16,24 +16,24 @@ var (
 )
 
 const (
-	// corkSize is how much is gathered before it is sent.
+	// corkSize is how many bytes are gathered before they are sent.
 	corkSize = 16 << 10
-	// corkTime is how long what was gathered waits at most, while a function runs that takes long.
+	// corkTime is the maximum time that gathered bytes wait while a function runs that takes long.
 	corkTime = time.Millisecond
-	// copySize is how long a message may be to be copied behind its header, where it needn't.
+	// copySize is the length up to which a message is copied behind its header, where it needn't be.
 	copySize = 16 << 10
 )
 
-// Values of Conn.busy: who holds mu may do so for long.
+// Values of Conn.busy: the holder of mu may keep it for long.
 const (
 	notBusy    = iota
-	busyFrame  // waits for the client to take a frame; all that was written before is on its way
-	busyBehind // waits for the client to take what was written before, since the queue is full
+	busyFrame  // waits for the client to take a frame; all earlier frames are on their way
+	busyBehind // waits for the client to take earlier frames, since the queue is full
 )
 
-// Write sends a message. While the client is slow, Write waits, for WriteTimeout at most; then the connection ends. On a
-// connection of Serve, bytes that the client doesn't take may wait in the connection instead: see MaxQueuedBytes. When several
-// messages have arrived together, the answers to them are sent together, a millisecond later at most.
+// Write sends a message. While the client is slow, Write waits for at most WriteTimeout; then the connection ends. On a connection of
+// Serve, Write may return before the client has taken all bytes, which then wait in the connection: see MaxQueuedBytes. When several
+// messages have arrived together, the answers to them are sent together, at most a millisecond later.
 //
 // A text must be UTF-8. The caller may reuse the message when Write returns.
 func (c *Conn) Write(kind MessageType, message []byte) error {
@@ -72,7 +72,7 @@ func checkMessage(kind MessageType, message []byte) error {
 	return nil
 }
 
-// deflateLocked renders the frame of a message that is worth being compressed.
+// deflateLocked renders the frame of a message, compressed if that is worth it.
 func (c *Conn) deflateLocked(dst *buffer, kind MessageType, message []byte) (frame []byte, ok bool) {
 	if !c.deflate.on || len(message) < c.options.CompressionMinimum || len(message) > c.deflate.longest() {
 		return nil, false
@@ -87,15 +87,15 @@ func (c *Conn) deflateLocked(dst *buffer, kind MessageType, message []byte) (fra
 	return frame, ok
 }
 
-// sentDeflatedLocked makes a message that is sent compressed one that later ones refer to.
+// sentDeflatedLocked records a compressed message that was sent, so that later ones may refer to it.
 func (c *Conn) sentDeflatedLocked(message []byte) {
 	if c.deflate.sendContext {
 		c.contexts.sent = remember(c.contexts.sent, message, deflateDictionary)
 	}
 }
 
-// appendDeflatedFrame renders the frame of a message, compressed. It reports false, and leaves dst empty, if it isn't shorter by
-// that.
+// appendDeflatedFrame renders the frame of a message, compressed. It reports false, and leaves dst empty, if that doesn't make the message
+// shorter.
 func appendDeflatedFrame(dst *buffer, kind MessageType, message, dictionary []byte) (frame []byte, ok bool) {
 	var room [maxServerHeader]byte
 	dst.b = append(dst.b[:0], room[:]...)
@@ -153,8 +153,7 @@ func (c *Conn) sendApartLocked(header, payload []byte) error {
 	return c.sentLocked(err)
 }
 
-// sendLastLocked sends a close frame. On a connection of Serve it waits for the client only if that connection is closed
-// behind it.
+// sendLastLocked sends a close frame. On a connection of Serve it waits for the client only if the connection is closed afterwards.
 func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if c.stream != nil {
 		c.sendLocked(b)
@@ -166,12 +165,12 @@ func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if wait {
 		c.writeLocked(b, busyBehind)
 	} else {
-		c.parked.Queue(filo.NewPreparedMessage(b)) // a client that has no room for it doesn't get it
+		c.parked.Queue(filo.NewPreparedMessage(b)) // a client without room for it doesn't get it
 	}
 	c.emptyLocked()
 }
 
-// writeLocked sends on a connection of Serve, and waits for the client if it must.
+// writeLocked sends on a connection of Serve, and waits for the client if necessary.
 func (c *Conn) writeLocked(b []byte, busy int32) error {
 	c.setWriteDeadline()
 	c.busy.Store(busy)
@@ -186,7 +185,7 @@ func (c *Conn) setWriteDeadline() {
 	}
 }
 
-// sentLocked gives the connection up if a write has failed: nobody knows how much of the frame was sent.
+// sentLocked ends the connection if a write has failed: it isn't known how much of the frame was sent.
 func (c *Conn) sentLocked(err error) error {
 	if err == nil {
 		return nil
@@ -196,9 +195,9 @@ func (c *Conn) sentLocked(err error) error {
 	return err
 }
 
-// cork makes what is written wait for more: further messages have come already.
+// cork lets written frames wait for more: further messages have arrived already.
 func (c *Conn) cork() {
-	if !c.corked { // only its owner changes it
+	if !c.corked { // only the field's owner changes it
 		c.mu.Lock()
 		c.corked = true
 		c.mu.Unlock()
@@ -215,7 +214,7 @@ func (c *Conn) uncork() {
 	}
 }
 
-// flush sends what was gathered.
+// flush sends the gathered bytes.
 func (c *Conn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +233,7 @@ func (c *Conn) flushLocked() error {
 	return err
 }
 
-// emptyLocked gives the buffer back.
+// emptyLocked frees the buffer.
 func (c *Conn) emptyLocked() {
 	if c.out != nil {
 		c.late.Stop()

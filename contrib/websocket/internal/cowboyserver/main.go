@@ -1,5 +1,5 @@
-// Command cowboyserver serves what the test suites of the web server Cowboy ask for, on a port of the loopback address, until its standard
-// input ends. It prints the port. internal/foreign runs it, for suites that speak of HTTP/1.1, of HTTP/2 and of WebSockets over it.
+// Command cowboyserver serves what the test suites of the web server Cowboy request, on a port of the loopback address, until its standard
+// input ends. It prints the port. internal/foreign runs it, for suites that test HTTP/1.1, HTTP/2 and WebSockets over it.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// piece and pieces are the size of what a streamed answer is written in, and how many there are.
+// A streamed answer is written in a number of pieces, each of size piece.
 const piece, pieces = 100_000, 10
 
 var sockets = websocket.New(websocket.Options{
@@ -33,9 +33,9 @@ var sockets = websocket.New(websocket.Options{
 func main() {
 	server := &filo.Server{
 		Handler:      handle,
-		Name:         "Cowboy", // which a test looks for
+		Name:         "Cowboy", // a test looks for it
 		MaxBodyBytes: -1,
-		// As Cowboy's, which some tests wait for.
+		// The same as Cowboy's, which some tests wait for.
 		ReadHeaderTimeout: 5 * time.Second,
 		HTTP2:             filo.HTTP2Options{Unencrypted: true},
 		TLSConfig:         &tls.Config{Certificates: certificates()},
@@ -71,14 +71,14 @@ func main() {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// certificates returns those of net/http/httptest.
+// certificates returns the certificates of net/http/httptest.
 func certificates() []tls.Certificate {
 	lender := httptest.NewTLSServer(nil)
 	defer lender.Close()
 	return lender.TLS.Certificates
 }
 
-// handle answers a request as Cowboy's handlers do, by which the tests call them.
+// handle answers a request like the Cowboy handler whose name the test has put into the path.
 func handle(c *filo.Ctx) error {
 	path := strings.Split(strings.TrimPrefix(c.Path(), "/"), "/")
 	path = append(path, "", "")
@@ -111,7 +111,7 @@ func handle(c *filo.Ctx) error {
 		}
 		return c.Text(200, "")
 	case "send_message":
-		// A test that must not get here is told so, by the process that has started this one.
+		// If a test gets here by mistake, the process that has started this one says so.
 		fmt.Println("reached", c.Request.Header.Get("X-Test-Pid"))
 		return c.Text(200, "")
 	case "ws":
@@ -169,7 +169,7 @@ func echo(c *filo.Ctx, key, argument string) error {
 	return nil
 }
 
-// respond answers in the way that the key says.
+// respond answers in the way that the key selects.
 func respond(c *filo.Ctx, key, argument string) error {
 	status, err := strconv.Atoi(strings.TrimSuffix(argument, "body"))
 	if err != nil {
