@@ -25,21 +25,21 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// Want is what a good server does about an attack.
+// Want says how a good server reacts to an attack.
 type Want int
 
 const (
-	// Ends: the server ends each connection by itself.
+	// Ends: the server itself ends each connection.
 	Ends Want = iota
-	// TimesOut: the server ends each connection or what was begun there, by a time-out or since it is too slow.
+	// TimesOut: the server ends each connection, or the streams or messages begun there, by a time-out or because the client is too slow.
 	TimesOut
-	// Bounded: the server may go on for ever, as long as it doesn't hold more and more.
+	// Bounded: the server may serve the attacker for ever, as long as its memory doesn't keep growing.
 	Bounded
-	// Served: it is no attack. The server answers everything with 200.
+	// Served: this isn't an attack. The server answers everything with 200.
 	Served
 )
 
-// String describes what is wanted.
+// String names the reaction.
 func (w Want) String() string {
 	return [...]string{"the connection is ended", "a time-out ends it", "bounded memory", "all is answered"}[w]
 }
@@ -47,19 +47,19 @@ func (w Want) String() string {
 // Attack is a way to harm a server.
 type Attack struct {
 	Name string
-	// About says what is attacked, and by which name it is known.
+	// About says what is attacked, and the attack's well-known name.
 	About string
 	Want  Want
-	// Conns is how many connections attack at once. When the server ends one, another one takes its place after Pause.
+	// Conns is the number of simultaneous connections of the attack. When the server ends one, a new one replaces it after Pause.
 	Conns int
-	// Once says that attackers don't come back, so Run returns when each has lost its connection.
+	// Once says that attackers don't reconnect, so Run returns when each has lost its connection.
 	Once bool
-	// Growth is how much more memory a server may hold because of the attack, in bytes.
+	// Growth is how many more bytes of memory a server may hold because of the attack.
 	Growth int64
 
 	// Client is the polite client that uses the server meanwhile.
 	Client Client
-	// Bare says that the attack speaks TLS's records itself, so its connections are TCP's.
+	// Bare says that the attack itself writes TLS records, so its connections are plain TCP.
 	Bare bool
 
 	manner manner
@@ -73,13 +73,13 @@ type Client int
 const (
 	// HTTP2 sends GET for / over few connections.
 	HTTP2 Client = iota
-	// Posts sends bodies of 64 KB to /body by HTTP/1.1, over connections that are kept.
+	// Posts sends bodies of 64 KB to /body by HTTP/1.1, over kept-alive connections.
 	Posts
 	// Handshakes sends each GET for / by HTTP/1.1 on a connection of its own, over TLS.
 	Handshakes
 )
 
-// Pause is how long an attacker waits until it comes back.
+// Pause is how long an attacker waits before it reconnects.
 const Pause = 100 * time.Millisecond
 
 // Find returns the attack of that name.
@@ -92,7 +92,7 @@ func Find(name string) (*Attack, error) {
 	return nil, fmt.Errorf("there is no attack %q", name)
 }
 
-// Figure is what an attack has come to.
+// Figure is the result of an attack.
 type Figure struct {
 	Time    time.Duration
 	Conns   int            // that were opened
@@ -104,17 +104,17 @@ type Figure struct {
 	Pings   int            // answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
-	// Ended counts the connections that the server has ended, or all of whose streams it has ended, by how it did.
+	// Ended counts the connections that the server has ended, or all of whose streams it has ended, by the way in which it did.
 	Ended map[string]int
 	// Endless counts the attackers none of whose connections has been ended.
 	Endless int
-	// Longest is how long the server took to end a connection, or what was begun there, in the worst case. LongestFrames counts the frames
+	// Longest is the longest time that the server took to end a connection, or the streams begun there. LongestFrames counts the frames
 	// that were sent until then. With GOAWAY, the connection counts as ended when that arrives.
 	LongestFrames int
 	Longest       time.Duration
 	// NotOK counts answers whose status isn't 200.
 	NotOK int
-	// Wrong is the first thing that the server mustn't do, such as frames that can't be read or fields that can't be decoded; "" for nothing.
+	// Wrong is the first violation by the server, such as frames that can't be read or fields that can't be decoded; "" for none.
 	Wrong string
 }
 
@@ -164,14 +164,14 @@ func (a *Attack) attackBy(ctx context.Context, nc net.Conn, sum *summing) bool {
 	c := newConn(ctx, nc, a.manner)
 	a.run(c)
 	if ctx.Err() == nil && !c.finished() {
-		// Nothing can be sent any more, and the reading goroutine is about to learn why.
+		// Nothing can be sent any more, and the reading goroutine is about to get the error.
 		c.wait()
 	}
 	c.close()
 	return sum.add(c)
 }
 
-// summing sums up connections.
+// summing adds up the results of connections.
 type summing struct {
 	mu sync.Mutex
 	Figure
@@ -205,7 +205,7 @@ func (s *summing) add(c *conn) bool {
 	return s.endedLocked(by, after, frames)
 }
 
-// endedLocked counts the end of a connection, if by says that the server has ended it.
+// endedLocked counts the end of a connection, if by says how the server has ended it.
 func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 	if by == "" {
 		return false
@@ -217,10 +217,10 @@ func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 	return true
 }
 
-// Judge says what is wrong with how a server has dealt with the attack; "" if nothing is. timeouts says that the attack has lasted longer
+// Judge returns what is wrong with the server's reaction to the attack, "" if nothing is. timeouts says that the attack has lasted longer
 // than the server's time-outs.
 func (a *Attack) Judge(f *Figure, timeouts bool) string {
-	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // a server may limit how many requests a connection has
+	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // a server may limit the number of requests of a connection
 	for _, n := range f.Ended {
 		ended += n
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// The paths that attacks ask for.
+// The paths that attacks request.
 const (
 	pathQuick  = "/quick"
 	pathLarge  = "/large"
@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	// many is how many streams an attack keeps open on a connection: no more than all servers allow.
+	// many is how many streams an attack keeps open on a connection: a number that all servers allow.
 	many = 100
 	// unlimited lets an attack open streams without waiting for the end of others.
 	unlimited = 1 << 30
@@ -59,7 +59,7 @@ func flood(begin func(c *conn) rounds) func(*conn) {
 	}
 }
 
-// each is a flood of requests, each followed by what misuses its stream.
+// each is a flood of requests, each followed by frames that misuse its stream.
 func each(method, path, more string, endStream bool, misuse rounds) func(*conn) {
 	return flood(func(c *conn) rounds {
 		block := append(c.head(method, path), more...)
@@ -85,7 +85,7 @@ func onFirst(round rounds) func(*conn) {
 	})
 }
 
-// continued is a flood of CONTINUATION: block is begun by HEADERS, behind a request's fields, and piece comes again and again.
+// continued is a flood of CONTINUATION frames. HEADERS begin the block with a request's fields and block; then piece is repeated.
 func continued(begin, piece string) func(*conn) {
 	return flood(func(c *conn) rounds {
 		c.mute()
@@ -99,7 +99,7 @@ func continued(begin, piece string) func(*conn) {
 	})
 }
 
-// bomb keeps requests open that each have a head of one field 15,000 times, one byte each time: index. The table gets the first field.
+// bomb keeps requests open whose heads have one field 15,000 times, each time by one byte: index. The table gets the first field.
 func bomb(first string, index byte) func(*conn) {
 	return func(c *conn) {
 		block := c.head(post, pathBody)
@@ -150,7 +150,7 @@ func (c *conn) openMany(method, path, more string, endStream bool) bool {
 	return true
 }
 
-// takes opens many streams, and keeps them by what next appends for each of them every so often.
+// takes opens many streams and keeps them open: at intervals it sends what next appends for each of them.
 func takes(method, path, more string, endStream bool, every time.Duration, next rounds) func(*conn) {
 	return func(c *conn) {
 		if c.openMany(method, path, more, endStream) {
@@ -178,7 +178,7 @@ func slowBlock(c *conn) {
 // slowFrameLen is more than slowFrame sends in an hour.
 const slowFrameLen = 10_000
 
-// slowFrame sends a frame of HEADERS that never ends, a byte each second.
+// slowFrame sends a HEADERS frame that never ends, one byte each second.
 func slowFrame(c *conn) {
 	b := http2.AppendFrameHeader(nil, slowFrameLen, http2.FrameHeaders, http2.FlagEndHeaders|http2.FlagEndStream, 1)
 	ok := c.mute() && c.sendPart(append(append(b, c.head(get, pathQuick)...), openValue...), 1)
@@ -187,7 +187,7 @@ func slowFrame(c *conn) {
 	}
 }
 
-// changing changes a setting all the time. Requests, if there are some, must be answered in between.
+// changing changes a setting continually. Requests, if there are any, must be answered in between.
 func changing(requests bool, settings ...setting) func(*conn) {
 	return func(c *conn) {
 		block := c.head(get, pathQuick)
@@ -206,8 +206,8 @@ func changing(requests bool, settings ...setting) func(*conn) {
 	}
 }
 
-// unread asks for large answers, and now and then for a sign of life: an attacker who never reads learns in no other way that the
-// connection is over.
+// unread requests large answers and, now and then, something that shows whether the connection still exists: an attacker who never reads
+// has no other way to learn that.
 func unread(c *conn) {
 	shrinkReadBuffer(c.nc)
 	c.send(http2.AppendWindowUpdate(nil, 0, 1<<30))
@@ -217,7 +217,7 @@ func unread(c *conn) {
 	}
 }
 
-// politely asks at intervals, with more in each head.
+// politely sends requests at intervals, each with a larger head.
 func politely(more string, interval time.Duration) func(*conn) {
 	return func(c *conn) {
 		block := append(c.head(get, pathQuick), more...)
@@ -235,7 +235,7 @@ func frame(b []byte, kind http2.FrameType, flags http2.Flags, id uint32, payload
 
 func uint32Of(v uint32) string { return string(binary.BigEndian.AppendUint32(nil, v)) }
 
-// openValue begins a field whose value takes a client that sends a byte each second a quarter of an hour.
+// openValue begins a field whose value takes a quarter of an hour if the client sends one byte each second.
 var openValue = string(appendLength([]byte("\x00\x01x"), 1000))
 
 // oneByteField is "accept-encoding: gzip, deflate" of the static table (RFC 7541, appendix A).
@@ -374,7 +374,7 @@ func Attacks() []*Attack {
 		{Name: "requests-unread", About: "endless requests whose small answers are never read", Want: TimesOut, manner: manner{unread: true},
 			run: each(get, pathQuick, "", true, nothing)},
 
-		// Each connection may have 128 streams with filo, whose answers would have 32 MB read ahead of closed windows.
+		// With filo, each connection may have 128 streams, and the server would read 32 MB of their answers ahead of closed windows.
 		{Name: "window-zero-files", About: "large files without a window, by 40 connections", Want: TimesOut, Conns: 40, manner: window0,
 			run: takes(get, pathFile, "", true, time.Second, nothing)},
 		{Name: "bomb-held", About: "heads that HPACK makes large, whose answers wait for a byte of window each second: the HTTP/2 bomb", Want: TimesOut,

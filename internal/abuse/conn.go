@@ -17,12 +17,12 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// manner is how a client treats its connection, apart from what it sends. The zero value is a client without bad manners.
+// manner is the client's behaviour on its connection, apart from its frames. The zero value is a client without bad manners.
 type manner struct {
 	settings []setting // the client's first SETTINGS, beside ENABLE_PUSH
 	unread   bool      // nothing is ever read
 	unacked  bool      // the server's SETTINGS are never acknowledged
-	stingy   bool      // what the client has taken doesn't open the connection's window again
+	stingy   bool      // reading doesn't make the client open the connection's window again
 }
 
 // setting is an entry of SETTINGS.
@@ -48,32 +48,33 @@ func appendSettings(b []byte, settings ...setting) []byte {
 }
 
 const (
-	// unsentMax is about how much waits to be written before send blocks. A small amount keeps the count of frames near to what has left.
+	// unsentMax is about how much waits to be written before send blocks. A small amount keeps the count of frames close to the number of
+	// frames that were really sent.
 	unsentMax = 16 << 10
-	// refill is how much a client takes before it opens the connection's window again.
+	// refill is how many bytes a client reads before it opens the connection's window again.
 	refill = 32 << 10
 	// blockMax bounds the field block of an answer.
 	blockMax = 1 << 20
 )
 
-// errOver is why a connection is over that the client has closed itself.
+// errOver is the error of a connection that the client itself has closed.
 var errOver = errors.New("closed by the client")
 
-// conn is a client's connection. It sends any frames, and obeys the server only as its manner says.
+// conn is a client's connection. It sends any frames, and respects the server's limits only as far as its manner says.
 //
-// One goroutine reads, and never writes, so a server that writes before it reads can't lock it up. Another one writes what send and the
-// reading goroutine leave for it.
+// One goroutine reads and never writes, so a server that writes before it reads can't block it for ever. Another one writes the bytes that
+// send and the reading goroutine leave for it.
 type conn struct {
 	manner
 	nc      net.Conn
 	scheme  string
 	host    string
 	began   time.Time
-	stopped func() bool // undoes what ends the connection with its context
+	stopped func() bool // undoes ending the connection with its context
 	done    chan struct{}
 	running sync.WaitGroup
 
-	// The fields up to mu are the reading goroutine's.
+	// The fields up to mu belong to the reading goroutine.
 	frames http2.Reader
 	block  http2.Block
 	fields *hpack.Decoder
@@ -81,22 +82,22 @@ type conn struct {
 	taken  uint32
 
 	mu      sync.Mutex
-	changed sync.Cond // out has changed, window has grown, or a stream or the connection is over
+	changed sync.Cond // signals that out has changed, that window has grown, or that a stream or the connection is over
 	out     []byte
-	err     error // why the connection is over
-	unsent  error // why nothing can be written any more
+	err     error // the reason why the connection is over
+	unsent  error // the reason why nothing can be written any more
 	window  int   // of the connection, for DATA to the server
 	streams map[uint32]struct{}
 	lastID  uint32
 	// allEnded says that the server has ended all streams that request has opened.
 	allEnded bool
-	greeted  bool // the server's SETTINGS have come
+	greeted  bool // the server's SETTINGS have arrived
 	muted    bool // see mute
 	tables   tableCheck
 	tally    tally
 }
 
-// tally counts what has gone over a connection.
+// tally counts frames and bytes of a connection.
 type tally struct {
 	frames, opened int // sent
 	answers        int // received
@@ -107,7 +108,7 @@ type tally struct {
 	pings          int // received with ACK
 	maxStreams     int // the server's limit, 0 for none
 	goAway         *goAway
-	wrong          error // the first thing that a server mustn't do
+	wrong          error // the server's first violation
 }
 
 // goAway is the first GOAWAY with an error or, until one comes, the latest.
@@ -162,8 +163,8 @@ func (c *conn) end(err error) {
 	c.changed.Broadcast()
 }
 
-// send leaves whole frames to be written. It first waits until earlier ones have left and the connection's window has room for the DATA. It
-// reports false if nothing more can be sent.
+// send queues whole frames to be written. It first waits until earlier ones were written and the connection's window has room for the DATA.
+// It reports false if nothing more can be sent.
 func (c *conn) send(b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +192,7 @@ func (c *conn) sendPart(b []byte, frames int) bool {
 
 func (c *conn) sendable() bool { return c.err == nil && c.unsent == nil }
 
-// leave leaves bytes to the writing goroutine. It is called with mu locked.
+// leave queues bytes for the writing goroutine. It is called with mu locked.
 func (c *conn) leave(b []byte) bool {
 	c.out = append(c.out, b...)
 	c.changed.Broadcast()
@@ -219,7 +220,7 @@ func (c *conn) measure(b []byte) (frames, opened, data int) {
 	return frames, opened, data
 }
 
-// write writes what the others leave. A failure ends the connection only if nobody reads: the reader may yet find GOAWAY.
+// write writes the queued bytes. A failure ends the connection only if no goroutine reads: the reader may still find GOAWAY.
 func (c *conn) write() {
 	var b []byte
 	c.mu.Lock()
@@ -276,7 +277,7 @@ func (c *conn) read() {
 	}
 }
 
-// wrong keeps the first thing that a server mustn't do.
+// wrong records the server's first violation.
 func (c *conn) wrong(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +286,7 @@ func (c *conn) wrong(err error) {
 	}
 }
 
-// take takes a frame of the server.
+// take handles a frame of the server.
 func (c *conn) take(f *http2.Frame) {
 	switch f.Type {
 	case http2.FrameHeaders, http2.FrameContinuation:
@@ -344,15 +345,15 @@ func (c *conn) takeSettings(f *http2.Frame) {
 	c.changed.Broadcast()
 }
 
-// reply leaves a frame of the reading goroutine's to be written. It is called with mu locked.
+// reply queues a frame of the reading goroutine to be written. It is called with mu locked.
 func (c *conn) reply(b []byte) {
 	if !c.muted {
 		c.leave(b)
 	}
 }
 
-// mute lets only the attack send from now on, for a field block or a frame that mustn't have anything else in between. It first waits until
-// the server's SETTINGS are acknowledged, and reports false if nothing can be sent any more.
+// mute lets only the attack send from now on, because no other frames may come within a field block or a frame. It first waits until the
+// server's SETTINGS are acknowledged, and reports false if nothing can be sent any more.
 func (c *conn) mute() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +364,7 @@ func (c *conn) mute() bool {
 	return c.sendable()
 }
 
-// takeBlock decodes a field block once it is whole.
+// takeBlock decodes a field block once it is complete.
 func (c *conn) takeBlock(f *http2.Frame) {
 	block := f.Payload
 	if f.Type == http2.FrameHeaders {
@@ -381,7 +382,7 @@ func (c *conn) takeBlock(f *http2.Frame) {
 		}
 		var endStream bool
 		if block, endStream = c.block.Bytes(); endStream {
-			f.Flags |= http2.FlagEndStream // as if HEADERS had come whole
+			f.Flags |= http2.FlagEndStream // as if HEADERS had arrived whole
 		}
 	}
 	c.status = 0
@@ -406,7 +407,7 @@ func (c *conn) takeBlock(f *http2.Frame) {
 	}
 }
 
-// field takes a field of an answer.
+// field handles a field of an answer.
 func (c *conn) field(f hpack.HeaderField) {
 	if f.Name == ":status" && len(f.Value) == 3 {
 		for _, digit := range f.Value {
@@ -436,8 +437,8 @@ func (c *conn) streamEnded(id uint32) {
 	c.changed.Broadcast()
 }
 
-// request opens the next stream by a field block, once fewer than max of those that it has opened are left. It returns the stream's number,
-// and false if nothing more can be sent.
+// request opens the next stream by a field block, once fewer than max of its streams are open. It returns the stream's number, and false if
+// nothing more can be sent.
 func (c *conn) request(max int, block []byte, endStream bool) (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -462,7 +463,7 @@ func (c *conn) open() (ids []uint32) {
 	return ids
 }
 
-// forget takes the open streams for ended.
+// forget counts the open streams as ended.
 func (c *conn) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -476,7 +477,7 @@ func (c *conn) finished() bool {
 	return c.err != nil || c.allEnded
 }
 
-// shrinkReadBuffer lets the kernel take little that isn't read.
+// shrinkReadBuffer makes the kernel's buffer for received bytes small.
 func shrinkReadBuffer(nc net.Conn) {
 	if secured, ok := nc.(*tls.Conn); ok {
 		nc = secured.NetConn()
@@ -486,7 +487,7 @@ func shrinkReadBuffer(nc net.Conn) {
 	}
 }
 
-// sleep waits, and reports false if the connection is over before.
+// sleep waits, and reports false if the connection ends meanwhile.
 func (c *conn) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -498,8 +499,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended them all or the connection. next appends what is sent on a
-// stream every so often, at full speed if every is 0.
+// hold keeps the streams that request has opened, until the server has ended them all or the connection. At the interval every, it sends on
+// each stream what next appends; if every is 0, it sends continually.
 func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()
@@ -522,7 +523,7 @@ func (c *conn) hold(every time.Duration, next rounds) {
 // wait waits until the connection is over.
 func (c *conn) wait() { <-c.done }
 
-// ending says how the server has ended the connection, or what the attack had opened there; "" if it hasn't.
+// ending returns how the server has ended the connection, or the streams that the attack had opened there; "" if it hasn't.
 func (c *conn) ending() (by string, after time.Duration, frames int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

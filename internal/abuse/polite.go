@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Polite is a client that uses a server as it should. It sends requests at a constant rate by net/http. The time of an answer counts from when
-// its request was due, so a stall counts for each request that it delays.
+// Polite is a client that uses a server as it should. It sends requests at a constant rate by net/http. The time of an answer is measured
+// from when its request was due, so a stall counts for each request that it delays.
 type Polite struct {
 	recorder
 	kind    Client
@@ -30,7 +30,7 @@ type Polite struct {
 	ended   chan struct{}
 }
 
-// recorder records what becomes of a polite client's requests.
+// recorder records the results of a polite client's requests.
 type recorder struct {
 	mu    sync.Mutex
 	phase *Phase
@@ -46,8 +46,8 @@ const (
 // uploaded is what a polite client posts.
 var uploaded = strings.Repeat("a", 64<<10)
 
-// StartClient starts a polite client of a kind that sends rate requests a second. dial opens connections of the client's protocol. A client of
-// HTTP/2 expects the answer that its first request has got.
+// StartClient starts a polite client that sends rate requests a second. dial opens connections of the client's protocol. A client of HTTP/2
+// expects every answer to equal its first one.
 func StartClient(kind Client, dial func() (net.Conn, error), rate float64) (*Polite, error) {
 	p, err := newPolite(kind, dial)
 	if err != nil {
@@ -149,7 +149,7 @@ func (p *Polite) run(interval time.Duration) {
 	}
 }
 
-// ask sends a request, and checks its answer.
+// ask sends a request and checks its answer.
 func (p *Polite) ask(c *http.Client) error {
 	method, path, body := http.MethodGet, "/", io.Reader(nil)
 	if p.kind == Posts {
@@ -182,7 +182,7 @@ func (p *Polite) do(ctx context.Context, c *http.Client, method, path string, bo
 	return answer, string(b), err
 }
 
-// get asks for a path.
+// get requests a path.
 func (p *Polite) get(ctx context.Context, path string) (status int, body string, err error) {
 	answer, body, err := p.do(ctx, p.clients[0], http.MethodGet, path, nil)
 	if err != nil {
@@ -191,7 +191,7 @@ func (p *Polite) get(ctx context.Context, path string) (status int, body string,
 	return answer.StatusCode, body, nil
 }
 
-// Get asks for a path by HTTP/2.
+// Get requests a path by HTTP/2.
 func Get(ctx context.Context, dial func() (net.Conn, error), path string) (status int, body string, err error) {
 	p, err := newPolite(HTTP2, dial)
 	if err != nil {
@@ -201,7 +201,7 @@ func Get(ctx context.Context, dial func() (net.Conn, error), path string) (statu
 	return p.get(ctx, path)
 }
 
-// Protocols are what a client of the kind offers by TLS's ALPN.
+// Protocols are the protocols that a client of the kind offers by TLS's ALPN.
 func (k Client) Protocols() []string {
 	if k == HTTP2 {
 		return []string{"h2"}
@@ -235,7 +235,7 @@ func (p *recorder) due() *Phase {
 	return p.phase
 }
 
-// record records what has become of a request; nothing if the client stops.
+// record records the result of a request, unless the client stops.
 func (p *recorder) record(h *Phase, took time.Duration, err error, stops bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +256,7 @@ func (p *recorder) record(h *Phase, took time.Duration, err error, stops bool) {
 // errBusy is a 503 with Retry-After: the server has said that it is full.
 var errBusy = errors.New("503 with Retry-After")
 
-// Phase has the requests of a span of time. The client's mu guards it.
+// Phase holds the requests of a span of time. The client's mu guards it.
 type Phase struct {
 	polite  *recorder
 	times   []time.Duration
@@ -265,10 +265,10 @@ type Phase struct {
 	first   error
 	pending int
 	over    bool
-	all     chan struct{} // closed when it is over and nothing is pending
+	all     chan struct{} // closed when the phase is over and no request is pending
 }
 
-// PhaseFigure is what has become of a phase's requests.
+// PhaseFigure is the result of a phase's requests.
 type PhaseFigure struct {
 	Answers, Errors int
 	Busy            int           // 503 with Retry-After
@@ -289,7 +289,7 @@ func (h *Phase) Figure() PhaseFigure {
 	return f
 }
 
-// check closes all when that is due. It is called with mu locked.
+// check closes the channel when the phase is complete. It is called with mu locked.
 func (h *Phase) check() {
 	if h.over && h.pending == 0 {
 		close(h.all)

@@ -20,9 +20,9 @@ type raw struct {
 	ctx   context.Context
 	nc    net.Conn
 	began time.Time
-	// What has gone over the connection.
+	// The counts of the connection.
 	sent, answers, notOK, lastStatus int
-	// by says how the server has ended the connection; "" if it hasn't.
+	// by is how the server has ended the connection; "" if it hasn't.
 	by string
 }
 
@@ -37,7 +37,7 @@ func runRaw(ctx context.Context, nc net.Conn, attack func(*raw)) *raw {
 	return r
 }
 
-// send sends bytes, and reports false if the connection is over. The server's answer is still read then.
+// send sends bytes, and reports false if the connection is over. The server's answer can still be read then.
 func (r *raw) send(b []byte) bool {
 	_, err := r.nc.Write(b)
 	r.sent++
@@ -122,7 +122,7 @@ func body(length, now int, every time.Duration) func(*raw) {
 	}
 }
 
-// taken takes a number of bytes of an endless answer, and then nothing.
+// taken reads a number of bytes of an endless answer, and then nothing.
 func taken(bytes int64) func(*raw) {
 	return func(r *raw) {
 		if tcp, ok := r.nc.(*net.TCPConn); ok {

@@ -10,7 +10,7 @@ import (
 // tableCheck holds a server to RFC 7541, section 4.2: once it has acknowledged a smaller SETTINGS_HEADER_TABLE_SIZE, its next field block
 // begins with an update to that size. Attacks that change the setting all the time would otherwise not notice a table that is out of step.
 type tableCheck struct {
-	size    uint32 // of the server's table, as far as its blocks have said
+	size    uint32 // the size of the server's table, as announced by its blocks so far
 	changes []tableChange
 	nSent   int // SETTINGS
 	nAcked  int
@@ -57,7 +57,7 @@ func (t *tableCheck) acked() {
 	}
 }
 
-// block checks the updates that a block begins with.
+// block checks the updates at the beginning of a block.
 func (t *tableCheck) block(b []byte) error {
 	least := t.size
 	for len(b) > 0 && b[0]&0xe0 == 0x20 {
@@ -81,12 +81,12 @@ func (t *tableCheck) block(b []byte) error {
 	return nil
 }
 
-// appendField appends a field that the server's table doesn't get.
+// appendField appends a field that isn't added to the server's table.
 func appendField(b []byte, name, value string) []byte {
 	return appendString(appendString(append(b, 0x00), name), value)
 }
 
-// appendIndexed appends a field that the server's table gets.
+// appendIndexed appends a field that is added to the server's table.
 func appendIndexed(b []byte, name, value string) []byte {
 	return appendString(appendString(append(b, 0x40), name), value)
 }

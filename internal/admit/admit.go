@@ -1,5 +1,5 @@
-// Package admit decides how many handlers may run at once, and who waits until another one has ended. It counts places, and knows neither
-// workers nor connections.
+// Package admit decides how many handlers may run at once, and who waits until another one has ended. It counts places, and doesn't know
+// workers or connections.
 package admit
 
 import (
@@ -15,17 +15,19 @@ import (
 type Kind uint8
 
 const (
-	// None is no place. A handler that runs where its request was read needs none.
+	// None means that there is no place. A handler that runs where its request was read needs none.
 	None Kind = iota
 	// Ordinary is the place of any handler. It counts against Concurrency.
 	Ordinary
-	// Quick is reserved for finding out whether a handler is quick. Quick handlers, such as a health check's, are called whatever the load.
+	// Quick is reserved for finding out whether a handler is quick. So quick handlers, such as a health check's, are called whatever the
+	// load.
 	Quick
-	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from when it is accepted until its first
-	// request is refused or answered, and clients of an overloaded machine take their time. In Quick's few places a probe would rarely find one.
+	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from its acceptance until its first
+	// request is refused or answered. Clients of an overloaded machine take long for that. If these connections used Quick's few places, a
+	// probe would rarely find one.
 	QuickConn
-	// Always is reserved for handlers that are always answered, such as those of probes that wait for checks, and of operators' pages. The
-	// limit bounds what such a route costs when everybody calls it.
+	// Always is reserved for handlers that must always answer, such as those of probes that wait for checks, and of operators' pages. The
+	// limit bounds the cost of such a route when all clients call it.
 	Always
 	// Closing is the place of a worker that closes a connection, which may take long.
 	Closing
@@ -42,7 +44,7 @@ const (
 // Kinds is a set of kinds of places. They are tried in the order of the constants above.
 type Kinds uint8
 
-// Or returns the set with the kind k if it may be used too.
+// Or returns the set with the kind k added, if it may be used too.
 func (s Kinds) Or(k Kind, may bool) Kinds {
 	if may {
 		s |= k.Only()
@@ -50,7 +52,7 @@ func (s Kinds) Or(k Kind, may bool) Kinds {
 	return s
 }
 
-// Only returns the set of this kind alone.
+// Only returns the set with this kind alone.
 func (k Kind) Only() Kinds { return 1 << k }
 
 func (s Kinds) has(k Kind) bool { return s&k.Only() != 0 }
@@ -63,16 +65,16 @@ type Admission struct {
 	most [kinds]int64 // immutable after Init
 	queue
 
-	// The counts are written for each request that is handed over, so they don't share a cache line with what is only read.
+	// The counts are written for each request that is handed over, so they don't share a cache line with fields that are only read.
 	_     apart.Lines
-	taken [kinds]atomic.Int64 // only TakeBeyond and EnterBeyond exceed a limit; that of None isn't counted
+	taken [kinds]atomic.Int64 // only TakeBeyond and EnterBeyond exceed a limit; places of the kind None aren't counted
 }
 
 // Config configures an Admission.
 type Config struct {
 	Concurrency int           // the limit of ordinary places
-	Queue       int           // how many may wait for an ordinary place at once
-	MaxWait     time.Duration // how long one of them waits at most
+	Queue       int           // the maximum number of waiters for an ordinary place
+	MaxWait     time.Duration // the maximum time that one of them waits
 	Now         func() clock.Time
 }
 
@@ -122,19 +124,19 @@ func (a *Admission) give(k Kind) {
 	}
 }
 
-// freed wakes one of those that wait, since an ordinary place is free.
+// freed wakes a waiter, since an ordinary place is free.
 func (a *Admission) freed() {
 	if a.waiting.Load() > 0 {
 		a.queue.wake(a.now())
 	}
 }
 
-// Place is what one handler or one connection has: at most one place at a time. The zero value counts nowhere and is never refused.
-// It belongs to one goroutine at a time.
+// Place is the place of one handler or one connection, which has at most one at a time. The zero value counts nowhere and is never refused.
+// A Place belongs to one goroutine at a time.
 type Place struct {
 	of   *Admission
 	kind Kind
-	late bool // it was received, and Enter hasn't admitted it since: see ReceiveLate
+	late bool // it was received, and Enter hasn't admitted its handler since: see ReceiveLate
 }
 
 // NewPlace returns a Place of the kind None.
@@ -143,11 +145,11 @@ func (a *Admission) NewPlace() Place { return Place{of: a} }
 // Kind returns which kind of place this is now.
 func (p *Place) Kind() Kind { return p.kind }
 
-// IsReserved reports whether the place is one of those that are there whatever the load.
+// IsReserved reports whether the place is of a reserved kind, which is available whatever the load.
 func (p *Place) IsReserved() bool { return p.kind.isQuick() || p.kind == Always }
 
-// Enter makes sure that the place is of one of these kinds, and gives back the one before. It returns false, and changes nothing, if none of
-// them is free.
+// Enter makes sure that the place is of one of these kinds, and gives back the place that it was before. It returns false, and changes
+// nothing, if none of them is free.
 func (p *Place) Enter(wanted Kinds) bool {
 	if p.of == nil {
 		return true
@@ -168,14 +170,15 @@ func (p *Place) Enter(wanted Kinds) bool {
 	return false
 }
 
-// MayTakeLong makes sure that a handler that was admitted to the place may wait for something. A place of a quick one must become an ordinary
-// one. It returns false if none is free.
+// MayTakeLong makes sure that a handler that was admitted to the place may wait for something. The place of a quick handler must become an
+// ordinary one. It returns false if none is free.
 func (p *Place) MayTakeLong() bool {
 	p.late = false
 	return !p.kind.isQuick() || p.Enter(Ordinary.Only())
 }
 
-// EnterBeyond gives back the place before and enters one of the kind, whether or not one is free: another request is about to leave it.
+// EnterBeyond gives back the place before and enters one of the kind, whether or not one is free: another request is about to leave its
+// place.
 func (p *Place) EnterBeyond(k Kind) {
 	p.Leave()
 	if p.kind = k; k != None {
@@ -183,8 +186,8 @@ func (p *Place) EnterBeyond(k Kind) {
 	}
 }
 
-// ReceiveLate makes the place the one that TakeBeyond has taken. Its handler should have been admitted first: while places are taken beyond the limit,
-// Enter doesn't admit it.
+// ReceiveLate turns the place into the one that TakeBeyond has taken. Its handler should have been admitted first: while places are taken
+// beyond the limit, Enter doesn't admit it.
 func (p *Place) ReceiveLate() {
 	p.Leave()
 	p.kind, p.late = Ordinary, true

@@ -11,18 +11,18 @@ import (
 
 // queue lets goroutines without a place wait for an ordinary one.
 //
-// The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest has
-// waited for nearly as long as that, more requests come than can be served, and each would be served when its client is about to give up.
-// Then the newest is served first: most of those that are served hardly wait, and the others are refused at their deadline.
+// The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
+// waiter has waited for nearly that long, more requests arrive than can be served, and each would be served just when its client is about
+// to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
 type queue struct {
-	most    int64             // how many may wait; immutable
+	most    int64             // the maximum number of waiters; immutable
 	maxWait time.Duration     // immutable
 	now     func() clock.Time // immutable
 
-	waiting atomic.Int64 // how many wait, or are about to
+	waiting atomic.Int64 // how many goroutines wait, or are about to
 
 	mu      race.Mutex
-	waiters []*waiter // the oldest first; guarded by mu
+	waiters []*waiter // the oldest waiter first; guarded by mu
 }
 
 type waiter struct {
@@ -30,26 +30,26 @@ type waiter struct {
 	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
 }
 
-// HasQueue reports whether anybody may wait.
+// HasQueue reports whether requests may wait.
 func (a *Admission) HasQueue() bool { return a.queue.most > 0 }
 
-// MaxWait returns how long somebody waits at most.
+// MaxWait returns the maximum time that a request waits.
 func (a *Admission) MaxWait() time.Duration { return a.maxWait }
 
-// IsAwaited reports whether somebody waits for a place, or is about to.
+// IsAwaited reports whether a goroutine waits for a place, or is about to.
 func (a *Admission) IsAwaited() bool { return a.waiting.Load() > 0 }
 
-// Waiting returns how many wait.
+// Waiting returns the number of waiters.
 func (a *Admission) Waiting() int {
 	a.queue.mu.Lock()
 	defer a.queue.mu.Unlock()
 	return len(a.waiters)
 }
 
-// Joined returns how many have joined the queue and not left it yet.
+// Joined returns how many goroutines have joined the queue and not left it yet.
 func (a *Admission) Joined() int { return int(a.waiting.Load()) }
 
-// JoinQueue makes room for one that waits. It returns false if the queue is full. Otherwise the caller calls AwaitPlace, and must call
+// JoinQueue makes room for one more waiter. It returns false if the queue is full. Otherwise the caller calls AwaitPlace, and must call
 // LeaveQueue in the end.
 func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most) }
 
@@ -71,7 +71,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until t
 		q.join(self)
 		if occupy() { // a place that became free before join woke nobody
 			if !q.leave(self) {
-				a.freed() // somebody has woken this one for another place
+				a.freed() // another goroutine has woken this one for another place
 			}
 			return true
 		}
@@ -79,7 +79,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until t
 		case <-self.woken:
 		case <-left:
 			if !q.leave(self) {
-				a.freed() // somebody has woken this one for a place
+				a.freed() // another goroutine has woken this one for a place
 			}
 			return false
 		case <-timer.C:
@@ -88,7 +88,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until t
 	}
 }
 
-// join puts a waiter where it belongs by the beginning of its wait, also if it was woken in vain and joins again.
+// join puts a waiter where it belongs by the beginning of its wait, even if it was woken in vain and joins again.
 func (q *queue) join(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,7 +99,7 @@ func (q *queue) join(w *waiter) {
 	q.waiters = slices.Insert(q.waiters, at, w)
 }
 
-// leave takes a waiter out of the queue. It reports false if that was done to wake it.
+// leave takes a waiter out of the queue. It reports false if another goroutine has taken it out, to wake it.
 func (q *queue) leave(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

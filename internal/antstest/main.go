@@ -1,7 +1,6 @@
 // Command antstest runs the tests that github.com/panjf2000/ants/v2 has for its users (those of package ants_test)
-// against this repository's package pool. It copies them from the module cache into a temporary module, changes the
-// import path and nothing else, and ends as `go test -race` does. Where ants can't be downloaded it says so and ends well,
-// unless FILO_CI is set.
+// against this repository's package pool. It copies them from the module cache into a temporary module, changes only the import path, and
+// has the exit status of `go test -race`. If ants can't be downloaded, it says so and succeeds, unless FILO_CI is set.
 //
 //	go run ./internal/antstest [-count n] [-run regexp]
 package main
@@ -62,7 +61,7 @@ func antstest(count int, run string) error {
 	if err := copyModule(dir, ants, repository); err != nil {
 		return err
 	}
-	// A process each: the tests leave the package's own pool closed, and a second time wait for it forever.
+	// Each run has its own process: the tests leave the package's own pool closed, and a second run would wait for it forever.
 	for range count {
 		if err := gotool.Command(dir, "test", "-race", "-count=1", "-run", run, "-timeout", "10m", ".").Run(); err != nil {
 			return err
@@ -84,7 +83,7 @@ func copyTest(to, from string) error {
 	return os.WriteFile(to, bytes.Replace(source, old, []byte(`ants "`+gotool.Filo+`/pool"`), 1), 0o644)
 }
 
-// copyModule writes the temporary module's go.mod: that of ants, for the versions of what the tests import besides, with filo.
+// copyModule writes the temporary module's go.mod: ants' own, for the versions of the tests' other imports, with filo added.
 func copyModule(dir, ants, repository string) error {
 	theirs, err := os.ReadFile(filepath.Join(ants, "go.mod"))
 	if err != nil {

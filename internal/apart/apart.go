@@ -1,4 +1,4 @@
-// Package apart keeps what one processor writes out of the cache lines that others read or write.
+// Package apart keeps fields that one processor writes out of the cache lines that others read or write.
 package apart
 
 // Lines, put between two fields of a struct, keeps them in different cache lines. It is the size of two lines, since processors fetch lines

@@ -1,5 +1,5 @@
-// Package asked says which scheme and host a client has asked for, to all of filo's packages alike: what a middleware in front has
-// admitted for one host, a router behind it must not take for another.
+// Package asked tells all of filo's packages alike which scheme and host a client has asked for: if middleware in front has admitted a
+// request for one host, a router behind it must not take it for another.
 package asked
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// View knows what the client has asked for better than the request does, since a trusted proxy has told: middleware.RealIP's.
+// View knows what the client has asked for better than the request does, because a trusted proxy has told it: middleware.RealIP has one.
 type View interface {
 	Scheme(c *filo.Ctx) string
 	// Host returns bytes that are borrowed until the handler returns.
@@ -18,7 +18,7 @@ type View interface {
 
 type viewKey struct{}
 
-// SetView has a request looked at by a view.
+// SetView attaches a view to a request.
 func SetView(c *filo.Ctx, v View) { c.Set(viewKey{}, v) }
 
 // ViewOf returns the view of a request, nil if it has none.

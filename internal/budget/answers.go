@@ -11,7 +11,7 @@ import (
 type Answers struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
-	// waiting is how many handlers wait for a window of HTTP/2. They take no room, since there is another limit for them.
+	// waiting is how many handlers wait for a window of HTTP/2. They don't count in the bytes, since they have another limit.
 	waiting atomic.Int64
 }
 
@@ -20,18 +20,18 @@ const (
 	waiterCost = 32 << 10
 	// connShare is which part of the limit one connection of HTTP/2 may use once half of it is used.
 	connShare = 32
-	// crowdedShare is which part of its grace a client has to open a window while the budget is crowded, but at least crowdedTime.
+	// crowdedShare is the part of its grace that a client has to open a window while the budget is crowded, but at least crowdedTime.
 	crowdedShare = 10
 	crowdedTime  = time.Second
 )
 
-// SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
+// SetLimit sets the maximum number of bytes, negative for no limit. It is called before all else.
 func (a *Answers) SetLimit(limit int64) { a.limit = limit }
 
-// Limit returns how many bytes there is room for.
+// Limit returns the maximum number of bytes.
 func (a *Answers) Limit() int64 { return a.limit }
 
-// Used returns how many bytes count.
+// Used returns how many bytes are in use.
 func (a *Answers) Used() int64 { return a.used.Load() }
 
 // Take takes n bytes, and reports false if they have no room.
@@ -43,10 +43,10 @@ func (a *Answers) Take(n int64) bool {
 	return true
 }
 
-// Add counts n more bytes, or less, whether there is room for them or not.
+// Add counts n more bytes, whether there is room for them or not; n may be negative.
 func (a *Answers) Add(n int64) { a.used.Add(n) }
 
-// MayHold reports whether n more bytes have room on a connection whose answers take what held returns.
+// MayHold reports whether a connection may hold n more bytes of answers; held returns how many it holds now.
 func (a *Answers) MayHold(n int, held func() int64) bool {
 	if a.limit < 0 {
 		return true
@@ -55,18 +55,18 @@ func (a *Answers) MayHold(n int, held func() int64) bool {
 	return used <= a.limit/2 || used <= a.limit && held()+int64(n) <= a.limit/connShare
 }
 
-// Wait counts n more handlers that wait for a window, or less.
+// Wait counts n more handlers that wait for a window; n may be negative.
 func (a *Answers) Wait(n int64) { a.waiting.Add(n) }
 
 // Waiting returns how many handlers wait for a window.
 func (a *Answers) Waiting() int64 { return a.waiting.Load() }
 
-// Crowded reports whether so much waits that clients are given less time.
+// Crowded reports whether the waiting bytes are so many that clients are given less time.
 func (a *Answers) Crowded() bool {
 	return a.limit >= 0 && a.used.Load()+a.waiting.Load()*waiterCost > a.limit/2
 }
 
-// Limits returns how slowly a client may open its windows, as things are. The given limits hold while the budget isn't crowded.
+// Limits returns the current limits on how slowly a client may open its windows. The given limits apply while the budget isn't crowded.
 func (a *Answers) Limits(limits pace.Limits) pace.Limits {
 	if a.Crowded() {
 		limits.Grace = CrowdedGrace(limits.Grace)
@@ -74,7 +74,7 @@ func (a *Answers) Limits(limits pace.Limits) pace.Limits {
 	return limits
 }
 
-// CrowdedGrace returns what is left of a grace while the budget is crowded.
+// CrowdedGrace returns the reduced grace while the budget is crowded.
 func CrowdedGrace(grace time.Duration) time.Duration {
 	return min(grace, max(grace/crowdedShare, crowdedTime))
 }

@@ -1,5 +1,5 @@
-// Package budget bounds the memory that all clients of a server together make it keep: Bodies that of request bodies, and Answers that of
-// answers that wait for their clients. It only counts. What has no room is refused by its owner.
+// Package budget bounds the memory that all clients of a server together make it keep: Bodies bounds the memory of request bodies, and
+// Answers that of answers that wait for their clients. It only counts. The owner refuses what has no room.
 package budget
 
 import (
@@ -10,24 +10,24 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Bodies counts the bytes of the request bodies that a server holds: buffers of bodies that handlers read as a whole, by a Room for each, and
-// queues of what waits for handlers, by a count for each client.
+// Bodies counts the bytes of the request bodies that a server holds. These are the buffers of bodies that handlers read as a whole, each
+// counted by a Room, and queues of bytes that wait for handlers, counted for each client.
 //
-// Bodies that take up room while their handlers wait for the next byte are silent. Where there is no room, the one whose client has been silent
-// for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. There are no more of
-// them than have room.
+// Bodies that take up room while their handlers wait for the next byte are silent. Where there is no room, the body whose client has been
+// silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. Their number
+// is limited, because each takes room.
 type Bodies struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
 
-	mu     sync.Mutex // taken before the locks of connections
+	mu     sync.Mutex // locked before the locks of connections
 	silent map[*Room]silentBody
-	next   clock.Time // not before then they are searched again, after a search that has found none
+	next   clock.Time // after a search that has found none, the next one isn't made before then
 }
 
-// Room is the room that the buffer of one body takes up. Only its count may be changed by others than the goroutine that reads the body.
+// Room is the room that the buffer of one body takes up. Other goroutines than the reader of the body may change only its count.
 type Room struct {
-	bytes  atomic.Int64 // none is left when the body was cut off for others
+	bytes  atomic.Int64 // 0 when the body was cut off to make room for others
 	silent bool         // Bodies.silent has it
 }
 
@@ -36,7 +36,7 @@ func (r *Room) Bytes() int64 { return r.bytes.Load() }
 
 // Silent is a body whose client may be silent.
 type Silent interface {
-	// CutBody ends the read that waits for the body, and calls Bodies.Pass. It reports false if the wait is over.
+	// CutBody ends the wait for the body's next bytes, and calls Bodies.Pass. It reports false if nobody waits any more.
 	CutBody(room *Room) bool
 }
 
@@ -52,7 +52,7 @@ const (
 	silentRest = 5 * time.Millisecond
 )
 
-// clientShare is which part of the limit the queues of one client may use once half of it is used.
+// clientShare is the part of the limit that the queues of one client may use once half of it is used.
 const clientShare = 32
 
 // SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
@@ -64,8 +64,8 @@ func (b *Bodies) Limit() int64 { return b.limit }
 // Used returns how many bytes count.
 func (b *Bodies) Used() int64 { return b.used.Load() }
 
-// hasRoom reports whether a request that holds own bytes may take n more. A request that is the only one to hold any may always, so that
-// a body over the limit isn't refused for ever.
+// hasRoom reports whether a request that already holds own bytes may take n more. If no other request holds any, a request always may, so
+// that a body over the limit isn't refused for ever.
 func (b *Bodies) hasRoom(used, own, n int64) bool {
 	return b.limit < 0 || used+n <= b.limit || used <= own
 }
@@ -75,7 +75,7 @@ func (b *Bodies) HasRoom(room *Room, queued, n int64) bool {
 	return b.hasRoom(b.used.Load(), room.Bytes()+queued, n)
 }
 
-// Take takes n more bytes for the buffer of a body. Another queued bytes of that body wait elsewhere. Take returns false if there is no room.
+// Take takes n more bytes for the buffer of a body. queued more bytes of that body wait elsewhere. Take returns false if there is no room.
 func (b *Bodies) Take(room *Room, queued, n int64) bool {
 	for own := room.Bytes() + queued; ; {
 		used := b.used.Load()
@@ -107,10 +107,10 @@ func (b *Bodies) Give(room *Room, n int64) {
 	}
 }
 
-// Pass gives the room of a body that is cut off to others. Its handler is about to give its buffer back.
+// Pass makes the room of a body that is cut off available to others. Its handler is about to give its buffer back.
 func (b *Bodies) Pass(room *Room) { b.used.Add(-room.bytes.Swap(0)) }
 
-// MayQueue reports whether n more bytes have room in the queues of a client, which take up what client counts.
+// MayQueue reports whether a client's queues have room for n more bytes; client counts the bytes in them.
 func (b *Bodies) MayQueue(client *atomic.Int64, n int) bool {
 	if b.limit < 0 {
 		return true
@@ -122,13 +122,13 @@ func (b *Bodies) MayQueue(client *atomic.Int64, n int) bool {
 // IsFull reports whether there is no room for n more bytes of any body.
 func (b *Bodies) IsFull(n int) bool { return b.limit >= 0 && b.used.Load()+int64(n) > b.limit }
 
-// Queue counts n more bytes in the queues of a client, or less.
+// Queue counts n more bytes in the queues of a client; n may be negative.
 func (b *Bodies) Queue(client *atomic.Int64, n int64) {
 	client.Add(n)
 	b.used.Add(n)
 }
 
-// BeginSilence records since when the handler of a body waits, if its buffer takes up room. EndSilence follows.
+// BeginSilence records when the handler of a body began to wait, if its buffer takes up room. EndSilence follows.
 func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
 	if room.Bytes() == 0 || room.silent {
 		return
@@ -141,7 +141,7 @@ func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
 	b.silent[room], room.silent = silentBody{body, since}, true
 }
 
-// EndSilence records that the handler doesn't wait any more, if it has.
+// EndSilence records that the handler no longer waits.
 func (b *Bodies) EndSilence(room *Room) {
 	if !room.silent {
 		return
@@ -152,7 +152,8 @@ func (b *Bodies) EndSilence(room *Room) {
 	room.silent = false
 }
 
-// CutSilent makes room by the end of a body whose client is silent. It reports false if there is none. The caller holds no connection's lock.
+// CutSilent makes room by cutting off a body whose client is silent. It reports false if there is none. The caller holds no connection's
+// lock.
 func (b *Bodies) CutSilent(now clock.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Max is how many ranges of a file a request may ask for. Programs that have use for several ask for a few; each
-// part costs the server more than it does the client.
+// Max is the maximum number of ranges in a request. Programs that need several ask for a few; each part costs the server more than the
+// client.
 const Max = 32
 
 // Range is a part of a file that isn't empty.
@@ -24,8 +24,8 @@ const (
 	Unsatisfiable                // 416
 )
 
-// Parse appends the ranges that are in a file of the given size to dst. They are as they were asked for, in order, and may
-// overlap, but are together no larger than the file.
+// Parse appends to dst the requested ranges that lie within a file of the given size. They are in the order of the request and may overlap,
+// but together they are no larger than the file.
 func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
 	unit, set, ok := bytes.Cut(value, []byte{'='})
@@ -50,7 +50,7 @@ func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 			continue
 		}
 		dst = append(dst, r)
-		tooMuch = tooMuch || r.Length > left // what is behind may be malformed
+		tooMuch = tooMuch || r.Length > left // the rest may be malformed
 		left -= r.Length
 	}
 	switch {
@@ -62,7 +62,7 @@ func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 	return dst, Good
 }
 
-// parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1): an empty one if nothing of it is in the file.
+// parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1). The result is empty if none of it is in the file.
 func parseRange(spec []byte, size int64) (r Range, ok bool) {
 	first, last, ok := bytes.Cut(spec, []byte{'-'})
 	if !ok {
@@ -86,7 +86,7 @@ func parseRange(spec []byte, size int64) (r Range, ok bool) {
 	return Range{begin, min(end, size-1) - begin + 1}, true
 }
 
-// maxPosition stands for all that are larger.
+// maxPosition stands for all larger positions.
 const maxPosition = 1<<63 - 1
 
 // parsePosition reads 1*DIGIT.

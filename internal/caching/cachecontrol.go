@@ -49,13 +49,13 @@ func DirectiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
 	return Seconds(argument)
 }
 
-// Age returns what the field Age says, and whether it says something. In a list the first number counts (RFC 9111, section 5.1).
+// Age returns the number in the field Age, and whether there is one. In a list the first number counts (RFC 9111, section 5.1).
 func Age(h *filo.Header) (time.Duration, bool) {
 	first, _, _ := bytes.Cut(h.GetBytes("Age"), []byte{','})
 	return Seconds(syntax.TrimSpace(first))
 }
 
-// Seconds parses delta-seconds (RFC 9111, section 1.2.2): what is more than 2^31 counts as that.
+// Seconds parses delta-seconds (RFC 9111, section 1.2.2): more than 2^31 counts as 2^31.
 func Seconds(value []byte) (time.Duration, bool) {
 	if len(value) == 0 {
 		return 0, false
@@ -70,7 +70,7 @@ func Seconds(value []byte) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// DropTargeted removes the fields by which some caches, such as those of a CDN, go instead of Cache-Control.
+// DropTargeted removes the fields that some caches, such as those of a CDN, obey instead of Cache-Control.
 func DropTargeted(h *filo.Header) {
 	for {
 		targeted := ""

@@ -1,5 +1,5 @@
-// Package caching has what RFC 9110 and RFC 9111 say about answers that somebody has already: conditions of requests, and
-// Cache-Control.
+// Package caching implements the rules of RFC 9110 and RFC 9111 for answers that a client or a cache already has: conditions of requests,
+// and Cache-Control.
 package caching
 
 import (
@@ -14,7 +14,8 @@ import (
 // ReadsOnly reports whether the method is GET, HEAD or QUERY.
 func ReadsOnly(c *filo.Ctx) bool { return syntax.Retrieves(c.Request.MethodBytes()) }
 
-// AnswerCondition turns a response of 200, last modified at a date, which may be nil, into what the request's conditions make of it.
+// AnswerCondition changes a response of 200 to the answer that the request's conditions require. modified is the date of the last change,
+// and may be nil.
 func AnswerCondition(c *filo.Ctx, modified []byte) error {
 	switch Precondition(c, true, c.Response.Header.GetBytes("ETag"), modified) {
 	case 304:
@@ -28,8 +29,8 @@ func AnswerCondition(c *filo.Ctx, modified []byte) error {
 
 var errPrecondition = filo.Error(412, "")
 
-// notModified makes the response one of 304. RFC 9110, section 15.4.5: it has the fields that a cache needs, and not the
-// rest of what describes a body.
+// notModified turns the response into a 304. RFC 9110, section 15.4.5: it keeps the fields that a cache needs, and drops the others that
+// describe a body.
 func notModified(c *filo.Ctx) {
 	h := &c.Response.Header
 	c.Response.SetStatus(304)
@@ -45,8 +46,8 @@ func notModified(c *filo.Ctx) {
 // TimeFormat is IMF-fixdate (RFC 9110, section 5.6.7).
 const TimeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-// Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified; nil is none, which a resource that exists
-// may well have.
+// Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified. nil means that the field is missing, which a
+// resource that exists may well lack.
 func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
 	h := &c.Request.Header
 	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and so for the others
@@ -77,8 +78,8 @@ func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) 
 	return 0
 }
 
-// Date parses a date in one of the forms of RFC 9110, section 5.6.7. What differs from them, such as by a second space or an hour of one
-// digit, is none, although time.Parse takes it. A wrong day of the week doesn't matter.
+// Date parses a date in one of the forms of RFC 9110, section 5.6.7. A date that differs from them, for example by a second space or an
+// hour of one digit, is invalid, although time.Parse accepts it. A wrong day of the week doesn't matter.
 func Date(value []byte) (t time.Time, ok bool) {
 	if len(value) == 0 {
 		return t, false
@@ -95,9 +96,9 @@ func Date(value []byte) (t time.Time, ok bool) {
 // afterDay returns what follows the name of the day in a date.
 func afterDay(date []byte) []byte { return bytes.TrimLeftFunc(date, unicode.IsLetter) }
 
-// matches reports whether a list of entity tags has that of a resource that exists. "*" is any resource, also one that has no
-// entity tag (RFC 9110, sections 13.1.1 and 13.1.2). By weak comparison W/"a" and "a"
-// are the same; by strong comparison W/"a" isn't even the same as itself (RFC 9110, section 8.8.3.2).
+// matches reports whether a list of entity tags contains the tag of a resource that exists. "*" matches any resource, even one without an
+// entity tag (RFC 9110, sections 13.1.1 and 13.1.2). By weak comparison W/"a" and "a" are the same; by strong comparison W/"a" isn't even
+// the same as itself (RFC 9110, section 8.8.3.2).
 func matches(h *filo.Header, name string, exists bool, etag []byte, weak bool) bool {
 	if !exists {
 		return false
@@ -125,5 +126,5 @@ func matches(h *filo.Header, name string, exists bool, etag []byte, weak bool) b
 	return false
 }
 
-// opaqueTag takes the mark of a weak entity tag off.
+// opaqueTag removes the prefix of a weak entity tag.
 func opaqueTag(etag []byte) (opaque []byte, weak bool) { return bytes.CutPrefix(etag, []byte("W/")) }

@@ -1,10 +1,12 @@
 //go:build unix
 
-// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement: what depends on the order of two
-// goroutines' steps, and goes well nearly always, goes wrong soon. A seed says where they pause. It runs the soak with each of several numbers of
-// processors, by both drivers, over TCP, TLS and HTTP/2; some runs stop the process for longer than the server's time-outs, or set its clock.
+// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement. So faults that depend on the
+// order of two goroutines' steps, and hardly ever show, show soon. A seed determines where they pause. It runs the soak with several
+// numbers of processors, with both drivers, over TCP, TLS and HTTP/2. Some runs stop the process for longer than the server's time-outs, or
+// set its clock.
 //
-// A failure prints the seed, and where the goroutines have paused last. The same seed pauses at the same sites, so the failure mostly comes again:
+// A failure prints the seed, and where the goroutines paused last. The same seed pauses at the same sites, so the failure mostly comes
+// again:
 //
 //	go run ./internal/chaos -seed 5 -again 10
 package main
@@ -29,7 +31,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
 	seed       uint64
 	span       time.Duration // of each run
@@ -68,8 +70,8 @@ type row struct {
 	stops     bool // the process, for longer than time-outs
 }
 
-// Groups of the soak's kinds of clients. Those of the last one depend on no time-out. A client that has ended its side while it waits for a place
-// gets a 503, so half-closes is for servers with enough places.
+// Groups of the soak's kinds of clients. The kinds of the last group depend on no time-out. A client that has closed its side while it
+// waits for a place gets a 503, so half-closes is for servers with enough places.
 const (
 	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,resets,leaves,watched-resets,hijacks,garbage"
 	inParts   = "continued,pieces" // the server waits for them all the time; others would take their processors
@@ -107,7 +109,7 @@ func table(procs string) []row {
 	return all
 }
 
-// run runs the table, and fails at the first run that does.
+// run runs the table, and stops at the first run that fails.
 func run(ctx context.Context, o options) (err error) {
 	if o.repository == "" {
 		if o.repository, err = gotool.Repository(); err != nil {
@@ -142,7 +144,7 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// repeat runs what has failed again, and adds to the error how often it fails.
+// repeat repeats a run that has failed, and adds to the error how often it fails.
 func (r row) repeat(ctx context.Context, program string, o options, seed uint64, first error) error {
 	failures := 0
 	for range o.again {
@@ -177,7 +179,7 @@ func build(dir, repository string, race bool) (program string, all sites, err er
 const (
 	// stopTime is how long a process is stopped: longer than the soak's time for heads.
 	stopTime = 5 * time.Second
-	// patience is how long the soak waits for something: a thousand pauses take their time, and more so on a busy machine.
+	// patience is how long the soak waits for something: a thousand pauses take long, especially on a busy machine.
 	patience = 2 * time.Minute
 )
 
@@ -219,7 +221,7 @@ func stop(p *os.Process, after time.Duration, ended <-chan struct{}) {
 
 var siteNumber = regexp.MustCompile(`\{(\d+)\}`)
 
-// name puts the places of statements for their numbers.
+// name replaces the numbers of statements by their places.
 func (s sites) name(out []byte) []byte {
 	return siteNumber.ReplaceAllFunc(out, func(match []byte) []byte {
 		if n, err := strconv.Atoi(string(match[1 : len(match)-1])); err == nil && n < len(s) {

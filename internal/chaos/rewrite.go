@@ -15,16 +15,16 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// pausePackage is imported by what is rewritten, under the name pauseName.
+// pausePackage is imported by the rewritten files, under the name pauseName.
 const (
 	pausePackage = gotool.Filo + "/internal/chaos/pause"
 	pauseName    = "chaospause"
 )
 
-// sites are the places of all statements that were rewritten, by number.
+// sites are the places of all rewritten statements, by number.
 type sites []string
 
-// rewritten lists the packages of the program at a path that share memory between goroutines: filo's own root, and those below it that use
+// rewritten lists those packages of the program at a path whose goroutines share memory: filo's root, and the packages below it that use
 // locks, atomics or channels. Test tools are left alone.
 func rewritten(repository, program string) (files []string, err error) {
 	out, err := gotool.Output(repository, "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports", program)
@@ -90,7 +90,7 @@ type insertion struct {
 	text string
 }
 
-// rewrite puts a pause before each statement of a file, and has the file ask package pause for the time. All lines keep their numbers.
+// rewrite puts a pause before each statement of a file, and makes the file get the time from package pause. All lines keep their numbers.
 func rewrite(name string, source []byte, all *sites) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -122,7 +122,7 @@ func rewrite(name string, source []byte, all *sites) ([]byte, error) {
 	}
 	out.Write(source[from:])
 	if r.asksTime {
-		out.WriteString("\nvar _ = time.Now\n") // the import may be used no more
+		out.WriteString("\nvar _ = time.Now\n") // the import may no longer be used
 	}
 	return out.Bytes(), nil
 }

@@ -1,4 +1,4 @@
-// Package class records how long handlers take. A server decides by this where to run them.
+// Package class records how long handlers take. By this a server decides where to run them.
 package class
 
 import (
@@ -22,8 +22,8 @@ const (
 	// Clients that ask for two or four such handlers in turn don't have the same one sampled each time.
 	SampledCalls = 7
 
-	// A class computes once the balance of its samples is minComputed: a sample that computed adds 1, one that waited takes off waitWeight. On a
-	// busy machine a few samples of a handler that computes seem to wait. The balance is at most maxComputed.
+	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, one that waited subtracts
+	// waitWeight. On a busy machine, a few samples of a handler that computes look as if it waited. The balance is at most maxComputed.
 	minComputed = 8
 	maxComputed = 16
 	waitWeight  = 4
@@ -32,20 +32,21 @@ const (
 	// of a quick handler's calls take a thousand times as long.
 	slowRetakes = 3
 	slowWindow  = 1000
-	// minBackOff is how long a class is slow the first time. The time doubles up to maxBackOff. It is reset when the class has been quick
-	// for forgiven times as long.
+	// minBackOff is how long a class counts as slow the first time. Each further time doubles that, up to maxBackOff. It starts again at
+	// minBackOff when the class has been quick for forgiven times as long.
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = 10 * time.Second
 	forgiven   = 10
 )
 
 // Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs quick handlers where it has
-// read their request, also brief ones that compute if nothing else is ready, and gives its loop to another worker before others. The zero Class is ready for use. It must not be copied.
+// read their request. It does so with brief ones that compute, too, if no other request is ready there. Before other handlers it gives its
+// loop to another worker. The zero Class is ready for use. It must not be copied.
 type Class struct {
 	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
 
-	// Calls read the fields as far as parked, which are seldom written.
+	// Calls read the fields up to parked, which are seldom written.
 
 	// Median is the estimated median duration of the calls in nanoseconds; 0: unknown.
 	Median atomic.Int64
@@ -60,24 +61,24 @@ type Class struct {
 	slowUntil clock.Atomic[clock.Nanos]
 	// set is the Set of the server that lists the class.
 	set atomic.Pointer[Set]
-	// parked is the class of the functions of the connections that the handler has parked.
+	// parked is the class of the functions that serve the connections parked by the handler.
 	parked atomic.Pointer[Class]
 
 	_  apart.Lines
 	mu sync.Mutex
-	// Inlined counts one in TimedCalls inline calls, Handoffs the calls that have given their loop away.
+	// Inlined counts one in TimedCalls inline calls; Handoffs counts the calls that have given their loop away.
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64
 	blocks            atomic.Bool // TakeBlocks has reported it
 
-	since   uint64        // Inlined at the first of the recent retakes; guarded by mu
+	since   uint64        // the value of Inlined at the first of the recent retakes; guarded by mu
 	recent  int           // retakes since then; guarded by mu
-	backOff time.Duration // how long the class was slow last; guarded by mu
+	backOff time.Duration // how long the class counted as slow last; guarded by mu
 	_       apart.Lines
 }
 
-// fixed says whether a class learns where its calls run, or was told.
+// fixed says whether a class learns where its calls run, or was told where.
 type fixed uint8
 
 const (
@@ -93,7 +94,7 @@ func (k *Class) SetInline() { k.fixed = inline }
 // SetOffload makes the calls of the class never run where their request was read.
 func (k *Class) SetOffload() { k.fixed = offload }
 
-// SetAlways makes the calls of the class run in a reserve when no ordinary place is free. It must be called before the class is in use.
+// SetAlways lets the calls of the class run in a reserve when no ordinary place is free. It must be called before the class is in use.
 func (k *Class) SetAlways() { k.always = true }
 
 // IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too: some find out that they have to wait.
@@ -135,13 +136,13 @@ func (k *Class) IsBrief() bool {
 	return k.fixed == learned && int64(Quick) < median && median <= int64(Brief)
 }
 
-// Computes reports whether the handler is known to be brief, and to spend its time on its processor: then it may run where its request was
-// read, if nothing else is ready there. Nobody is kept waiting for long by that, and the next leader needn't be woken.
+// Computes reports whether the handler is known to be brief, and to spend its time on the processor. Then it may run where its request was
+// read, if no other request is ready there. That delays no client for long, and the next leader needn't be woken.
 func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
 
-// AddSample records whether a call of a brief handler computed, or waited. An update that gets lost beside another one doesn't matter.
+// AddSample records whether a call of a brief handler computed, or waited. A lost update doesn't matter.
 func (k *Class) AddSample(computed bool) {
 	balance := k.computed.Load()
 	next := max(balance-waitWeight, 0)
@@ -153,7 +154,7 @@ func (k *Class) AddSample(computed bool) {
 	}
 }
 
-// Retaken records that a call has held up its loop for so long that the loop was taken away.
+// Retaken records that a call has held up its loop so long that another worker has taken the loop.
 func (k *Class) Retaken() {
 	k.retakes.Add(1)
 	if k.fixed != learned {
@@ -179,7 +180,7 @@ func (k *Class) Retaken() {
 }
 
 // A class that was told to be inline blocks once minBlocked of its calls have lost their loop, and one of blockedShare calls has. A busy
-// machine stops quick handlers, too, but fewer of them.
+// machine delays quick handlers, too, but fewer of them.
 const (
 	minBlocked   = 16
 	blockedShare = 16
@@ -191,8 +192,8 @@ func (k *Class) TakeBlocks() bool {
 	return k.fixed == inline && retakes >= minBlocked && retakes*blockedShare >= k.Inlined.Load()*TimedCalls && !k.blocks.Swap(true)
 }
 
-// Add moves the estimated median a step towards the measured duration. The estimate rests where steps up and down are equally frequent,
-// at the median. A single slow call would spoil a mean.
+// Add moves the estimated median a step towards the measured duration. The estimate stays where steps up and down are equally frequent,
+// which is the median. A single slow call would spoil a mean.
 func (k *Class) Add(took time.Duration) {
 	median := k.Median.Load()
 	if isFar(median) && !k.drifts(int64(took) > median) {
@@ -218,12 +219,12 @@ func isFar(median int64) bool {
 	return 0 < median && median < int64(Quick)/2 || median > 2*int64(Quick)
 }
 
-// steady is how many more calls must have been above the estimate than below, or the other way round, before an estimate that is far from
+// steady is by how many the calls above the estimate must exceed those below, or the other way round, before an estimate that is far from
 // Quick moves.
 const steady = 8
 
 // drifts records whether a call was above or below the estimate, and reports whether the estimate must move. If it moved with every timed call,
-// the processors that run the handler would take its cache line from each other. An update that gets lost beside another one doesn't matter.
+// the processors that run the handler would take its cache line from each other. A lost update doesn't matter.
 func (k *Class) drifts(above bool) bool {
 	trend, step := k.trend.Load(), int32(-1)
 	if above {
@@ -283,7 +284,7 @@ func (s *Set) Each(f func(*Class)) {
 	}
 }
 
-// Parked returns the class of the functions of the connections that handlers of class k have parked.
+// Parked returns the class of the functions that serve the connections parked by handlers of class k.
 func (s *Set) Parked(k *Class) *Class {
 	if parked := k.parked.Load(); parked != nil {
 		return parked

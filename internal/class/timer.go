@@ -11,8 +11,9 @@ import (
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
-	// begun and entered count calls that are inline or of quick classes: of servers' own classes, and of classes that handlers have
-	// entered. With a single count, handlers that enter one class each would have only the calls of one of the two kinds measured.
+	// begun and entered count calls that are inline or of quick classes. begun counts those of servers' own classes, entered those of
+	// classes that handlers have entered. With a single count, if handlers enter one class each, only one of the two kinds of calls would
+	// ever be measured.
 	begun, entered uint32
 
 	brief    uint32        // counts the calls of SampleTurn
@@ -40,14 +41,14 @@ func (t *Timer) SampleTurn() bool {
 	return t.brief%SampledCalls == 0
 }
 
-// SampleNext makes the next call, of k, one that shows whether the handler computes or waits. Little else should be to do: while a handler
-// waits, its thread may run others.
+// SampleNext makes the next call, of k, the one that shows whether the handler computes or waits. Call it when there is little else to do:
+// while a handler waits, its thread may run others.
 func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 
-// DropSample takes SampleNext back.
+// DropSample undoes SampleNext.
 func (t *Timer) DropSample() { t.sampling = nil }
 
-// Start measures the handler from here on, if its turn has come. inline says that it runs where its request was read.
+// Start measures the handler from here on, if its turn has come. inline says that the handler runs where its request was read.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
 
 func (t *Timer) start(calls *uint32, inline bool) {

@@ -1,8 +1,9 @@
-// Command clients lets the HTTP clients that people have use a server of filo's in their own habits: Go's, curl, Node's, Java's and gRPC's. It prints
-// what each has asked for, and exits with 1 if one of them has seen a failure, or if the server has refused something.
+// Command clients lets widely used HTTP clients use a filo server in the way that each of them usually does: Go's, curl, Node's, Java's and
+// gRPC's. It prints the requests of each client, and exits with 1 if one of them has seen a failure, or if the server has refused a
+// request.
 //
-// The server is in this process, the clients are in others. A client whose program the machine lacks is skipped. gRPC's is built in a temporary
-// module, since this one doesn't need gRPC.
+// The server runs in this process, the clients in others. A client whose program the machine lacks is skipped. gRPC's is built in a
+// temporary module, since this one doesn't need gRPC.
 package main
 
 import (
@@ -37,7 +38,7 @@ func (r *result) failed(format string, args ...any) {
 	r.First = cmp.Or(r.First, fmt.Sprintf(format, args...))
 }
 
-// running is a server, and where clients find it.
+// running is a server, and how clients reach it.
 type running struct {
 	server     *filo.Server
 	plain, tls string // URLs

@@ -40,7 +40,7 @@ func runNode(r *running) (figure result, err error) {
 	return r.program("node", name, r.plain, r.tls, fmt.Sprint(r.duration.Milliseconds()))
 }
 
-// runJava uses the server by Java's HttpClient: over TLS by HTTP/2, and without TLS, where it first asks to upgrade to that.
+// runJava uses the server by Java's HttpClient: by HTTP/2 over TLS, and without TLS, where it first requests an upgrade to HTTP/2.
 func runJava(r *running) (figure result, err error) {
 	name, err := r.write("Client.java", javaProgram)
 	if err != nil {
@@ -49,10 +49,10 @@ func runJava(r *running) (figure result, err error) {
 	return r.program("java", name, r.plain, r.tls, fmt.Sprint(r.duration.Milliseconds()), r.authority)
 }
 
-// grpcVersion is the version of gRPC whose client and tests of interoperability are run.
+// grpcVersion is the version of gRPC whose client and interoperability tests are run.
 const grpcVersion = "v1.85.0"
 
-// runGRPC builds a gRPC server on filo together with gRPC's own client, and runs its calls of interoperability.
+// runGRPC builds a gRPC server on filo together with gRPC's own client, and runs the calls of gRPC's interoperability tests.
 func runGRPC(r *running) (figure result, err error) {
 	repository, err := gotool.Repository()
 	if err != nil {

@@ -14,7 +14,7 @@ var sizes = map[string]int{"/small": 13, "/medium": 64 << 10, "/large": 1 << 20}
 
 var text = strings.Repeat("0123456789abcdef", 64<<10)
 
-// site answers what the clients ask for:
+// site answers the clients' requests:
 //
 //	/small, /medium, /large  13 bytes, 64 KB, 1 MB
 //	/slow                    13 bytes after 20 ms

@@ -12,11 +12,11 @@ import (
 // over 0. The zero Time is no moment: as a deadline it never comes.
 type Time int64
 
-// Last is the end of the scale, 292 years after the clock's beginning.
+// Last is the end of the scale, 292 years after the clock's origin.
 const Last Time = math.MaxInt64
 
-// Earliest is the least moment that a time from the past becomes. The bits below aren't set, so that a moment is over 0 also without them: a
-// connection keeps something else there.
+// Earliest is the smallest moment to which a time from the past is converted. The bits below it aren't set, so that a moment is over 0 even
+// without them: a connection stores something else there.
 const Earliest Time = 1 << 4
 
 // Add returns the moment d after t, or Last if the scale ends before. d must not be negative.
@@ -27,7 +27,7 @@ func (t Time) Add(d time.Duration) Time {
 	return t + Time(d)
 }
 
-// Sub returns the time from u to t.
+// Sub returns t minus u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
 // Deadline returns the moment at which a wait that begins at t has lasted for timeout. It returns 0, no deadline, if the timeout is

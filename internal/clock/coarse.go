@@ -10,10 +10,10 @@ import (
 // Coarse is a cached time, for everything that needs no more precision than its tick: idle workers, deadlines, answers. Reading it is an
 // atomic load.
 //
-// It ticks only between Start and Stop, and only while somebody reads it: after a few ticks without a reader it rests,
-// and the next reader takes the exact time and wakes it. So an idle server uses no processor time, and no reader sees a
-// time that is more than about a tick old. A clock that doesn't run gives exact times, at the price of a lock and a
-// reading of the system's clock. The zero value is a clock that doesn't run.
+// It ticks only between Start and Stop, and only while it is read: after a few ticks without a reader it rests, and the next reader takes
+// the exact time and wakes it. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
+// clock that doesn't run gives exact times, at the price of a lock and a reading of the system's clock. The zero value is a clock that
+// doesn't run.
 type Coarse struct {
 	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
 	// only under mu, so that it never goes back, and loaded without mu.
@@ -42,14 +42,13 @@ const (
 	MaxTick = 100 * time.Millisecond
 )
 
-// Tick returns the tick for a clock with which shortest is the shortest measured duration: a twentieth of it, at least
-// 500 µs, at most 100 ms.
+// Tick returns the tick of a clock whose shortest measured duration is shortest: a twentieth of that, at least 500 µs and at most 100 ms.
 func Tick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, MinTick), MaxTick)
 }
 
-// Start lets the clock tick. It panics if the clock already runs. refreshed is called with the wall clock's time whenever the cached time is
-// about to be brought up to date, one call at a time.
+// Start lets the clock tick. It panics if the clock already runs. refreshed is called with the wall clock's time whenever the cached time
+// is about to be updated, one call at a time.
 func (c *Coarse) Start(tick time.Duration, refreshed func(wall time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ func (c *Coarse) Now() Time {
 	return cached
 }
 
-// Ticks reports whether the clock runs: then what refreshed was called with last is no more than about a tick old. Like Now, it wakes a clock
+// Ticks reports whether the clock runs: then the time of the last call of refreshed is at most about a tick old. Like Now, it wakes a clock
 // that rests.
 func (c *Coarse) Ticks() bool {
 	if c.cached.Load() == 0 {
@@ -133,7 +132,7 @@ func (c *Coarse) slowNow() Time {
 	if !c.wakeUpLocked() {
 		return c.Exact()
 	}
-	// Not the exact time: after it, the cached time would be a step back.
+	// The exact time isn't returned: after it, the cached time would be a step back.
 	return c.cached.Load()
 }
 
@@ -189,7 +188,7 @@ func (c *Coarse) run(tick time.Duration, wake <-chan struct{}, quit <-chan struc
 	}
 }
 
-// tick brings the time up to date.
+// tick updates the time.
 func (c *Coarse) tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +197,7 @@ func (c *Coarse) tick() {
 	}
 }
 
-// CatchUp brings the time up to date while the clock ticks: a pause of the process leaves it behind.
+// CatchUp updates the time while the clock ticks: after a pause of the process it is behind.
 func (c *Coarse) CatchUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,8 +213,8 @@ func (c *Coarse) rest() {
 	c.cached.Store(0)
 }
 
-// refreshLocked stores the time. It asks the wall clock every time, since that may be set forwards or back. A reader that sees the new time
-// must find what refreshed has made of it.
+// refreshLocked stores the time. It asks the wall clock every time, since that may be set forwards or backwards. A reader that sees the new
+// time must also see what refreshed has derived from it.
 func (c *Coarse) refreshLocked() {
 	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()

@@ -11,5 +11,5 @@ var processStart = time.Now()
 // Nanotime returns the current moment. It is never 0.
 func Nanotime() Nanos { return Nanos(time.Since(processStart)) + 1 }
 
-// Sub returns the time from u to t.
+// Sub returns t minus u.
 func (t Nanos) Sub(u Nanos) time.Duration { return time.Duration(t - u) }

@@ -1,6 +1,5 @@
-// Package conformance holds a server to the RFCs with a table of raw requests, each
-// beside the sentence that decides its answer, and runs them whole, pipelined and
-// cut at every byte.
+// Package conformance tests a server against the RFCs with a table of raw requests, each beside the sentence that decides its answer. It
+// sends them whole, pipelined and cut at every byte.
 //
 // The server under test has the routes of examples/hello: GET /hello answers
 // "Hello, World!" as text/plain, POST /echo answers the request's body whatever its
@@ -13,42 +12,42 @@ import (
 	"slices"
 )
 
-// A Case is one connection's worth of bytes and what must come back.
+// A Case is the bytes of one connection and the expected answers.
 type Case struct {
-	Name string // unique; topic/what is special
+	Name string // unique; topic/case
 
-	// RFC is the document and section that decides, such as "9112 2.2", and Sentence
-	// what it says there. Where a server may choose, the sentence says what filo chose: see IsRequired.
+	// RFC is the document and section that decides, such as "9112 2.2", and Sentence is its text. Where a server may choose, the sentence
+	// says what filo has chosen: see IsRequired.
 	RFC, Sentence string
 
-	// Raw is sent first. After100 is sent once a 100 has come, which then is required.
+	// Raw is sent first. After100 is sent once a 100 has arrived, which is then required.
 	Raw, After100 string
 
 	HalfClose bool // the client closes its writing half after Raw
 	May100    bool // a 100 may come or not: it depends on how the bytes arrive
-	// Late says that the client sends more behind a request that closes: what comes after the end is answered by a reset.
+	// Late says that the client sends more after a request that closes: the server answers bytes after the end by a reset.
 	Late bool
 	Want []Answer
 	Then Then
 }
 
-// An Answer is what is expected of one final response.
+// An Answer describes an expected final response.
 type Answer struct {
 	Status int
-	Or     int     // another status that is as right; 0: none
+	Or     int     // another status that is also right; 0: none
 	Head   bool    // the answer to a HEAD: no body, whatever the fields say
 	Body   string  // "": any; Empty: none
-	Header []Field // fields that must be there
+	Header []Field // fields that must be present
 }
 
 // Empty is the Body of an answer that must have none.
 const Empty = "\x00"
 
-// A Field is an expected header field. In Connection, Value is an element of the list; elsewhere
-// it is the whole value, "" is any, and one that ends in * is a prefix.
+// A Field is an expected header field. In Connection, Value is an element of the list. In other fields it is the whole value, "" stands for
+// any value, and a Value that ends in * is a prefix.
 type Field struct{ Name, Value string }
 
-// Then says what becomes of the connection after the last answer.
+// Then says what happens to the connection after the last answer.
 type Then int
 
 const (
@@ -77,7 +76,7 @@ func Seeds() [][]byte {
 	return seeds
 }
 
-// A request is the part of a Case in which those of a group differ.
+// A request is the part of a Case in which the cases of a group differ.
 type request struct{ name, raw string }
 
 // each returns a case for every request. Its name comes after that of the group.
@@ -97,7 +96,7 @@ const (
 	post = "POST /echo HTTP/1.1\r\nHost: a\r\n"
 )
 
-// get200 is a plain request, to follow another.
+// get200 is a plain request that follows another one.
 const get200 = get + "\r\n"
 
 func hello() Answer {

@@ -7,7 +7,7 @@ const (
 	http10    = "If the received protocol is HTTP/1.0 and the keep-alive connection option is present, the connection persists; otherwise it closes after the response."
 )
 
-// late is a case whose client goes on sending behind a request that closes.
+// late is a case whose client continues to send after a request that closes.
 func late(c Case) Case {
 	c.Late = true
 	return c

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// CutAll is the length up to which bytes are cut in two at every one. Longer ones, which are long only to meet a limit, are cut at every
-	// byte near their ends and at some between.
+	// CutAll is the length up to which a request is cut in two at every byte. Longer requests, which are long only to reach a limit, are
+	// cut at every byte near their ends and at some in between.
 	CutAll   = 400
 	cutEnds  = 120
 	cutsElse = 60
 
-	// cutPause is how long a socket gets to deliver one part before the next is sent. Too short a pause makes a cut less sharp, never a right
-	// server wrong.
+	// cutPause is how long a socket gets to deliver one part before the next is sent. Too short a pause makes a cut less sharp, but a
+	// correct server never fails because of it.
 	cutPause = time.Millisecond
 )
 
@@ -30,10 +30,10 @@ func Cuts(n int) []int {
 	return places
 }
 
-// readWaiter is a connection that knows when its peer has read all that was sent.
+// readWaiter is a connection that knows when its peer has read everything that was sent.
 type readWaiter interface{ WaitRead() error }
 
-// Exact reports whether cuts are exact on a connection: it knows when its peer has read all that was sent.
+// Exact reports whether cuts are exact on a connection: it knows when its peer has read everything that was sent.
 func Exact(conn net.Conn) bool {
 	_, exact := conn.(readWaiter)
 	return exact

@@ -12,8 +12,7 @@ func awaiting(body, want string) Case {
 	return Case{Name: "Expect", RFC: "9110 10.1.1", Sentence: sends100, After100: body, Want: answers(echo(want)), Then: Open}
 }
 
-// may100 lets a 100 come before the answer: whether it does depends on what part of
-// the request the server has when its handler reads.
+// may100 lets a 100 come before the answer: whether it does depends on which part of the request the server has when its handler reads.
 func may100(c Case) Case {
 	c.May100 = true
 	return c

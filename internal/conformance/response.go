@@ -20,10 +20,10 @@ type Response struct {
 	Trailer []Field
 
 	fields   []Field
-	untilEnd bool // no field says how long the body is: it ends with the connection
+	untilEnd bool // no field gives the length of the body: it ends with the connection
 }
 
-// ErrMalformed is wrapped by every error about what a server may never send.
+// ErrMalformed is wrapped by every error about something that a server may never send.
 var ErrMalformed = errors.New("malformed answer")
 
 // errUntilEnd is the error of an answer whose body the end of the connection delimits, which RFC 9112, 6.3, allows and filo never does.
@@ -36,8 +36,8 @@ func syntaxError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// ReadResponse reads the next answer, interim ones too. head says that a final
-// answer is one to HEAD. It returns a bare io.EOF where no answer begins.
+// ReadResponse reads the next answer, including interim ones. head says that a final answer is to a HEAD request. It returns a bare io.EOF
+// where no answer begins.
 func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	if _, err := br.Peek(1); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func readFields(br *bufio.Reader) ([]Field, error) {
 	}
 }
 
-// checkFields checks what holds for every answer.
+// checkFields checks the rules for every answer.
 func (r *Response) checkFields() error {
 	lengths, codings, dates := r.Values("Content-Length"), r.Values("Transfer-Encoding"), r.Values("Date")
 	switch {
@@ -220,7 +220,7 @@ func (r *Response) Values(name string) []string {
 	return values
 }
 
-// has says whether an expected field is there.
+// has reports whether an expected field is present.
 func (r *Response) has(want Field) bool {
 	values := r.Values(want.Name)
 	if strings.EqualFold(want.Name, "Connection") {
@@ -232,7 +232,7 @@ func (r *Response) has(want Field) bool {
 	})
 }
 
-// Closes says whether the answer announces that it is the last.
+// Closes reports whether the answer announces that it is the last.
 func (r *Response) Closes() bool {
 	return r.has(Field{"Connection", "close"})
 }

@@ -16,23 +16,21 @@ import (
 )
 
 const (
-	// timeout bounds one connection. No answer in the table takes the server any time.
+	// timeout bounds one connection. No answer in the table takes a server long.
 	timeout = time.Minute
 
 	// atOnce is how many connections a case uses at a time.
 	atOnce = 16
 )
 
-// probe is sent after a case to see whether, and at which byte, the server goes on.
+// probe is sent after a case to see whether, and at which byte, the server continues to read.
 const probe = "GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
 
 func probeAnswer() Answer { return saying(hello(), "Connection", "close") }
 
-// Run runs the whole table against the server that dial connects to: each request
-// whole, whole with another one behind it in the same write, and cut in two at every
-// byte. A connection with a method WaitRead() error, which returns when the server has
-// read all that was sent, makes the cuts exact; over such ones the requests are also
-// sent byte by byte. With -short, requests aren't cut.
+// Run runs the whole table against the server that dial connects to. It sends each request whole, whole with another one after it in the
+// same write, and cut in two at every byte. If a connection has a method WaitRead() error, which returns when the server has read
+// everything that was sent, cuts are exact, and the requests are also sent byte by byte. With -short, requests aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	for _, c := range Table() {
@@ -48,13 +46,14 @@ func Run(t *testing.T, dial func() (net.Conn, error)) {
 type Options struct {
 	Timeout time.Duration // of each connection
 	Cut     bool          // also cut in two at every byte
-	// Abrupt says that the server may end a connection by a reset once it has answered, since it hasn't read all that the client has sent.
+	// Abrupt says that the server may end a connection by a reset once it has answered, because it hasn't read everything that the client
+	// has sent.
 	Abrupt bool
 	// Undated allows answers of HTTP/1.1 without Date.
 	Undated bool
 }
 
-// Run runs the case against the server that dial connects to. The error says what differs.
+// Run runs the case against the server that dial connects to. The error describes the difference.
 func (c *Case) Run(dial func() (net.Conn, error), o Options) error {
 	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt, undated: o.Undated}).run(!o.Cut)
 }
@@ -86,7 +85,7 @@ func (r *runner) run(short bool) error {
 	return r.cut()
 }
 
-// byteByByte plays the case with every byte in a Read of its own, where that can be.
+// byteByByte plays the case with every byte in a separate Read, if that is possible.
 func (r *runner) byteByByte() error {
 	return r.on("byte by byte", func(s *session) error {
 		if !Exact(s.conn) || len(r.Raw) > CutAll {
@@ -100,7 +99,7 @@ func (r *runner) byteByByte() error {
 	})
 }
 
-// once plays the case on a connection of its own, sent in these parts.
+// once plays the case on a separate connection, sent in these parts.
 func (r *runner) once(how string, parts ...string) error {
 	return r.on(how, func(s *session) error { return s.playAndFinish(parts) })
 }
@@ -154,7 +153,7 @@ func (r *runner) cutAt(places []int) error {
 	})
 }
 
-// on gives do a connection of its own and says of its error how the case was played.
+// on calls do with a new connection, and adds to its error how the case was played.
 func (r *runner) on(how string, do func(*session) error) error {
 	conn, err := r.dial()
 	if err != nil {
@@ -177,7 +176,7 @@ type session struct {
 	*runner
 	conn     net.Conn
 	answers  *bufio.Reader
-	received bytes.Buffer // what came so far
+	received bytes.Buffer // the bytes received so far
 	last     *Response    // the latest final answer
 	probed   bool         // the probe was sent with the case
 }
@@ -189,8 +188,8 @@ func (s *session) playAndFinish(parts []string) error {
 	return s.finish()
 }
 
-// play sends the parts and reads the answers. A server that has refused a request
-// need not read on, so writing may fail: what counts is the answer.
+// play sends the parts and reads the answers. A server that has refused a request need not read on, so writing may fail: only the answer
+// counts.
 func (s *session) play(parts []string) error {
 	for i, part := range parts {
 		if i > 0 {
@@ -247,8 +246,7 @@ func (s *session) readAnswer(want Answer) error {
 	return r.check(want)
 }
 
-// checkAnnounced holds the last answer to RFC 9112, 9.6: it says Connection: close
-// when it is the last on its connection, and else it doesn't.
+// checkAnnounced checks the last answer against RFC 9112, 9.6: it has Connection: close if and only if it is the last on its connection.
 func (s *session) checkAnnounced() error {
 	if s.last == nil {
 		return nil
@@ -262,7 +260,7 @@ func (s *session) checkAnnounced() error {
 	return nil
 }
 
-// finish checks what becomes of the connection once the answers are there.
+// finish checks what happens to the connection after the answers.
 func (s *session) finish() error {
 	if s.HalfClose || s.Then == Closes || s.Then == ClosesSilently || s.last != nil && s.last.Closes() {
 		return s.wantEOF()
@@ -285,7 +283,7 @@ func (s *session) wantProbe() error {
 	return s.wantEOF()
 }
 
-// wantEOF checks that the server closes, with nothing more before. It consumes nothing.
+// wantEOF checks that the server closes without sending anything more. It consumes nothing.
 func (s *session) wantEOF() error {
 	_, err := s.answers.Peek(1)
 	switch {

@@ -4,7 +4,7 @@ import "github.com/filohttp/filo/internal/syntax"
 
 // Line is a field that is rendered once and set in many lists.
 type Line struct {
-	text    string // as it goes on the wire, with CRLF
+	text    string // in the form that is sent, with CRLF
 	nameLen uint16
 	id      ID
 }

@@ -21,7 +21,7 @@ type Entry struct {
 	ValueLen    uint32
 	NameLen     uint16
 	ID          ID
-	// rendered says that the bytes hold the field as it goes on the wire, "Name: value\r\n", because it was set and not parsed.
+	// rendered says that the bytes hold the field in the form that is sent, "Name: value\r\n", because it was set and not parsed.
 	rendered bool
 }
 
@@ -44,14 +44,14 @@ func Append(entries []Entry, b []byte, e *Entry) []Entry {
 	return append(entries, *e)
 }
 
-// extend appends an entry, and returns it for the caller to fill in. An entry that is written part by part and then copied as a whole
-// costs more: the processor can't read the whole until all its parts have left the store buffer.
+// extend appends an entry, and returns it for the caller to fill in. An entry that is written in parts and then copied as a whole costs
+// more: the processor can't read the whole until all parts have left the store buffer.
 func extend(entries []Entry) ([]Entry, *Entry) {
 	entries = append(entries, Entry{})
 	return entries, &entries[len(entries)-1]
 }
 
-// fill sets each part of e by itself: see extend.
+// fill sets each part of e separately: see extend.
 func (e *Entry) fill(name uint32, nameLen uint16, id ID, value, valueLen uint32) {
 	e.Name, e.NameLen, e.ID, e.Value, e.ValueLen = name, nameLen, id, value, valueLen
 }
@@ -59,7 +59,7 @@ func (e *Entry) fill(name uint32, nameLen uint16, id ID, value, valueLen uint32)
 // List is an ordered list of header fields. Slices that it returns are valid until the list changes or its borrowed buffer becomes
 // invalid. The zero value is an empty list.
 type List struct {
-	// buf holds the names and values. It holds fields that were set as they go on the wire, "Name: value\r\n".
+	// buf holds the names and values. It holds fields that were set in the form in which they are sent, "Name: value\r\n".
 	buf     []byte
 	entries []Entry
 	// borrowed says that buf isn't the list's own: the list copies it before it writes to it.
@@ -226,7 +226,7 @@ func (l *List) ResetWithin(size int) {
 	}
 }
 
-// AppendLine appends field i as it goes on the wire.
+// AppendLine appends field i in the form in which it is sent.
 func (l *List) AppendLine(dst []byte, i int) []byte {
 	e := &l.entries[i]
 	if e.rendered {
@@ -311,7 +311,7 @@ func (l *List) poisonOutgrown(old []byte) {
 	}
 }
 
-// CleanValue replaces bytes that a field value may not have (RFC 9110, section 5.5) with spaces.
+// CleanValue replaces bytes that a field value must not contain (RFC 9110, section 5.5) with spaces.
 func CleanValue(v []byte) {
 	for i := syntax.IndexControl(v, 0); i < len(v); i = syntax.IndexControl(v, i+1) {
 		if v[i] != '\t' {

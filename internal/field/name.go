@@ -162,7 +162,7 @@ func Lookup[S []byte | string](name S) ID {
 // String returns the name in its canonical case, "" for Unknown.
 func (id ID) String() string { return names[id] }
 
-// InFinal reports whether a final answer keeps the field that its handler has set. Fields that frame the body are the server's.
+// InFinal reports whether a final answer keeps the field that its handler has set. Only the server sets fields that frame the body.
 func (id ID) InFinal() bool {
 	switch id {
 	case ContentLength, TransferEncoding, KeepAlive, Trailer:

@@ -1,4 +1,4 @@
-// Package flight makes goroutines that want the same thing at once wait for the one that came first.
+// Package flight makes simultaneous goroutines that want the same result wait for the first one.
 package flight
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Group holds the flights that are under way, by key. The zero value is ready for use.
+// Group holds the flights in progress, by key. The zero value is ready for use.
 type Group[V any] struct {
 	mu      sync.Mutex
 	flights map[string]*Flight[V] // guarded by mu
@@ -17,14 +17,14 @@ type Flight[V any] struct {
 	Key string
 	// Value belongs to the goroutine that has begun the flight until Done is closed. Then it doesn't change.
 	Value V
-	// Done is closed by End.
+	// End closes Done.
 	Done chan struct{}
 
 	group *Group[V]
 	over  bool // guarded by the group's mu
 }
 
-// Join returns the flight for a key. If none is under way, the caller begins one, and ends it.
+// Join returns the flight for a key. If none is in progress, the caller begins one, and must end it.
 func (g *Group[V]) Join(key []byte) (f *Flight[V], first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

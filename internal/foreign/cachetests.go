@@ -14,11 +14,11 @@ import (
 
 var cacheTests = source{"https://github.com/http-tests/cache-tests", "b55b8bda3dbb8c927c04e85bd8d496a8caa3e4ba"}
 
-// cacheTestsTime is how long all of the tests may take.
+// cacheTestsTime is the maximum time for all tests together.
 const cacheTestsTime = 3 * time.Minute
 
 // runCacheTests runs the tests for HTTP caches, which are written for Node, against middleware/cache in front of the suite's own server. A
-// test that only tells how a cache behaves has no verdict, nor has one that depends on a test that fails.
+// test that only shows how a cache behaves has no result, nor has one that depends on a test that fails.
 func (r *report) runCacheTests(o *options, dir string) error {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -84,7 +84,7 @@ func cacheTestsRun(o *options, node, suite, program string) (runs []*testRun, er
 	return runs, nil
 }
 
-// cacheResult is what the suite says of a test.
+// cacheResult is the suite's result of a test.
 type cacheResult struct{ ID, Outcome, Message string }
 
 func (c cacheResult) run(verbose bool) *testRun {

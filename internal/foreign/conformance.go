@@ -17,18 +17,18 @@ import (
 const (
 	conformance        = "connectrpc.com/conformance"
 	conformanceVersion = "v1.0.7"
-	// conformanceTime is how long all of its cases may take.
+	// conformanceTime is the maximum time for all its cases together.
 	conformanceTime = 5 * time.Minute
 )
 
-// conformancePatches replace net/http's server in the suite's server. QUIC's stays, and isn't asked for.
+// conformancePatches replace net/http's server in the suite's server. QUIC's server stays, and isn't used.
 var conformancePatches = []patch{
 	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h1Server, lis: lis}, nil", "return newFilo(h1Server, lis)"},
 	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h2Server, lis: lis}, nil", "return newFilo(h2Server, lis)"},
 }
 
-// runConformance builds the suite's server with filo in the place of net/http, and lets the suite's clients call it: first it serves
-// itself, then it is behind filo's proxy. Each case is a test, whose name begins with what answers the clients: direct or proxy.
+// runConformance builds the suite's server with filo instead of net/http, and lets the suite's clients call it: first directly, then behind
+// filo's proxy. Each case is a test, whose name begins with the answering server: direct or proxy.
 func (r *report) runConformance(o *options, dir string) error {
 	s := *r.suite
 	if o.native {
@@ -81,8 +81,8 @@ var (
 	conformanceMissed = regexp.MustCompile(`(?m)^Another \d+ could not be run`)
 )
 
-// readConformance tells from the output which cases have failed. A run that ends without saying so, or that leaves out a case, has
-// failed itself.
+// readConformance tells from the output which cases have failed. A run that doesn't report its end, or that omits a case, has itself
+// failed.
 func readConformance(output []byte, err error, by string) *testRun {
 	run := &testRun{test: by, reached: true, output: output}
 	for _, match := range conformanceFailed.FindAllSubmatch(output, -1) {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// cowboyTime is how long all of the tests may take. Many wait for something that must not come.
+// cowboyTime is the maximum time for all tests together. Many wait for something that must not come.
 const cowboyTime = 10 * time.Minute
 
-// cowboySources are what the suites consist of, and need, of Cowboy's author.
+// cowboySources are the repositories of Cowboy's author that the suites consist of and need.
 var cowboySources = []source{
 	{"https://github.com/ninenines/cowboy", "5c8535f409aa2fd49deb355e8ee43d5c06eb1c90"},
 	{"https://github.com/ninenines/cowlib", "ae75c4dd7bdeb45eeab92e373549398a12cecf3b"},
@@ -25,14 +25,14 @@ var cowboySources = []source{
 
 var cowboySuites = []string{"rfc7230_SUITE", "rfc7231_SUITE", "rfc7540_SUITE", "rfc8441_SUITE"}
 
-// runCowboy runs the tests that Cowboy, a web server in Erlang, has of the RFCs, with cowboyserver in its place. What they call of Cowboy
-// is replaced by the modules of inserted/cowboy. A test has a name such as rfc7230/http/reject_response: its suite, its group and its own.
+// runCowboy runs the RFC tests of Cowboy, a web server in Erlang, with cowboyserver instead of Cowboy. The modules of inserted/cowboy
+// replace the parts of Cowboy that they call. A test has a name such as rfc7230/http/reject_response: its suite, its group and its own.
 func (r *report) runCowboy(o *options, dir string) error {
 	wanted, err := regexp.Compile(o.run)
 	if err != nil {
 		return err
 	}
-	// Caught, since an error that isn't makes Erlang write a dump into this directory.
+	// The error is caught, since otherwise Erlang writes a dump into this directory.
 	if exec.Command("erl", "-noshell", "-eval", "try ct:module_info() of _ -> halt(0) catch _:_ -> halt(1) end.").Run() != nil {
 		return fmt.Errorf("%w: there is no Erlang with Common Test here (Debian's erlang-common-test)", errSkipped)
 	}
@@ -58,7 +58,7 @@ func (r *report) runCowboy(o *options, dir string) error {
 	return r.repeat(o, wanted, func() ([]*testRun, error) { return cowboyRun(o, dir, ebin, server) })
 }
 
-// compileCowboy compiles the suites, their client gun, its library cowlib, and what stands in for Cowboy.
+// compileCowboy compiles the suites, their client gun, its library cowlib, and the modules that replace Cowboy.
 func compileCowboy(o *options, ebin, cowboy, cowlib, gun string) error {
 	tests := []string{filepath.Join(cowboy, "test/cowboy_test.erl"), filepath.Join(cowboy, "test/ws_SUITE.erl")} // for their functions
 	for _, suite := range cowboySuites {
@@ -92,7 +92,7 @@ func compileCowboy(o *options, ebin, cowboy, cowlib, gun string) error {
 			}
 			args = append(args, files...)
 		}
-		// No warning is wanted: there is one for a behaviour that isn't compiled yet.
+		// Warnings are off: there is one for each behaviour that isn't compiled yet.
 		if output, err := exec.Command("erlc", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("erlc: %w\n%s", err, output)
 		}

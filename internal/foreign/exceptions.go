@@ -16,15 +16,15 @@ type exception struct {
 	test    string
 	kind    string
 	reason  string
-	atTimes bool // it passes now and then
+	atTimes bool // it sometimes passes
 	planned bool // it will be run
 	failed  bool
 }
 
-// kinds are why a test may fail.
+// kinds are the reasons for which a test may fail.
 var kinds = []string{"difference", "policy", "no counterpart", "fault"}
 
-// readExceptions reads the tables of exceptions.md, by suite. A difference must be one of those that differences tells users of.
+// readExceptions reads the tables of exceptions.md, by suite. A difference must be listed in differences, which users read.
 func readExceptions(differences string) (map[string][]*exception, error) {
 	all := map[string][]*exception{}
 	suite := ""
@@ -65,10 +65,10 @@ func (r *report) exception(run *testRun, test string) *exception {
 			return e
 		}
 	}
-	return run.only // such as for a function that fails by what is below it
+	return run.only // such as a function that fails because of a part of it
 }
 
-// judge prints what went otherwise than listed, and reports whether nothing did.
+// judge prints the results that differ from the list, and reports whether there is none.
 func (r *report) judge() bool {
 	ok := true
 	for _, run := range r.runs {
@@ -82,7 +82,7 @@ func (r *report) judge() bool {
 		}
 		if len(unlisted) > 0 {
 			ok = false
-			// The names come last: of a long log, readers often see the end only.
+			// The names come last: of a long log, readers often see only the end.
 			fmt.Printf("%s\n--- %s: these fail: %s\n", shorten(run.output), r.suite.name, strings.Join(unlisted, " "))
 		}
 	}
@@ -107,7 +107,7 @@ func shorten(output []byte) []byte {
 	return slices.Concat(output[:most/2], []byte("\n[...]\n"), output[len(output)-most/2:])
 }
 
-// tally counts the test functions of a suite that reached a server, by the worst that came of each, and what else table prints.
+// tally counts the test functions of a suite that reached a server, by the worst result of each, and collects what else table prints.
 func (r *report) tally() map[string]int {
 	outcomes := slices.Concat([]string{"passed"}, kinds, []string{"unlisted"})
 	reached, worst := map[string]bool{}, map[string]int{} // by function

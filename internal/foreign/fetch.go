@@ -13,11 +13,11 @@ import (
 // source is a commit of a repository that isn't a Go module.
 type source struct{ repository, commit string }
 
-// fetchTime is how long it may take to get one.
+// fetchTime is the maximum time for fetching one.
 const fetchTime = time.Minute
 
-// fetch returns the directory of a source, which is fetched once and kept in the user's cache. Nobody's tests need the network of another
-// company: where that isn't there, the suite is skipped, also by CI.
+// fetch returns the directory of a source, which is fetched once and kept in the user's cache. No test may need another company's network:
+// where it can't be reached, the suite is skipped, even by CI.
 func (s source) fetch() (string, error) {
 	kept, err := os.UserCacheDir()
 	if err != nil {
@@ -53,7 +53,7 @@ func (s source) fetch() (string, error) {
 		}
 	}
 	if err := os.Rename(dir, directory); err != nil {
-		if _, there := os.Stat(directory); there != nil { // another process was as quick
+		if _, there := os.Stat(directory); there != nil { // another process was faster
 			return "", err
 		}
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// h2specTime is how long h2spec may take. It waits up to two seconds for an answer that doesn't come.
+// h2specTime is the maximum time for h2spec. It waits up to two seconds for an answer that doesn't arrive.
 const h2specTime = 10 * time.Minute
 
-// runH2spec runs h2spec against a server in a process of its own, without TLS and with TLS. Each case of h2spec is a test, with a name
-// such as http2/6.9.1/2/h2c: the case's own name, and the protocol.
+// runH2spec runs h2spec against a server in a separate process, without TLS and with TLS. Each case of h2spec is a test, with a name such
+// as http2/6.9.1/2/h2c: the case's own name, and the protocol.
 func (r *report) runH2spec(o *options, dir string) error {
 	wanted, err := regexp.Compile(o.run)
 	if err != nil {
@@ -79,7 +79,7 @@ func h2specRun(o *options, program, file, protocol string, port int, flags ...st
 	ctx, cancel := context.WithTimeout(context.Background(), h2specTime)
 	defer cancel()
 	args := append(flags, "-S", "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-j", file)
-	os.Remove(file) // of the time before
+	os.Remove(file) // the last run's result
 	output, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	text, noReport := os.ReadFile(file)
 	if noReport == nil {
@@ -109,7 +109,7 @@ func readH2spec(text []byte, protocol string) (runs []*testRun, err error) {
 		} `xml:"testsuite"`
 	}
 	decoder := xml.NewDecoder(bytes.NewReader(text))
-	decoder.Strict = false // h2spec doesn't escape what it got from the server
+	decoder.Strict = false // h2spec doesn't escape the text that it got from the server
 	if err := decoder.Decode(&all); err != nil {
 		return nil, err
 	}

@@ -3,13 +3,13 @@
 // a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, except where suites.go
 // says so.
 //
-// For HTTP/2 there are h2spec, which tests a server by its address, and the tests that x/net has for its server, which speak with it in
-// frames: in a bubble of synctest by ServeConn, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, by package adaptor
-// and through package proxy. cache-tests tests middleware/cache: it needs node, and the network once. So do, with Erlang, the tests
-// that the web server Cowboy has of the RFCs of HTTP/1.1, of HTTP/2 and of WebSockets over it.
+// For HTTP/2 there are two suites. h2spec tests a server by its address. x/net has tests for its server that exchange frames with it: in a
+// bubble of synctest by ServeConn, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, by package adaptor and
+// through package proxy. cache-tests tests middleware/cache: it needs node, and the network once. With Erlang, the tests that the web
+// server Cowboy has for the RFCs of HTTP/1.1, HTTP/2 and WebSockets over it are run as well.
 //
-// Each test has a process and a time of its own. exceptions.md lists the tests that fail, and why: one that fails and isn't there, and
-// one that is there and passes, is reported, and the command fails.
+// Each test has its own process and time limit. exceptions.md lists the tests that fail, and why. The command reports each test that fails
+// but isn't listed, and each that is listed but passes, and then fails itself.
 //
 //	go run ./internal/foreign [-suite name] [-run regexp] [-race] [-driver blocking] [-count n] [-v]
 package main
@@ -44,7 +44,7 @@ func (o *options) wants(s *suite) bool {
 	return o.suite == "" || slices.Contains(strings.Split(o.suite, ","), s.name)
 }
 
-// environment returns the variables that tell a process of standin what serves.
+// environment returns the variables that tell a process of standin which server to use.
 func (o *options) environment() []string {
 	native := ""
 	if o.native {
@@ -53,7 +53,7 @@ func (o *options) environment() []string {
 	return []string{"FILO_DRIVER=", "FOREIGN_DRIVER=" + o.driver, "FOREIGN_NATIVE=" + native}
 }
 
-// inserted returns the path of a file that is put into the code of others.
+// inserted returns the path of a file that is inserted into others' code.
 func (o *options) inserted(name string) string {
 	return filepath.Join(o.repository, "internal/foreign/inserted", name)
 }
@@ -82,10 +82,10 @@ func main() {
 	}
 }
 
-// errSkipped is the error of a suite that can't run here, which fails nothing.
+// errSkipped is the error of a suite that can't run here; it isn't a failure.
 var errSkipped = errors.New("not here")
 
-// foreign runs the suites, and reports whether all went as exceptions.md says.
+// foreign runs the suites, and reports whether all results agree with exceptions.md.
 func foreign(o *options) (ok bool, err error) {
 	if o.repository, err = gotool.Repository(); err != nil {
 		return false, err

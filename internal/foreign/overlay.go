@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// detours are put at the beginning of methods of http.Server. The functions that they call are in inserted/replaced_server.go.txt, a file
-// that is added to package net/http.
+// detours are inserted at the beginning of methods of http.Server. The functions that they call are in inserted/replaced_server.go.txt, a
+// file that is added to package net/http.
 var detours = map[string]string{
 	"Serve(l net.Listener) error":         "if Replaced != nil { return replacedServe(s, l) }",
 	"Shutdown(ctx context.Context) error": "if Replaced != nil { return replacedShutdown(s, ctx) }",
@@ -20,7 +20,7 @@ var detours = map[string]string{
 	"setupHTTP2_ServeTLS() error":         "if Replaced != nil { return nil }",
 }
 
-// internals are packages that Go keeps for itself. Its tests find copies of them.
+// internals are Go's internal packages. Its tests find copies of them.
 var internals = []string{"internal/testenv", "net/http/internal", "net/http/internal/ascii", "net/http/internal/testcert"}
 
 // aliases are internal packages that can't be copied, since the real one must be used. What tests find instead is in inserted.
@@ -37,8 +37,8 @@ func reimport(source []byte) []byte {
 	return source
 }
 
-// writeOverlay writes what the go command's -overlay takes: net/http whose server can be replaced and that shows its own
-// tests what they look into, and copies of internal packages. It returns the file's name.
+// writeOverlay writes the file for the go command's -overlay: net/http whose server can be replaced and that gives its own tests access to
+// its internals, and copies of internal packages. It returns the file's name.
 func writeOverlay(dir string, o *options) (string, error) {
 	src := filepath.Join(o.goroot, "src")
 	server := filepath.Join(dir, "server.go")
@@ -72,7 +72,7 @@ func writeOverlay(dir string, o *options) (string, error) {
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// detour copies net/http's server.go with the detours. Each is in the line that it follows, so that line numbers stay.
+// detour copies net/http's server.go with the detours. Each detour stays in the line that it follows, so that line numbers stay.
 func detour(to, from string) error {
 	source, err := os.ReadFile(from)
 	if err != nil {

@@ -24,20 +24,20 @@ type report struct {
 	took   time.Duration
 }
 
-// testRun is a process that runs one test function, or a part of one that is listed.
+// testRun is a process that runs one test function, or one listed part of one.
 type testRun struct {
 	test    string // the function
 	only    *exception
 	reached bool // a server of filo
-	passed  int  // of its cases: tests without others below
+	passed  int  // of its cases: tests without subtests
 	failed  []string
 	output  []byte
 }
 
 const (
-	// listedTime is how long a test that is expected to fail may take.
+	// listedTime is the maximum time for a test that is expected to fail.
 	listedTime = 10 * time.Second
-	// graceTime is how much longer than it may a process lives, to tell where it hangs.
+	// graceTime is how much longer than its limit a process lives, to show where it hangs.
 	graceTime = 15 * time.Second
 )
 
@@ -95,8 +95,7 @@ func (r *report) runGo(o *options, dir string) error {
 	return nil
 }
 
-// plan returns the runs of a test function: the parts of it that are listed run apart, since a test that crashes or hangs would
-// hide the rest.
+// plan returns the runs of a test function: its listed parts run separately, since a test that crashes or hangs would hide the rest.
 func (r *report) plan(o *options, binary, dir, name string) (todo []func() *testRun) {
 	var apart []string
 	whole := false
@@ -132,7 +131,7 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 	})
 }
 
-// repeat runs a suite that can't be asked for its tests before, -count times, and keeps the tests that are wanted.
+// repeat runs a suite that can't list its tests beforehand, -count times, and keeps the results of the wanted tests.
 func (r *report) repeat(o *options, wanted *regexp.Regexp, suite func() ([]*testRun, error)) error {
 	for range o.count {
 		runs, err := suite()
@@ -149,7 +148,7 @@ func (r *report) repeat(o *options, wanted *regexp.Regexp, suite func() ([]*test
 	return nil
 }
 
-// planReached notes which exceptions are for tests that have been run, for a suite that can't be asked for its tests before.
+// planReached records which exceptions are for tests that have been run, for a suite that can't list its tests beforehand.
 func (r *report) planReached(o *options) {
 	for _, e := range r.listed {
 		e.planned = !o.native && slices.ContainsFunc(r.runs, func(run *testRun) bool { return e.covers(run.test) })
@@ -165,7 +164,7 @@ func pattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// covers reports whether a test is one of those that the exception is for, or below one.
+// covers reports whether the exception is for the test, or for a test above it.
 func (e *exception) covers(test string) bool {
 	names, parts := strings.Split(e.test, "/"), strings.Split(test, "/")
 	if len(parts) < len(names) {
@@ -208,7 +207,7 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	args = append(args, "-test.v=test2json", "-test.timeout", timeout.String())
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
-	// The empty CI is the last of that name, so it counts: some suites build and run more on the machines of their own CI.
+	// The last variable of a name counts, so CI is empty: some suites build and run more on the machines of their own CI.
 	cmd.Env = slices.Concat(os.Environ(), o.environment(), []string{"CI=", "FOREIGN_REACHED=" + filepath.Join(mark, "reached"), "TMPDIR=" + mark})
 	if run.only != nil {
 		cmd.Env = append(cmd.Env, "FOREIGN_LISTED=1")
@@ -229,10 +228,10 @@ var (
 	endedLine = regexp.MustCompile(`(?m)\x16--- (PASS|FAIL|SKIP): (\S+) \(`)
 )
 
-// afterwards stands for the checks of a process whose tests have passed, such as for goroutines that are left.
+// afterwards stands for the checks of a process whose tests have passed, such as the one for remaining goroutines.
 const afterwards = "/afterwards"
 
-// take tells from a process's output which of its cases have passed. One that hasn't ended has failed.
+// take reads from a process's output which of its cases have passed. A case that hasn't ended has failed.
 func (run *testRun) take(err error) {
 	results := map[string]string{}
 	for _, match := range beganLine.FindAllSubmatch(run.output, -1) {
@@ -244,7 +243,7 @@ func (run *testRun) take(err error) {
 	for name, result := range results {
 		below := false
 		for other, its := range results {
-			// A test that fails by itself counts, though there are others below it.
+			// A test that fails by itself counts, even if it has subtests.
 			below = below || strings.HasPrefix(other, name+"/") && (result != "FAIL" || its == "FAIL")
 		}
 		switch {

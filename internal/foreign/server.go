@@ -19,8 +19,8 @@ func buildServer(o *options, module, pkg, program string) error {
 	return gotool.Command(filepath.Join(o.repository, module), append(args, pkg)...).Run()
 }
 
-// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends with
-// its standard input, which stop closes.
+// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends
+// when its standard input ends, which stop closes.
 func startServer(o *options, name, program string, arguments []string, ports ...any) (stop func() error, err error) {
 	if err := buildServer(o, ".", "./internal/foreign/"+name, program); err != nil {
 		return nil, err

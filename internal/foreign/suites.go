@@ -12,10 +12,10 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// suite is the tests of somebody else.
+// suite is a test suite of another project.
 type suite struct {
 	name string
-	// module and version say what to download; a suite of Go's has none.
+	// module and version say what to download; a suite of Go itself has none.
 	module, version string
 	// source is the directory below GOROOT/src of a suite of Go's, which is copied into the first of packages. only is the package
 	// whose Go files are copied, if not all are.
@@ -23,11 +23,12 @@ type suite struct {
 	// packages are the directories of the module whose tests are run.
 	packages []testPackage
 	patches  []patch
-	// files of inserted take the place of those of a suite, or stand beside them.
+	// files are files of inserted that replace those of a suite, or are added to them.
 	files map[string]string
-	// tests says which test functions of the first package are run, if not all are: what matches, in files with the pattern as their name.
+	// tests selects the test functions of the first package that are run, if not all are: those that match in the files whose names match
+	// the key.
 	tests map[string]*regexp.Regexp
-	// ownInit says that one of files makes the tests use the package standin.
+	// ownInit says that one of the files makes the tests use the package standin.
 	ownInit bool
 	// waits says that the tests wait rather than compute, so that eight times as many are run at once.
 	waits bool
@@ -38,7 +39,7 @@ type suite struct {
 // testPackage is a directory and the name of its package of tests.
 type testPackage struct{ dir, name string }
 
-// patch is a change to a file that is copied. The old text must be there once.
+// patch is a change to a file that is copied. The old text must occur exactly once.
 type patch struct{ file, old, new string }
 
 var suites = []suite{
@@ -68,7 +69,7 @@ var suites = []suite{
 	{
 		name: "connect-go", module: "connectrpc.com/connect", version: "v1.21.1",
 		packages: []testPackage{{".", "connect_test"}},
-		// Its server speaks both protocols, and its client HTTP/2 unless it is told otherwise.
+		// Its server speaks both protocols, and its client HTTP/2 unless it is configured otherwise.
 		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
 		patches: slices.Concat(loopbackPatches, []patch{
 			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n	listener :=", "	listener :="},
@@ -133,14 +134,14 @@ var suites = []suite{
 	{name: "cowboy", run: (*report).runCowboy},
 }
 
-// loopbackPatches make a server of connect-go's listen on a socket instead of pipes in memory.
+// loopbackPatches make connect-go's test server listen on a socket instead of pipes in memory.
 var loopbackPatches = []patch{
 	{"internal/memhttp/memhttp.go", "*memoryListener\n", "*loopback\n"},
 	{"internal/memhttp/memhttp.go", "newMemoryListener(\"1.2.3.4\")", "listen()"},
 	{"internal/memhttp/memhttp.go", "Serve(server.listener)", "Serve(server.listener.TCPListener)"},
 }
 
-// prepare makes the module of a suite in dir, with what stands in for net/http's server.
+// prepare makes the module of a suite in dir, with the replacement of net/http's server.
 func (s *suite) prepare(dir string, o *options) error {
 	if err := s.copy(dir, o); err != nil {
 		return err
@@ -174,7 +175,7 @@ func (s *suite) prepare(dir string, o *options) error {
 	return s.addStandIn(dir, o)
 }
 
-// copy copies the module of a suite, or makes one of Go's files. What is in the module cache can't be written to, the copy can.
+// copy copies the module of a suite, or makes one of Go's files. The module cache can't be written to, the copy can.
 func (s *suite) copy(dir string, o *options) error {
 	if s.module != "" {
 		downloaded, err := gotool.Download(filepath.Dir(dir), s.module, s.version)
@@ -262,7 +263,7 @@ func (s *suite) selected(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// replaceOne replaces a text that must be there once.
+// replaceOne replaces a text that must occur exactly once.
 func replaceOne(content []byte, old, new string) ([]byte, error) {
 	if n := bytes.Count(content, []byte(old)); n != 1 {
 		return nil, fmt.Errorf("%q is there %d times, expected 1", old, n)

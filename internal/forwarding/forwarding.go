@@ -1,4 +1,5 @@
-// Package forwarding knows the header fields by which proxies, balancers and content networks speak of the clients that they ask for.
+// Package forwarding knows the header fields by which proxies, balancers and content networks describe the clients for which they send a
+// request.
 package forwarding
 
 import "strings"
@@ -9,9 +10,9 @@ type Kind uint8
 const (
 	// None is any other field.
 	None Kind = iota
-	// Trace shows that a request was forwarded, and claims nothing: loops are found by such fields, and requests followed.
+	// Trace shows that a request was forwarded, and claims nothing: such fields serve to detect loops and to follow requests.
 	Trace
-	// Claim says who a client is, how it has asked, or for what. A server that believes it must know that it is a proxy's.
+	// Claim says who a client is, or how and for what it has asked. A server that believes it must know that a proxy has set it.
 	Claim
 )
 
@@ -24,7 +25,7 @@ var (
 		// The client's address.
 		"x-real-ip": Claim, "x-client-ip": Claim, "client-ip": Claim, "true-client-ip": Claim, "x-cluster-client-ip": Claim,
 		"proxy-client-ip": Claim, "wl-proxy-client-ip": Claim, "x-proxyuser-ip": Claim,
-		// What was asked for, and how.
+		// The requested target, and the protocol of the request.
 		"x-host": Claim, "x-rewrite-url": Claim, "x-scheme": Claim, "x-url-scheme": Claim, "front-end-https": Claim,
 		"x-http-host-override": Claim, "x-script-name": Claim,
 		// Cloudflare.
@@ -48,10 +49,10 @@ var (
 
 const maxName = 32
 
-// KindOf returns what a field's name says. Case doesn't count, and every sign is taken for a dash: to a server that makes
-// variables of names, as in CGI and what comes from there, X_Real_IP and X-Real-IP are the same.
+// KindOf returns what a field's name says. Case doesn't count, and every other character is taken for a dash: servers that make variables
+// of names, as in CGI and its descendants, don't distinguish X_Real_IP from X-Real-IP.
 func KindOf[T string | []byte](name T) Kind {
-	var memory [maxName + 1]byte // one that is longer than all of the fields keeps its beginning, and is none of them
+	var memory [maxName + 1]byte // of a name that is longer than all of the fields only the beginning is kept, which is none of them
 	n := min(len(name), len(memory))
 	for i := range n {
 		c := name[i]

@@ -1,4 +1,4 @@
-// Package githubapi has the routes of GitHub's REST API, version 3, which many routers are measured with.
+// Package githubapi has the routes of GitHub's REST API, version 3, with which many routers are measured.
 package githubapi
 
 import (

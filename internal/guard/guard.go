@@ -1,5 +1,5 @@
-// Package guard lets only those at the pages about a server who may see them: the handlers of packages debug and dashboard, and
-// what is inside of middleware.Guard.
+// Package guard admits only permitted clients to the pages about a server: to the handlers of packages debug and dashboard, and to handlers
+// inside of middleware.Guard.
 package guard
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/filohttp/filo/internal/unshared"
 )
 
-// Options say who is let in: one of Allow and Token, or else clients on the same machine, of a server that is the operator's.
+// Options say who is admitted: by one of Allow and Token, or else clients on the same machine, of a server that is the operator's.
 type Options struct {
 	// Allow decides alone, if set.
 	Allow func(*filo.Ctx) bool
-	// Token is what a request must bring, if set: as "Authorization: Bearer TOKEN", or as the password of Basic, whatever the
-	// user is called. It has 16 to 512 bytes of visible ASCII.
+	// Token, if set, is what a request must contain: as "Authorization: Bearer TOKEN", or as the password of Basic, with any user name. It
+	// has 16 to 512 bytes of visible ASCII.
 	Token string
-	// Hosts are further hosts by which the machine may be asked for where neither is set: see local.
+	// Hosts are further host names by which the machine may be addressed if neither is set: see local.
 	Hosts []string
 }
 
@@ -46,18 +46,18 @@ var (
 )
 
 func init() {
-	// Made once, so that a flood of requests makes none.
+	// Made once, so that a flood of requests allocates none.
 	for _, reason := range []error{errCrossSite, errAllow, errUndeclared, errPeer, errProxied, errForwarded, errOldVersion, errHost} {
 		errFound[reason] = &filo.HTTPError{Status: 404, Err: reason}
 	}
 }
 
-// New returns a middleware that lets through what the options allow. Others get the 404 that they would get without the
-// handler inside, so that nobody learns that it is there; the reason is the error's cause, which is logged and not shown. With
-// a Token it is a 401, by which a browser asks for it. New panics with a message that begins with the name of the package
-// that it works for if the options are wrong.
+// New returns a middleware that admits requests as the options say. Other requests get the same 404 as if the handler inside didn't exist,
+// so that strangers don't learn of it; the error's cause has the reason, which is logged but not sent. With a Token they get a 401, by
+// which a browser asks the user for it. New panics if the options are wrong, with a message that begins with the name of the package that
+// it works for.
 //
-// What is let through is answered with fields that keep it out of caches and out of pages of others.
+// Admitted requests are answered with fields that keep the answer out of caches and out of pages of other sites.
 func New(pkg string, options Options) filo.Middleware {
 	admit := newAdmit(pkg, options)
 	return func(next filo.Handler) filo.Handler {
@@ -82,7 +82,7 @@ func New(pkg string, options Options) filo.Middleware {
 	}
 }
 
-// newAdmit returns what says why a request isn't let through, nil if it is.
+// newAdmit returns a function that returns the reason why a request isn't admitted, nil if it is.
 func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 	check := setup.Checker(pkg)
 	check(options.Allow == nil || options.Token == "", "Allow and Token are both set: Allow decides alone")
@@ -109,13 +109,13 @@ func isToken(s string) bool {
 	return visible && len(s) >= minToken && len(s) <= maxToken
 }
 
-// token admits who brings it.
+// token admits requests that contain the token.
 type token struct{ hash [sha256.Size]byte }
 
 func newToken(text string) *token { return &token{sha256.Sum256([]byte(text))} }
 
 func (t *token) admit(c *filo.Ctx) error {
-	// A browser adds the password that it knows by itself, for a page of any site.
+	// A browser adds a password that it knows by itself, also to requests of any site's pages.
 	if crossSite(c) {
 		return errCrossSite
 	}
@@ -137,7 +137,7 @@ func (t *token) admit(c *filo.Ctx) error {
 	default:
 		return errToken
 	}
-	// The hashes have the same length, and their comparison takes the same time, whatever was guessed.
+	// The hashes have the same length, so their comparison takes the same time for every guess.
 	given := sha256.Sum256(credentials)
 	if subtle.ConstantTimeCompare(given[:], t.hash[:]) != 1 {
 		return errToken
@@ -145,17 +145,17 @@ func (t *token) admit(c *filo.Ctx) error {
 	return nil
 }
 
-// crossSite reports whether a browser says that the page of another site, or one of another port, makes it ask. A link that
-// is followed is no such request, unless what it leads to is shown within a page; a form that is sent is one.
+// crossSite reports whether, by the browser's fields, a page of another site or of another port has caused the request. Following a link
+// doesn't count, unless its target is shown within a page; sending a form does.
 func crossSite(c *filo.Ctx) bool {
 	method := c.Request.MethodBytes()
 	page := (string(method) == "GET" || string(method) == "HEAD") && string(c.Request.Header.GetBytes("Sec-Fetch-Dest")) == "document"
 	return fromElsewhere(c) && !page
 }
 
-// fromElsewhere reports whether a browser says that a page of another site, or of another port, has made it ask, be it by a link
-// that was followed; what is typed in isn't from elsewhere. Browsers send the field to machines that they trust, such as
-// themselves (Fetch Metadata, section 2). To others, asked by plain HTTP, they send no more than the Origin of forms and scripts.
+// fromElsewhere reports whether, by the browser's fields, a page of another site or of another port has caused the request, including by a
+// link that was followed; an address that the user has typed isn't from elsewhere. Browsers send the field to machines that they trust,
+// such as themselves (Fetch Metadata, section 2). To others, asked by plain HTTP, they send no more than the Origin of forms and scripts.
 func fromElsewhere(c *filo.Ctx) bool {
 	if site := c.Request.Header.GetBytes("Sec-Fetch-Site"); len(site) > 0 {
 		return string(site) != "same-origin" && string(site) != "none"
@@ -170,8 +170,8 @@ func fromElsewhere(c *filo.Ctx) bool {
 
 var errElsewhere = filo.Error(403, "a page of another site leads here: open this from a page of this server, or type it in")
 
-// OwnPages keeps pages of other sites from leading a browser to what isn't only looked at, such as a profile that takes the
-// processor's time. It is for inside of New.
+// OwnPages keeps pages of other sites from leading a browser to pages with effects, such as a profile that takes the processor's time. Use
+// it inside of New.
 func OwnPages(next filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if fromElsewhere(c) {

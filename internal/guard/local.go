@@ -23,13 +23,12 @@ var (
 
 // local admits clients of a server that the program has declared as the operator's.
 //
-// An address proves nothing: a proxy on the machine gives its own address to all its clients, and the newest ones send HTTP/1.1 and no field
-// that tells them from a client. Only the program knows who reaches a listener, so it has to say so. The other conditions limit
-// what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. Nothing may bear a trace of a
-// proxy: a header of the PROXY protocol, a field by which proxies say for whom they ask, or HTTP/1.0, in which old ones speak. And the owner of
-// any other name may give it the address 127.0.0.1 (DNS rebinding), so that a page in a browser on this machine could read what
-// it likes: so the host must be localhost, a name below that, which resolves to this machine only (RFC 6761, section 6.3), a
-// loopback address, or one of the hosts that were named.
+// An address proves nothing: a proxy on the machine uses its own address for all its clients, and modern proxies send HTTP/1.1 and no field
+// that distinguishes them from a client. Only the program knows who reaches a listener, so it has to say so. The other conditions limit
+// what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. There must be no trace of a proxy: no header
+// of the PROXY protocol, no field by which proxies name their clients, and no HTTP/1.0, which old proxies use. Finally, the host must be
+// localhost, a name below that, which resolves to this machine only (RFC 6761, section 6.3), a loopback address, or one of Hosts. The owner
+// of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this machine could read these pages.
 type local struct {
 	pkg   string
 	hosts map[string]bool
@@ -52,7 +51,7 @@ func newLocal(pkg string, hosts []string) (*local, error) {
 
 func notInHost(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/@*,?#", r) }
 
-// admit logs the first refusal, since an operator who is refused gets no other answer than a stranger. Strangers can't fill the log.
+// admit logs the first refusal, since a refused operator otherwise gets the same answer as a stranger. Strangers can't fill the log.
 func (l *local) admit(c *filo.Ctx) error {
 	err := l.refusal(c)
 	if err != nil {
@@ -69,7 +68,7 @@ func (l *local) refusal(c *filo.Ctx) error {
 	switch {
 	case !server.ForOperator:
 		return errUndeclared
-	// Each of its connections begins with a header then. The Ctx's own is lost where a middleware of net/http stands in between.
+	// Then each of its connections begins with a header. The Ctx's own state is lost if a net/http middleware stands in between.
 	case len(server.ProxyProtocol.TrustedPeers) > 0 || server.ProxyProtocol.TrustUnixSocket:
 		return errProxied
 	case !c.RemoteAddrPort().Addr().IsLoopback() && !bySocketFile(c):
@@ -86,7 +85,7 @@ func (l *local) refusal(c *filo.Ctx) error {
 	return nil
 }
 
-// bySocketFile reports whether the client has connected to a Unix socket. A net.Listener of the program's may tell no address.
+// bySocketFile reports whether the client has connected to a Unix socket. The program's net.Listener may not know an address.
 func bySocketFile(c *filo.Ctx) bool {
 	local := c.LocalAddr()
 	return local != nil && local.Network() == "unix"
@@ -106,11 +105,11 @@ func (l *local) hasHost(host []byte) bool {
 		return true
 	}
 	address, err := netip.ParseAddr(string(bytes.TrimSuffix(bytes.TrimPrefix(name, []byte{'['}), []byte{']'})))
-	// What has colons must have had brackets, and nothing else may.
+	// A host with colons must have had brackets, and no other host may have.
 	return err == nil && address.IsLoopback() && address.Zone() == "" && (name[0] == '[') == address.Is6()
 }
 
-// hostname cuts off a port, and the dot that ends a name which is fully qualified.
+// hostname removes a port, and the dot that ends a fully qualified name.
 func hostname(host []byte) (name []byte, ok bool) {
 	name = host
 	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {

@@ -1,4 +1,4 @@
-// Package h2test is a client of HTTP/2 for tests: one that sends what it is told, also what isn't allowed, and whose streams are connections.
+// Package h2test is an HTTP/2 client for tests: it sends whatever a test wants, even what isn't allowed, and its streams are connections.
 package h2test
 
 import (
@@ -20,14 +20,14 @@ import (
 type Client struct {
 	conn net.Conn
 
-	writing sync.Mutex // orders frames; taken before mu
+	writing sync.Mutex // orders frames; locked before mu
 	framer  *http2.Framer
 	block   bytes.Buffer   // guarded by writing
 	encoder *hpack.Encoder // guarded by writing
 	last    uint32         // the last stream; guarded by writing
 
 	mu       sync.Mutex
-	changed  sync.Cond // of mu: anything below has
+	changed  sync.Cond // uses mu; signals that a field below has changed
 	settings map[http2.SettingID]uint32
 	initial  int64 // the server's initial window of a stream
 	window   int64 // the connection's
@@ -43,7 +43,7 @@ type Stream struct {
 	client *Client
 
 	// Guarded by the client's mu.
-	fields                []hpack.HeaderField // of the answer's head; nil before that has come
+	fields                []hpack.HeaderField // of the answer's head; nil until that has arrived
 	received              []byte
 	ended                 bool // the server has ended its side
 	window                int64
@@ -68,7 +68,7 @@ func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.framer.AllowIllegalWrites = true
-	// A connection in memory has no room for what nobody reads.
+	// A connection in memory has no room for bytes that aren't read.
 	sent := make(chan error, 1)
 	c.writing.Lock()
 	go func() {
@@ -246,7 +246,7 @@ func (c *Client) Connect(protocol, path string, fields ...string) *Stream {
 	return c.Open(false, append([]string{":method", "CONNECT", ":protocol", protocol, ":scheme", "http", ":path", path, ":authority", "filo.test"}, fields...)...)
 }
 
-// Get asks for something, and awaits the whole answer.
+// Get sends a GET request, and awaits the whole answer.
 func (c *Client) Get(path string) (status int, body string, err error) {
 	s := c.Open(true, ":method", "GET", ":scheme", "http", ":path", path, ":authority", "filo.test")
 	if status, err = s.Status(); err != nil {
@@ -256,7 +256,7 @@ func (c *Client) Get(path string) (status int, body string, err error) {
 	return status, string(b), err
 }
 
-// Status awaits the head of the answer. The error is a ResetError if the server resets the stream in its place.
+// Status awaits the head of the answer. The error is a ResetError if the server resets the stream instead.
 func (s *Stream) Status() (int, error) {
 	c := s.client
 	c.mu.Lock()
@@ -286,7 +286,7 @@ func (s *Stream) field(name string) string {
 	return ""
 }
 
-// awaitLocked waits for something that a deadline, or the end of the stream or of the connection, may forestall.
+// awaitLocked waits for something, until a deadline or the end of the stream or of the connection.
 func (s *Stream) awaitLocked(until *time.Time, so func() bool) error {
 	c := s.client
 	for {
@@ -316,7 +316,7 @@ func (c *Client) wake() {
 	c.changed.Broadcast()
 }
 
-// Read is net.Conn's. The stream's window grows by what is read.
+// Read is net.Conn's. The stream's window grows by the number of bytes read.
 func (s *Stream) Read(p []byte) (int, error) {
 	c := s.client
 	c.mu.Lock()
@@ -389,7 +389,7 @@ func (s *Stream) CloseWrite() error {
 	return s.Send(nil, true)
 }
 
-// Close ends this side, as far as it hasn't ended, and discards what comes.
+// Close ends this side if it hasn't ended yet, and discards what arrives.
 func (s *Stream) Close() error {
 	err := s.CloseWrite()
 	s.client.mu.Lock()

@@ -1,5 +1,5 @@
-// Package hooks is where the root leaves what package inside hands to filo's own packages: it may import neither of them, so the
-// functions have no types here. The types of what they take and return are here as well, where the root knows them.
+// Package hooks is where the root leaves the functions that package inside offers to filo's own packages. It may import neither of them, so
+// the functions have no types here. The types of their parameters and results are here as well, if the root knows them.
 package hooks
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 )
 
-// What the root sets when it is initialised.
+// The root sets these when it is initialised.
 var (
 	Enter   any // func(c *filo.Ctx, class *class.Class, route string) error
 	Inherit any // func(c, from *filo.Ctx)
@@ -33,33 +33,33 @@ var (
 	MaxHeaderFields any
 )
 
-// OverdueConn is a connection that waits for input or room which is there: see inside.Overdue.
+// OverdueConn is a connection that waits although its input or room is there: see inside.Overdue.
 type OverdueConn struct {
-	Conn     any       // tells it from others
-	What     string    // it waits for, and who the client is
-	Progress [2]uint64 // how many bytes the server has read, and how many the client has received
-	Looks    int64     // of its loop for events, until now
+	Conn     any       // tells the connection from others
+	What     string    // the event that it waits for, and who the client is
+	Progress [2]uint64 // how many bytes the server has received, and how many the client has
+	Looks    int64     // how often its loop has looked for events so far
 }
 
-// Own is the parameter of methods for filo's own packages: others can't name the type. It is for methods that are called so often
-// that a function variable would be too slow.
+// Own is a parameter type of methods for filo's own packages: others can't name it. Such methods are called so often that a function
+// variable would be too slow.
 type Own struct{ _ struct{} }
 
 // Match is the result of routing a request: its route, and the path parameters, one for each wildcard of the route's pattern, in their
 // order. The router fills it in while it looks for the route.
 type Match struct {
 	Route  string   // the pattern; "" while there is none
-	names  []string // of the route; borrowed from it
+	names  []string // of the route's wildcards; borrowed from the route
 	values [][]byte // borrowed until the handler returns
 }
 
 // Append adds the value of the next wildcard.
 func (m *Match) Append(value []byte) { m.values = append(m.values, value) }
 
-// Truncate forgets all values but the first n: those of a route that wasn't the one.
+// Truncate forgets all values except the first n: the others belong to a route that didn't match.
 func (m *Match) Truncate(n int) { m.values = m.values[:n] }
 
-// SetNames says what the wildcards are called. The slice is shared, and never changed.
+// SetNames sets the names of the wildcards. The slice is shared, and never changed.
 func (m *Match) SetNames(names []string) { m.names = names }
 
 // Len returns how many values there are.
@@ -83,7 +83,7 @@ func (m *Match) Get(name string) []byte {
 	return nil
 }
 
-// Copy makes m what from is, with values of its own.
+// Copy makes m a copy of from, with its own copy of the values.
 func (m *Match) Copy(from *Match) {
 	m.Route, m.names, m.values = from.Route, from.names, m.values[:0]
 	for _, value := range from.values {
@@ -91,16 +91,16 @@ func (m *Match) Copy(from *Match) {
 	}
 }
 
-// Reset forgets the parameters, and keeps the room.
+// Reset forgets the parameters, and keeps the memory.
 func (m *Match) Reset() {
 	clear(m.values)
 	m.names, m.values = nil, m.values[:0]
 }
 
-// Transport brings one request that came to another server, and takes its answer: see inside.Carry. Its server frames the messages: what
-// Read and Write carry is the content of the bodies.
+// Transport carries one request that another server has received, and its answer: see inside.Carry. The other server frames the messages:
+// Read and Write carry only the content of the bodies.
 type Transport interface {
-	// Head makes h the request's head. It returns the bytes that h lies in, and the length of the body, negative if that is unknown. This
+	// Head makes h the request's head. It returns the bytes in which h lies, and the length of the body, negative if that is unknown. This
 	// length counts, whatever the fields say. The bytes are borrowed until Carry returns, which overwrites them in builds with the race
 	// detector.
 	Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault)
@@ -108,23 +108,23 @@ type Transport interface {
 	Major() uint8
 	// Read reads the request's body. Its error may be an HTTPError of filo's.
 	Read(p []byte) (int, error)
-	// Trailer returns the fields behind a body of unknown length, once Read has returned io.EOF.
+	// Trailer returns the fields after a body of unknown length, once Read has returned io.EOF.
 	Trailer() iter.Seq2[string, string]
 
 	// WriteHead begins the answer, or sends an interim one.
 	WriteHead(h Head)
-	// Write sends a part of the answer's body. It may keep that until Flush, or the end.
+	// Write sends a part of the answer's body. It may keep the part until Flush, or the end.
 	Write(p []byte) (int, error)
-	// Flush sends what Write has taken, all of it.
+	// Flush sends everything that Write has kept.
 	Flush() error
-	// WriteTrailer ends an answer that streams, with the fields behind its body.
+	// WriteTrailer ends a streamed answer, with the fields after its body.
 	WriteTrailer(fields iter.Seq2[[]byte, []byte])
 
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 	// TLS returns the state of the client's connection if that is a TLS one, or nil.
 	TLS() *tls.ConnectionState
-	// Context returns the context of the request. That of the Ctx has its values, and ends with it.
+	// Context returns the context of the request. The Ctx's context has its values, and ends with it.
 	Context() context.Context
 	// SetReadDeadline and SetWriteDeadline are net.Conn's.
 	SetReadDeadline(t time.Time) error
@@ -139,7 +139,7 @@ type Transport interface {
 // until the handler returns, and fails afterwards.
 type Duplex interface {
 	io.Reader
-	// Trailer returns the fields behind the body, once Read has returned io.EOF.
+	// Trailer returns the fields after the body, once Read has returned io.EOF.
 	Trailer() iter.Seq2[[]byte, []byte]
 	// Close ends a Read that waits, and makes further ones fail. It must not be called once the handler has returned.
 	Close()

@@ -25,11 +25,11 @@ const (
 	chunkTrailer                      // at the trailer section, which the head parser parses
 )
 
-// maxChunkExtensions limits the bytes of all chunk extensions of a body together. No client uses them. Without a limit a client could send them
-// for ever.
+// maxChunkExtensions limits the bytes of all chunk extensions of a body together. Clients don't use extensions. Without a limit a client
+// could send them for ever.
 const maxChunkExtensions = 4096
 
-// maxChunkDigits is how many digits a chunk size may have, leading zeros included: those of the largest 64-bit number.
+// maxChunkDigits is the maximum number of digits of a chunk size, including leading zeros: the largest 64-bit number has that many.
 const maxChunkDigits = 16
 
 // ChunkDecoder decodes the chunked coding. It is strict: the size has no sign, prefix or white space, lines end with CRLF only, and
@@ -63,7 +63,7 @@ func (d *ChunkDecoder) Decode(b []byte) (data []byte, n int, fault Fault) {
 	return nil, n, NoFault
 }
 
-// Took counts size bytes of the current chunk's data as consumed.
+// Took records that size bytes of the current chunk's data were consumed.
 func (d *ChunkDecoder) Took(size int64) {
 	d.remaining -= size
 	if d.remaining == 0 {

@@ -13,7 +13,7 @@ type Framing struct {
 }
 
 // Frame checks the parts of a complete head that decide where the request ends and which host it is for, and returns the framing. It
-// refuses whatever could be read in two ways (RFC 9112, sections 3.2, 6.1 and 6.3).
+// refuses every head that could be read in two ways (RFC 9112, sections 3.2, 6.1 and 6.3).
 func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	var f Framing
 	if fault := h.checkHost(b); fault != NoFault {
@@ -122,7 +122,7 @@ func (h *RequestHead) bodyLength(b []byte) (int64, Fault) {
 }
 
 // checkTransferEncoding accepts only chunked. Another coding before a final chunked is well-formed, but not supported (501). If chunked
-// isn't the last one, or occurs twice, nobody can tell where the body ends (400).
+// isn't the last coding, or occurs twice, the end of the body can't be determined (400).
 func checkTransferEncoding(value []byte) Fault {
 	if syntax.EqualFold(value, "chunked") {
 		return NoFault

@@ -8,7 +8,7 @@ import (
 // MaxMethodBytes is the maximum length of a method. The longest registered one (UPDATEREDIRECTREF) has 17 bytes.
 const MaxMethodBytes = 32
 
-// Limits bounds what a head may hold.
+// Limits bounds the size of a head.
 type Limits struct {
 	Bytes  int // of the whole head
 	Line   int // of the request line
@@ -22,13 +22,13 @@ type Line struct {
 	Minor                  uint8 // of the version, which is 1.Minor
 }
 
-// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it as text arrives. A protocol that
+// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it while text arrives. A protocol that
 // receives the parts separately builds it with Begin and Add. Frame checks either kind.
 type RequestHead struct {
 	Line
 	fields []field.Entry
-	// first holds, for each name that decides about framing, the index of its first field plus one; 0 means none. repeated has a bit
-	// set for each of those names that occurs again.
+	// first holds, for each name that decides about framing, the index of its first field plus one; 0 means none. repeated has a bit set
+	// for each of those names that occurs again.
 	first    [field.Framing]uint16
 	repeated uint16
 	percent  bool // the target holds a '%'
@@ -41,12 +41,12 @@ type RequestHead struct {
 // reset clears the head. It keeps the memory of the fields.
 func (h *RequestHead) reset() {
 	h.Minor, h.percent = 0, false
-	h.MethodEnd = 0 // 0 tells Method that there is none
+	h.MethodEnd = 0 // 0 tells Method that there is no method
 	h.fields = h.fields[:0]
 	h.first, h.repeated = [field.Framing]uint16{}, 0
 }
 
-// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits apply to the head's text in HTTP/1.1.
+// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits apply to the head's size as HTTP/1.1 text.
 func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits *Limits) ([]byte, Fault) {
 	h.reset()
 	b = append(append(b, method...), target...)
@@ -70,7 +70,7 @@ func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits
 	return b, NoFault
 }
 
-// Add adds a field, and appends its name and its value to b, which holds the parts before.
+// Add adds a field, and appends its name and its value to b, which holds the earlier parts.
 func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte, Fault) {
 	start := len(b)
 	b = append(append(b, name...), value...)

@@ -12,13 +12,13 @@ const (
 	maxKeptReadBuffer = 32 << 10
 )
 
-// Input holds received bytes. The first ones are lent to the current request's handler, and must stay where they are. The others
-// haven't been consumed yet.
+// Input holds received bytes. The first ones are lent to the handler of the current request, and must stay where they are. The others are
+// not consumed yet.
 type Input struct {
 	buf    []byte // its length is its capacity
 	pinned int    // buf[:pinned] is lent
 	r, w   int    // buf[r:w] hasn't been consumed
-	// outgrown holds the buffers before buf whose parts are still lent. They are kept only to be poisoned.
+	// outgrown holds the buffers before buf whose parts are still lent. They are kept only so that they can be poisoned.
 	outgrown [][]byte
 }
 
@@ -95,8 +95,8 @@ func (in *Input) Enlarge() {
 	in.buf, in.r = enlarged, 0
 }
 
-// TakeOver moves what from holds and hasn't consumed to in, which holds nothing. It moves the buffer, too, if in has none, or a smaller one
-// than it takes.
+// TakeOver moves the unread bytes of from to in, which must hold nothing. It moves the buffer itself if in has none, or one that is too
+// small.
 func (in *Input) TakeOver(from *Input) {
 	if unread := from.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(from.buf) >= ReadBufferSize {
 		*in = *from

@@ -48,7 +48,7 @@ func (p *Parser) Reset() {
 	p.pos, p.mark = 0, 0
 }
 
-// Detach returns a copy of the parser that goes on elsewhere and owns the fields' memory. p must be Reset before it is used again.
+// Detach returns a copy of the parser that continues elsewhere and owns the fields' memory. p must be Reset before it is used again.
 func (p *Parser) Detach() Parser {
 	detached := *p
 	p.fields = nil

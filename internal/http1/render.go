@@ -15,7 +15,7 @@ type Head struct {
 	Chunked bool
 	Trailer *field.List // nil: none
 	Close   bool        // the connection ends with the answer
-	// KeepAlive tells an HTTP/1.0 client that the connection goes on, as the client has asked for.
+	// KeepAlive tells an HTTP/1.0 client that the connection stays open, as it has requested.
 	KeepAlive bool
 	// Server and Date are lines with CRLF. A field of the same name replaces them.
 	Server, Date []byte
@@ -121,7 +121,7 @@ func AppendChunkEnd(dst []byte) []byte { return append(dst, "\r\n"...) }
 // LastChunk ends a chunked body without a trailer section.
 const LastChunk = "0\r\n\r\n"
 
-// AppendLastChunk renders the end of a chunked body, with those fields of the trailer that may be there.
+// AppendLastChunk renders the end of a chunked body, with those fields of the trailer that are allowed there.
 func AppendLastChunk(dst []byte, trailer *field.List) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailer.Len() {

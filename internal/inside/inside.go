@@ -1,5 +1,5 @@
-// Package inside gives functions of the root to filo's own packages alone: to routers, and to adaptors to other servers. The root
-// leaves the functions in package hooks.
+// Package inside offers functions of the root to filo's own packages alone: to routers, and to adaptors to other servers. The root leaves
+// the functions in package hooks.
 package inside
 
 import (
@@ -24,23 +24,24 @@ var (
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
 )
 
-// Leftover describes what a server counts although no connection and no request is open, "" if that is nothing. It is for tests.
+// Leftover describes what a server still counts although no connection and no request is open, "" if nothing is left. It is for tests.
 func Leftover(s *filo.Server) string { return leftover(s) }
 
-// Overdue calls found for each connection that waits for input or room which is there. If it makes no progress although its loop looks for
-// events again and again, nobody wakes its owner. It is for tests.
+// Overdue calls found for each connection that waits although its input or room is there. If such a connection makes no progress although
+// its loop looks for events again and again, its owner was never woken. It is for tests.
 func Overdue(s *filo.Server, found func(hooks.OverdueConn)) { overdue(s, found) }
 
-// Match returns what a router has found for the request, for a router to fill in.
+// Match returns the routing result of the request, for a router to fill in.
 func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }
 
 // KeepFields says that middleware has run, and may have set fields: see filo.Ctx.SetTimeout.
 func KeepFields(c *filo.Ctx) { c.KeepFields(hooks.Own{}) }
 
-// Enter says which class the rest of the handler belongs to. If that class may block, and the handler runs where its request was read,
-// the loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the
-// route's first middleware. What has run before belongs to the class that was entered before, or to the server's own: a server whose
-// handler has called it once expects it to go on doing so, and to be quick until then as long as it is when it is timed.
+// Enter says to which class the rest of the handler belongs. If that class may block, and the handler runs where its request was read, the
+// loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the route's
+// first middleware. The part of the handler that has run before belongs to the class that was entered before, or to the server's own class.
+// If the handler of a server has called Enter once, the server expects it always to do so, and expects that it is quick until then as long
+// as measurements agree.
 //
 // The error is a 503 for the handler to return: Concurrency has been reached.
 func Enter(c *filo.Ctx, class *class.Class) error { return enter(c, class, "") }
@@ -48,36 +49,36 @@ func Enter(c *filo.Ctx, class *class.Class) error { return enter(c, class, "") }
 // EnterRoute is Enter with the class of a route, which Ctx.Route returns from then on.
 func EnterRoute(c *filo.Ctx, class *class.Class, route string) error { return enter(c, class, route) }
 
-// Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another one, and takes over from it
-// whether an error was rendered. It is for adaptors that run a part of a chain of handlers with a Ctx of its own, and afterwards let
-// the outer one inherit from that in turn. The inner one is over then, and is used for another request: no value that was stored by
-// Set may hold a Ctx.
+// Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another request, and also whether an
+// error was rendered there. It is for adaptors that run a part of a chain of handlers with a separate Ctx, and afterwards let the outer Ctx
+// inherit from that in turn. Then the inner Ctx ends, and is reused for another request: no value that was stored by Set may hold a Ctx.
 func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 
-// Carry runs h on the request that t brings, with the settings of the server, which needn't be serving. The server's limits for sizes, for
+// Carry runs h on the request that t carries, with the settings of the server, which needn't be serving. The server's limits for sizes, for
 // bodies and for requests apply, unless t says that the request is a part of one that the server handles already. Its limits for
-// connections and for time don't, and its Handler is run only if h is that.
+// connections and for time don't apply, and its Handler runs only if h is that.
 //
-// It returns when the answer is complete, or nil also when h has hijacked the connection; an error means that the answer couldn't be
-// completed: what was written of it is all there is. A panic of h isn't recovered.
+// It returns nil when the answer is complete, and also when h has hijacked the connection. An error means that the answer couldn't be
+// completed, and that nothing more of it will be written. A panic of h isn't recovered.
 func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
 
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
-// Ctx. It reports false, and changes nothing, if the protocol can't do both at once, as HTTP/1.1 can't, or if a part of the body was read.
+// Ctx. It reports false and changes nothing in two cases: the protocol can't do both at once, as in HTTP/1.1, or a part of the body was
+// already read.
 func TakeBody(c *filo.Ctx) (hooks.Duplex, bool) { return takeBody(c) }
 
-// WholeBody is filo.Ctx.Body for middleware that tells requests apart by their bodies. It reports false if Body has less than what was sent, or
-// nothing, since another has read from the body before, as by BodyReader or MultipartForm.
+// WholeBody is filo.Ctx.Body for middleware that distinguishes requests by their bodies. It reports false if Body doesn't return all that
+// was sent, because the body was read before by other means, such as BodyReader or MultipartForm.
 func WholeBody(c *filo.Ctx) (body []byte, ok bool, err error) { return whole(c) }
 
 // Upgrade is filo.Ctx.Upgrade for a handler that has agreed on the protocol itself: the 101 has the response's fields as they are.
 func Upgrade(c *filo.Ctx) (conn net.Conn, buffered []byte, err error) { return upgrade(c) }
 
-// MaxHeaderFields returns filo.Server.MaxHeaderFields, as it is in force.
+// MaxHeaderFields returns filo.Server.MaxHeaderFields, or its default if that isn't set.
 func MaxHeaderFields(c *filo.Ctx) int { return maxHeaderFields(c) }
 
-// Offload makes the rest of a handler run as that of filo.Offload does, from where it is called: when the handler finds that it will
-// wait, for a file or for its turn. The error is Enter's.
+// Offload makes the rest of a handler run like a filo.Offload handler. A handler calls it when it finds that it will wait, for a file or
+// for its turn. It returns the errors of Enter.
 func Offload(c *filo.Ctx) error { return offload(c) }
 
 var offload = filo.Offload(func(*filo.Ctx) error { return nil })

@@ -11,7 +11,7 @@ import (
 const (
 	// minKept is the smallest buffer that a list keeps; smaller ones are left to the garbage collector.
 	minKept = 1 << 20
-	// maxKept is how many bytes a list holds at most.
+	// maxKept is the maximum number of bytes that a list holds.
 	maxKept = 64 << 20
 )
 

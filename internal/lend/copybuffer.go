@@ -22,8 +22,8 @@ func (b *CopyBuffer) Release() { copyBuffers.Put(b) }
 
 var errWriteCount = errors.New("filo: a writer has returned an impossible count")
 
-// Copy is io.Copy, but uses neither w's ReadFrom nor r's WriteTo. A reader that fills the buffer most likely has more to give, so it gets
-// one of twice the size instead: a fast client is read with fewer calls, and one that was never fast holds no more memory.
+// Copy is io.Copy, but uses neither w's ReadFrom nor r's WriteTo. A reader that fills the buffer most likely has more to give, so the
+// buffer is replaced by one of twice the size. So a fast client is read with fewer calls, and a slow one never holds more memory.
 func Copy(w io.Writer, r io.Reader) (written int64, err error) {
 	small := NewCopyBuffer()
 	var large *[2 * len(CopyBuffer{})]byte

@@ -27,10 +27,10 @@ const seedsFolder = "FILO_FUZZ_SEEDS"
 
 var target testing.InternalFuzzTarget
 
-// Target says which target this program has. A package's init function calls it.
+// Target names the target of this program. A package's init function calls it.
 func Target(name string, f func(*testing.F)) { target = testing.InternalFuzzTarget{Name: name, Fn: f} }
 
-// entry is an input as package testing passes it.
+// entry is an input in the form in which package testing passes it.
 type entry = struct {
 	Parent     string
 	Path       string
@@ -40,8 +40,8 @@ type entry = struct {
 	IsSeed     bool
 }
 
-// engine stands in for the fuzzing engine of the go command, by which package testing would be called in a program that go test has built.
-// The target is run twice: first to learn its arguments' types and its seeds, and then to be given inputs until the process ends.
+// engine replaces the fuzzing engine of the go command, which package testing uses in a program built by go test. The target is run twice:
+// first to get its arguments' types and its seeds, and then to receive inputs until the process ends.
 type engine struct {
 	types []reflect.Type
 	seeds []entry
@@ -77,7 +77,7 @@ func LLVMFuzzerTestOneInput(data *C.uint8_t, size C.size_t) C.int {
 var (
 	runInput func(entry) error
 	start    = sync.OnceValue(func() *engine {
-		os.Args = os.Args[:1] // the others are libFuzzer's
+		os.Args = os.Args[:1] // the other flags are libFuzzer's
 		testing.Init()
 		e := &engine{run: make(chan func(entry) error)}
 		set("test.run", "^$")
@@ -109,7 +109,7 @@ func (e *engine) CoordinateFuzzing(_ time.Duration, _ int64, _ time.Duration, _ 
 	return nil
 }
 
-// RunFuzzWorker passes run on to LLVMFuzzerTestOneInput, and never returns.
+// RunFuzzWorker passes run to LLVMFuzzerTestOneInput, and never returns.
 func (e *engine) RunFuzzWorker(run func(entry) error) error {
 	e.run <- run
 	select {}

@@ -10,8 +10,8 @@ import (
 	"reflect"
 )
 
-// decode makes arguments of these types out of libFuzzer's bytes. Numbers come first, eight bytes for each, so that a change of a text moves
-// none of them. Then comes each text. All texts except the last have two bytes for their length. What is missing is zero.
+// decode makes arguments of these types out of libFuzzer's bytes. Numbers come first, eight bytes for each, so that a change of a text
+// doesn't move them. Then comes each text. All texts except the last have two bytes for their length. Missing bytes are zero.
 func decode(data []byte, types []reflect.Type) []any {
 	take := func(n int) []byte {
 		n = min(n, len(data))

@@ -8,17 +8,18 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Socket is a connection whose descriptor only its owner may close, such as one in an event loop. Anybody may call its method Close,
+// Socket is a connection whose descriptor only its owner may close, such as one in an event loop. Any goroutine may call its method Close,
 // which cuts the connection.
 type Socket interface {
 	net.Conn
-	// Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has ended.
+	// Cut makes the owner end the connection. Any goroutine may call it at any time. The error is net.ErrClosed if the connection has
+	// ended.
 	Cut() error
 	// CloseSocket closes the descriptor, for the owner.
 	CloseSocket()
 }
 
-// Close closes a connection for its owner. TLS by itself would wait five seconds to say goodbye to a client that doesn't read.
+// Close closes a connection for its owner. TLS itself would wait five seconds to send its close alert to a client that doesn't read.
 func Close(netConn net.Conn) error {
 	tlsConn, secure := netConn.(*tls.Conn)
 	if !secure {
@@ -41,19 +42,19 @@ func closeTransport(netConn net.Conn) error {
 }
 
 // endWaits makes the reads and writes of a closing connection fail, from another goroutine. For TLS a deadline isn't enough, since
-// crypto/tls sets its own for the goodbye.
+// crypto/tls sets its own for the close alert.
 func endWaits(netConn net.Conn) {
 	if _, secure := netConn.(*tls.Conn); secure {
 		Cut(netConn)
 		return
 	}
 	if netConn.SetDeadline(clock.Past) != nil {
-		Cut(netConn) // without deadlines nothing else ends them
+		Cut(netConn) // without deadlines nothing else ends the reads and writes
 	}
 }
 
-// Cut ends a connection at once. Any goroutine may call it at any time. TLS doesn't say goodbye: it would wait five seconds for a client
-// that doesn't read, and would write what only the owner may write.
+// Cut ends a connection at once. Any goroutine may call it at any time. TLS doesn't send its close alert: it would wait five seconds for a
+// client that doesn't read, and would write what only the owner may write.
 //
 // A connection of package net is closed, which is safe while others use it. A Socket is only cut, and its owner closes it.
 func Cut(netConn net.Conn) error {
@@ -66,12 +67,12 @@ func Cut(netConn net.Conn) error {
 	return netConn.Close()
 }
 
-// ResetOnClose makes the connection's close a reset. Where only the end of the connection ends an answer, the client can then tell an
-// answer that was broken off from a complete one.
+// ResetOnClose makes the connection's close a reset. If only the end of the connection ends an answer, the client can then tell a truncated
+// answer from a complete one.
 func ResetOnClose(netConn net.Conn) {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
-		defer closeTransport(netConn) // without a goodbye by TLS
+		defer closeTransport(netConn) // without the close alert of TLS
 	}
 	if tcp, ok := netConn.(interface{ SetLinger(seconds int) error }); ok {
 		tcp.SetLinger(0)

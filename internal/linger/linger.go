@@ -1,5 +1,5 @@
-// Package linger closes connections without losing the last answer: it ends the sending side, and goes on reading for a moment. It also
-// has the other ways to end a connection: by its owner, by anybody, and by a reset.
+// Package linger closes connections without losing the last answer: it ends the sending side, and continues to read for a moment. It also
+// has the other ways to end a connection: by its owner, by any goroutine, and by a reset.
 package linger
 
 import (
@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// Longest is how long a connection lingers whose client sends nothing, and how long a shutdown waits for those that linger.
+	// Longest is how long a connection lingers whose client sends nothing. It is also how long a shutdown waits for lingering connections.
 	Longest = time.Second
-	// longestSending is how long a connection lingers at most, while its client goes on sending.
+	// longestSending is the maximum time that a connection lingers while its client continues to send.
 	longestSending = 10 * time.Second
-	// maxConns is how many connections of a group may linger at once. Then a further one takes the place of the one that has lingered for
-	// the longest, if that has had Longest. Otherwise it is closed at once.
+	// maxConns is how many connections of a group may linger at once. Beyond that, a further one replaces the one that has lingered for the
+	// longest, if that has lingered for Longest. Otherwise the further one is closed at once.
 	maxConns = 4096
-	// maxHandshakes is how many of them may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
+	// maxHandshakes is how many of these may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
 	// the last thing to spend processor time on.
 	maxHandshakes = 64
-	// maxBytes is how much is read from a lingering connection.
+	// maxBytes is the maximum number of bytes read from a lingering connection.
 	maxBytes = 64 << 20
 )
 
@@ -54,12 +54,12 @@ func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 	return g.Refuse(netConn, answer, answer)
 }
 
-// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2. Otherwise the answer waits for the first byte of a request:
-// a client that sends none for Longest gets the end of the connection alone.
+// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2. Otherwise the answer is sent only after the first
+// byte of a request: a client that sends none for Longest gets just the end of the connection.
 func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
-	netConn.SetDeadline(time.Time{}) // a deadline that woke the owner, as ParkedConn.End sets, would end the lingering at once
+	netConn.SetDeadline(time.Time{}) // a deadline that was set to wake the owner, as ParkedConn.End does, would end the lingering at once
 	entry, oldest := g.add(netConn, secure)
 	if entry == nil {
 		return false
@@ -73,7 +73,7 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 		defer end.Stop()
 		finish(netConn, answer, http2Answer, end)
 		g.mu.Lock()
-		g.conns.Remove(entry) // does nothing if another one has taken the place
+		g.conns.Remove(entry) // does nothing if another connection has taken the place
 		if secure {
 			g.secure--
 		}
@@ -83,7 +83,8 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	return true
 }
 
-// add takes a place for a connection, nil if none is left. If that is the place of another connection, the caller must end that one's waits.
+// add takes a place for a connection, nil if none is left. If that place belonged to another connection, the caller must end that
+// connection's waits.
 func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,9 +107,9 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	return g.conns.PushBack(&lingering{netConn, now}), oldest
 }
 
-// finish sends the answer, ends the sending side, and discards input. While that goes on coming, finish puts off the end. A client of HTTP/1.1
-// gets the answer only when it has begun to send a request: what comes before answers none (RFC 9112, section 9.2), and a client that has opened
-// the connection for its next request would fail that one.
+// finish sends the answer, ends the sending side, and discards input. While input arrives, finish postpones the end. A client of HTTP/1.1
+// gets the answer only after it has begun to send a request. An earlier answer would belong to no request (RFC 9112, section 9.2), and a
+// client that has opened the connection for its next request would let that one fail.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
 	buffer := lend.NewCopyBuffer()

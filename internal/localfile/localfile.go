@@ -1,6 +1,6 @@
-// Package localfile has system calls on files of local file systems that are made without telling the runtime's scheduler, since they don't
-// wait for a disk or a network. A call that the scheduler is told of wakes its sysmon on a server that does little else, which costs more
-// than the call. A call that waits without its knowledge would hold up a processor, and with it the garbage collector.
+// Package localfile makes system calls on files of local file systems without telling the runtime's scheduler, since they don't wait for a
+// disk or a network. On a server that does little else, a call that the scheduler knows of wakes the runtime's sysmon, which costs more
+// than the call. A call that waits without the scheduler's knowledge would block a processor, and with it the garbage collector.
 //
 // The package works on Linux, on amd64 and arm64. Elsewhere Of returns nil.
 package localfile
@@ -12,16 +12,16 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// File is an open file on a local file system. It may be used for as long as the file that it was made of is open, by any goroutine.
+// File is an open file on a local file system. Any goroutine may use it, as long as the file that it was made from is open.
 type File struct {
 	fd int
 
 	mu    sync.Mutex
-	begun clock.Nanos // when what was sent was counted from the file's beginning on; guarded by mu
-	sent  int64       // how much of the file's beginning was sent since then; guarded by mu
+	begun clock.Nanos // when counting the sent bytes from the file's beginning started; guarded by mu
+	sent  int64       // how many bytes from the file's beginning were sent since then; guarded by mu
 }
 
-// State is what fstat tells of a file. Times are in nanoseconds since 1970.
+// State is the result of fstat. Times are in nanoseconds since 1970.
 type State struct {
 	Size              int64
 	Modified, Changed int64
@@ -42,8 +42,8 @@ func Of(file *os.File) (f *File) {
 	return f
 }
 
-// warmTime is for how long what was sent is taken to be in memory, and warmSize how much of it, the last that was. The system gives up
-// pages that weren't used for longer before those.
+// warmTime is for how long sent bytes are assumed to be in memory, and warmSize how many of them, counted from the last ones. The system
+// evicts pages that weren't used for longer first.
 const (
 	warmTime = clock.Nanos(1e9)
 	warmSize = 128 << 20

@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// Records keeps the records of a logger, and holds each to a rule: a log in JSON says the same as one in text. slog doesn't promise that: its
-// JSONHandler calls an error's MarshalJSON, and writes a time.Duration as a number without a unit.
+// Records keeps the records of a logger, and checks a rule for each: a JSON log has the same content as a text log. slog doesn't guarantee
+// that: its JSONHandler calls an error's MarshalJSON, and writes a time.Duration as a number without a unit.
 type Records struct {
 	t testing.TB
 
 	mu    sync.Mutex
-	lines []string // as a log in JSON has them, without the time; guarded by mu
+	lines []string // in the form of a JSON log, without the time; guarded by mu
 }
 
 // New returns the logger of new Records.
@@ -28,7 +28,7 @@ func New(t testing.TB) (*Records, *slog.Logger) {
 	return r, slog.New(&handler{records: r})
 }
 
-// Lines returns the records that there are with a text: each is a line of JSON without the time.
+// Lines returns the records so far that contain a text: each is a line of JSON without the time.
 func (r *Records) Lines(containing string) (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *handler) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// Compare returns a record as a line of JSON, without the time, and in what it differs from its line of text.
+// Compare returns a record as a line of JSON, without the time, and how it differs from its line of text.
 func Compare(record slog.Record) (line string, faults []string) {
 	record.Attrs(func(a slog.Attr) bool {
 		inText, inJSON := render(a)

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Map is a map with a bound, in whatever unit its entries' costs are given: to make room for a new entry it drops others, of
-// each rank those that were not used for longest. An entry is gone when it has expired. The zero value with a Capacity is ready
-// to use.
+// Map is a map with a limit, in the unit of its entries' costs. To make room for a new entry it drops others: in each rank those that were
+// not used for the longest time. An entry is gone when it has expired. The zero value with a Capacity is ready to use.
 //
-// Ranks decide who makes room, so that a flood of entries that nobody asks for again leaves alone those that are worth more.
+// Ranks decide which entries make room, so that a flood of entries that aren't used again leaves more valuable ones alone.
 type Map[V any] struct {
 	Capacity int
 
@@ -23,14 +22,14 @@ type Map[V any] struct {
 // The ranks of entries, from the one that matters least.
 const (
 	Note      = iota // a note that only saves work
-	Unused           // what wasn't used since it was put
-	Used             // what was put as Unused and was used since
-	Kept             // what was put as worth more than all others
+	Unused           // entries that weren't used since they were put
+	Used             // entries that were put as Unused and used since
+	Kept             // entries that were put as more valuable than all others
 	rankCount        // not a rank
 )
 
-// shares are the shares of the Capacity, in sixteenths, that ranks have for themselves. Each may take more while there is
-// room: it makes room first then, the lowest before the others.
+// shares says, in sixteenths of the Capacity, how much each rank has for itself. A rank may use more while there is room. But then it is
+// the first to make room, the lowest rank before the others.
 var shares = [rankCount]int{1, 3, 4, 8}
 
 // rankList lists the entries of a rank by their last use.
@@ -47,7 +46,7 @@ type entry[V any] struct {
 	newer, older *entry[V]
 }
 
-// Get returns what is kept under key. The bytes of key may be borrowed.
+// Get returns the value kept under key. The bytes of key may be borrowed.
 func (l *Map[V]) Get(key []byte, now time.Time) (value V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +69,7 @@ func (l *Map[V]) Put(key string, rank int, now time.Time, value V, cost int, exp
 	l.set(key, rank, now, value, cost, expires)
 }
 
-// Update calls f with what is kept under key, and puts what that returns if it says so. Nobody else changes it meanwhile.
+// Update calls f with the value kept under key, and puts f's result if f says so. No other goroutine changes it meanwhile.
 func (l *Map[V]) Update(key string, rank int, now time.Time, f func(old V, ok bool) (value V, cost int, expires time.Time, keep bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +122,8 @@ func (l *Map[V]) set(key string, rank int, now time.Time, value V, cost int, exp
 	}
 }
 
-// victim returns the entry that makes room for e: one that has expired, or one of the lowest rank that has more than its share.
-// If all of these have only e, it is one of the lowest rank that has others.
+// victim returns the entry that makes room for e: an expired one, or one of the lowest rank that has more than its share. If each of these
+// ranks contains only e, it is an entry of the lowest rank that has others.
 func (l *Map[V]) victim(e *entry[V], now time.Time) *entry[V] {
 	var over, any *entry[V]
 	for rank := range rankCount {

@@ -32,7 +32,7 @@ func TCPAddress(address string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
 }
 
-// InHandler runs f in the handler of a request from 192.0.2.1. What f leaves as the response isn't looked at.
+// InHandler runs f in the handler of a request from 192.0.2.1. The response that f leaves is ignored.
 func InHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx)) {
 	t.Helper()
 	ran := false
@@ -48,7 +48,7 @@ func InHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx))
 	}
 }
 
-// Again calls h for the request that c has, as if it had just come.
+// Again calls h for the request of c, as if it had just arrived.
 func Again(c *filo.Ctx, h filo.Handler) error {
 	c.Response.Header.Reset()
 	c.Response.SetStatus(200)
@@ -56,9 +56,8 @@ func Again(c *filo.Ctx, h filo.Handler) error {
 	return h(c)
 }
 
-// Benchmark measures h, with what it wraps, and nothing of the server around it: it is called over and over in the handler
-// of one request. So it can't be used for what ends the request, such as errors that are rendered and streamed bodies:
-// see BenchmarkServer.
+// Benchmark measures h and the handlers inside it, without the server: h is called repeatedly in the handler of one request. So it can't
+// measure handlers that end the request, such as by rendered errors and streamed bodies: see BenchmarkServer.
 func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
 	b.Helper()
 	b.ReportAllocs()
@@ -76,7 +75,7 @@ func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
 		return c.NoContent()
 	})
 	b.StopTimer()
-	s.DoFrom(b, TCPAddress("192.0.2.1:1234"), request, fields...) // until all memory is as large as it gets
+	s.DoFrom(b, TCPAddress("192.0.2.1:1234"), request, fields...) // until all buffers have their final size
 	b.ResetTimer()
 	for left := b.N; left > 0 && !b.Failed(); left -= calls {
 		calls = min(left, callsPerRequest)
@@ -101,8 +100,8 @@ func Allocations(t testing.TB, h filo.Handler, request string, fields ...string)
 	return n
 }
 
-// BenchmarkServer measures whole requests, one after the other on one connection in memory, the server's part and two changes
-// of goroutine included. All answers must have the same length.
+// BenchmarkServer measures whole requests, one after the other on one in-memory connection, including the server's work and two goroutine
+// switches. All answers must have the same length.
 func BenchmarkServer(b *testing.B, h filo.Handler, request, body string, fields ...string) {
 	b.Helper()
 	b.ReportAllocs()
@@ -162,7 +161,7 @@ func PanicOf(f func()) (message string) {
 	return ""
 }
 
-// MustPanic checks that each of the constructions panics, with a message of the package.
+// MustPanic checks that each of the functions panics, with a message of the package.
 func MustPanic(t *testing.T, pkg string, constructions map[string]func()) {
 	t.Helper()
 	for name, construct := range constructions {
@@ -172,8 +171,8 @@ func MustPanic(t *testing.T, pkg string, constructions map[string]func()) {
 	}
 }
 
-// Show prints, for examples, the status that h answers a request with, the fields that are asked for and have a value, and
-// the body. The address of the client is 192.0.2.1.
+// Show prints, for examples, the status with which h answers a request, those of the named fields that have a value, and the body. The
+// address of the client is 192.0.2.1.
 func Show(h filo.Handler, names []string, request string, fields ...string) {
 	ln := servertest.NewListener()
 	s := &filo.Server{Handler: h}

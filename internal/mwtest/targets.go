@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// targetParts are what random targets are made of: what a URI can hold, what only a request target can, and what is easily taken for
-// something else.
+// targetParts are the parts of random targets: some that a URI can contain, some that only a request target can, and some that are easily
+// confused.
 var targetParts = []string{"a", "Z", "0", "-", "._~", "/", "//", "%2F", "%2f", "%5C", "%5c", "%00", "%25", "%252F", "%7C", "%41", "%e9", "%C3%BC",
 	"%20", "%3F", "%23", "!", "$&'()*+,", ";", "=", ":", "@", "[", "]", `"`, "<", ">", `\`, "^", "`", "{", "|", "}"}
 
@@ -28,7 +28,7 @@ func Target(random *rand.Rand) string {
 
 var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
 
-// EscapedTarget returns a target as a url.URL can hold it: the bytes that a URI's path can't hold are encoded, and no others.
+// EscapedTarget returns a target in the form that a url.URL can hold: exactly the bytes that a URI's path can't contain are encoded.
 func EscapedTarget(target string) string {
 	path, query, asked := strings.Cut(target, "?")
 	if path = escapes.Replace(path); asked {

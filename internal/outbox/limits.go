@@ -12,23 +12,23 @@ import (
 const (
 	// DefaultLimit is how many bytes of messages may wait, unless SetLimit was called.
 	DefaultLimit = 256 << 10
-	// maxOwnRecords is how many more bytes may wait of records that TLS sends by itself.
+	// maxOwnRecords is how many more bytes may wait for records that TLS sends by itself.
 	maxOwnRecords = 64 << 10
 )
 
-// admits reports whether size more bytes of a message may wait behind those that wait already. A single message may always wait.
+// admits reports whether size more bytes of a message may wait in addition to those that wait already. A single message may always wait.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
-// stall watches the client while bytes wait for it: it looks now and then at what the client has taken, also of what the system's buffer
-// holds, since a slow client takes that for long before the socket has room again. The outbox's lock guards the fields.
+// stall watches the client while bytes wait for it. Now and then it checks how many bytes the client has taken, including those in the
+// system's buffer, since a slow client takes those for long before the socket has room again. The outbox's lock guards the fields.
 //
-// There is one only while the client is watched.
+// It exists only while the client is watched.
 type stall struct {
 	timer    *time.Timer
 	pace     pace.Pace  // since the watch began
 	looked   clock.Time // the time of the last look, or when the watch began
 	next     clock.Time // the time of the next look
-	until    clock.Time // when the client is too slow if it takes nothing more
+	until    clock.Time // when the client counts as too slow if it takes no more bytes
 	moved    int        // bytes that the socket has taken since the last look
 	buffered int        // in the system's buffer at the last look; -1 before the first
 }
@@ -40,8 +40,8 @@ func (s *stall) took(n int) {
 	}
 }
 
-// late reports whether the client is too slow. If not, the timer makes another look. buffered is what the system's buffer holds; negative if
-// that isn't known.
+// late reports whether the client is too slow. If not, it sets the timer for another look. buffered is the number of bytes in the system's
+// buffer, negative if unknown.
 func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	if s == nil || now < s.next {
 		return false // a timer of an earlier watch
@@ -50,7 +50,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	switch {
 	case buffered < 0:
 	case s.buffered < 0:
-		taken = max(taken, 1) // what was taken before the first look is unknown
+		taken = max(taken, 1) // the bytes taken before the first look are unknown
 	case buffered != s.buffered: // more is in the buffer if the client has made room
 		taken = max(s.moved+s.buffered-buffered, 1)
 	}

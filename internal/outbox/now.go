@@ -8,9 +8,10 @@ const maxPump = 256 << 10
 // Socket writes to a connection in a loop without waiting. An outbox calls WriteNow and PumpLater with its lock held, and the other
 // methods without it.
 type Socket interface {
-	// WriteNow writes with one call what the socket takes of first and second. If n is 0, Pump is called when the socket has room.
+	// WriteNow writes as many bytes of first and second as the socket takes, with one call. If n is 0, the Socket calls Pump when it has
+	// room.
 	WriteNow(first, second []byte) (n int, err error)
-	// PumpLater has Pump called when the socket has room, or now if it has.
+	// PumpLater makes the Socket call Pump when it has room, or now if it already has.
 	PumpLater()
 	// LeaveTurn is called before a goroutine waits. If the connection's function is running in a turn of its loop, perhaps on this
 	// goroutine, LeaveTurn gives the loop to another worker.
@@ -21,7 +22,7 @@ type Socket interface {
 	WakeOwner()
 }
 
-// sendNowLocked sends what the socket takes of b, unless other pieces wait, and returns the rest.
+// sendNowLocked sends as much of b as the socket takes, unless other pieces wait, and returns the rest.
 func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 	o.mu.AssertHeld()
 	for sent := 0; len(b) > 0 && o.queue.empty() && o.err == nil; {
@@ -104,8 +105,8 @@ func (o *Outbox) tellOwnerLocked() {
 	}
 }
 
-// PumpLater has Pump called when the socket has room, or now if it has. Until then the client is watched as if bytes waited. It reports false
-// if there is no Socket, or nothing can be sent.
+// PumpLater makes the Socket call Pump when it has room, or now if it already has. Until then the client is watched as if bytes waited. It
+// reports false if there is no Socket, or nothing can be sent.
 func (o *Outbox) PumpLater() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package outbox queues what several goroutines send on one connection. Some of them wait for the client, and others never do.
+// Package outbox queues the messages that several goroutines send on one connection. Some of these goroutines wait for the client, and
+// others never do.
 //
 // An outbox sends in one of two ways. With a Socket, for a connection in a loop, the goroutine that holds the lock writes what the socket
-// takes, and the loop sends the rest when the socket has room. Without a Socket, one goroutine at a time writes to a net.Conn: one in
-// Write, or one that is started for pieces that nobody waits for.
+// takes, and the loop sends the rest when the socket has room. Without a Socket, one goroutine at a time writes to a net.Conn: either one
+// in Write, or one that is started for pieces that no goroutine waits for.
 package outbox
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// ErrFull is the error for a message with which more bytes would wait than the limit allows.
+// ErrFull is the error for a message that would exceed the limit of waiting bytes.
 var ErrFull = errors.New("filo: too much waits to be sent on a parked connection")
 
 // Owner is the connection that an outbox belongs to.
@@ -31,18 +32,18 @@ type Owner interface {
 	Now() clock.Time
 	// HasMore reports, without the lock, whether more must be sent when the Socket has room: see PumpLater.
 	HasMore() bool
-	// Drained is called, without the lock, by the goroutine that writes where there is no Socket, when everything queued has left.
+	// Drained is called, without the lock, when everything queued was sent. The goroutine that writes where there is no Socket calls it.
 	Drained()
-	// Disconnect is called, without the lock, when the client is too slow, or a write has failed for a reason that reading may not tell. By
-	// then all other calls fail with err, which is os.ErrDeadlineExceeded if the client is too slow.
+	// Disconnect is called, without the lock, when the client is too slow, or when a write has failed for a reason that reads may not
+	// report. By then all other calls fail with err, which is os.ErrDeadlineExceeded if the client is too slow.
 	Disconnect(err error)
 }
 
 // Outbox is the queue of one connection, sent in order. mu guards all fields but those that Open sets once. Any goroutine may call the
 // methods at any time.
 //
-// Most connections have an outbox that is empty most of the time. What only a waiting client or a waiting goroutine needs is allocated
-// when it begins to wait.
+// Most connections have an outbox that is empty most of the time. Fields that only a waiting client or a waiting goroutine needs are
+// allocated when it begins to wait.
 type Outbox struct {
 	owner  Owner    // immutable
 	socket Socket   // nil: goroutines write to conn, and wait; immutable
@@ -51,12 +52,12 @@ type Outbox struct {
 	mu       race.Mutex
 	waiting  int32      // goroutines in awaitLocked
 	limit    int32      // for the bytes of messages in queue
-	progress *sync.Cond // of mu; something has changed that goroutines wait for; nil if none has ever waited
+	progress *sync.Cond // uses mu; signals changes that goroutines wait for; nil if none has ever waited
 	queue    queue
 	stall    *stall    // nil: the client isn't watched
 	deadline *deadline // nil: none
 	err      error     // the reason why nothing can be sent any more
-	frames   bool      // each Write is a frame: nothing can follow a part of one; immutable
+	frames   bool      // each Write is a frame: nothing may follow a part of one; immutable
 	ending   bool      // Finish was called: nothing more is accepted
 	crowded  bool      // a goroutine is in AwaitBelow
 	turn     turn
@@ -69,8 +70,8 @@ type seal struct {
 	message bool // they are a message
 }
 
-// Open makes the outbox ready for use. It writes to socket or, if socket is nil, to conn. frames says that nothing can follow a part of
-// what one Write sends.
+// Open makes the outbox ready for use. It writes to socket or, if socket is nil, to conn. frames says that nothing may follow a part of a
+// Write's bytes.
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 }
@@ -90,7 +91,7 @@ func (o *Outbox) Queue(b []byte) error {
 	return o.err
 }
 
-// Write sends b, and waits until it has left or the deadline has passed.
+// Write sends b, and waits until all of it was sent or the deadline has passed.
 func (o *Outbox) Write(b []byte) (int, error) {
 	if o.socket == nil {
 		return o.writeInTurn(b)
@@ -98,7 +99,7 @@ func (o *Outbox) Write(b []byte) (int, error) {
 	return o.writeNow(b)
 }
 
-// BeginSeal says that what Put gets until EndSeal is a Write or, with its size, a message, sealed by TLS.
+// BeginSeal says that TLS has sealed what Put gets until EndSeal: it belongs to a Write or, if it has a size, to a message.
 func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,9 +134,9 @@ func (o *Outbox) Put(b []byte) (int, error) {
 	return len(b), o.err
 }
 
-// Lend is Put, but may keep b itself instead of a copy, which it reports. Then it calls release with b, and the lock held, when all of b
-// has left, or never if the connection fails before. It keeps b if more than half of its memory is of use. There is no limit: the caller looks
-// at Size before it makes more of what it lends.
+// Lend is like Put, but it may keep b itself instead of a copy, and reports whether it does. Then it calls release with b, while it holds
+// the lock, when all of b was sent. If the connection fails before that, it never calls release. It keeps b if more than half of its memory
+// contains useful bytes. There is no limit: the caller checks Size before it lends more.
 func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,8 +153,8 @@ func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	return kept
 }
 
-// putLocked sends what it can of a piece at once, and queues the rest. copied makes a copy of the rest, since the outbox may not keep
-// p.b. A piece that a goroutine waits for is the outbox's until the wait is done.
+// putLocked sends as much of a piece as possible at once, and queues the rest. copied makes a copy of the rest, since the outbox may not
+// keep p.b. A piece that a goroutine waits for belongs to the outbox until the wait is over.
 func (o *Outbox) putLocked(p piece, copied bool) {
 	o.mu.AssertHeld()
 	if o.sendPieceLocked(&p) {
@@ -165,7 +166,7 @@ func (o *Outbox) putLocked(p piece, copied bool) {
 	o.queueLocked(p)
 }
 
-// sendPieceLocked sends what it can of a piece at once. It reports false if the caller must queue the rest.
+// sendPieceLocked sends as much of a piece as possible at once. It reports false if the caller must queue the rest.
 func (o *Outbox) sendPieceLocked(p *piece) (done bool) {
 	o.mu.AssertHeld()
 	if o.socket == nil {
@@ -229,7 +230,7 @@ func (o *Outbox) admitLocked(size int) error {
 	return nil
 }
 
-// brokenLocked records that only the first n bytes of a Write have left by its deadline.
+// brokenLocked records that only the first n bytes of a Write were sent before its deadline.
 func (o *Outbox) brokenLocked(n int) {
 	o.mu.AssertHeld()
 	if n > 0 && o.frames {
@@ -237,7 +238,7 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish sends last, accepts nothing more, and reports whether all bytes have left. If not, it wakes the owner when they have.
+// Finish sends last, accepts nothing more, and reports whether all bytes were sent. If not, it wakes the owner when they are sent.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -256,7 +257,7 @@ func (o *Outbox) Empty() bool {
 	return o.emptyLocked()
 }
 
-// AllSent reports whether everything has left.
+// AllSent reports whether everything was sent.
 func (o *Outbox) AllSent() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -302,7 +303,7 @@ func (o *Outbox) Size() int {
 	return o.queue.bytes
 }
 
-// Err returns why nothing can be sent any more, nil if something can.
+// Err returns the reason why nothing can be sent any more, nil if sending is possible.
 func (o *Outbox) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -316,9 +317,9 @@ func (o *Outbox) Fail(err error) {
 	o.failLocked(err)
 }
 
-// breakLocked records that a write has failed. If the client has left, the owner's reads say so too, after the input that came before. For
-// another reason, such as a lack of memory, nothing may tell the owner: then it would wait for the client, and the client for what can't be
-// sent.
+// breakLocked records that a write has failed. If the client has left, the owner's reads say so too, after the input that came before. A
+// failure for another reason, such as a lack of memory, may not be reported to the owner: then it would wait for the client, and the client
+// for bytes that can't be sent.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)
@@ -327,7 +328,7 @@ func (o *Outbox) breakLocked(err error) {
 	}
 }
 
-// reportedErrors are the errors of writes that the owner learns of by itself: its reads report them as well, or its own calls have caused them.
+// reportedErrors are the write errors that the owner learns of anyway: its reads report them as well, or its own calls have caused them.
 var reportedErrors = [...]error{
 	syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 	io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,

@@ -11,12 +11,12 @@ type queue struct {
 	messages int
 }
 
-// piece is a part of what is sent. An empty piece is a mark: when it is the first, everything before it has left.
+// piece is a part of the bytes to send. An empty piece is a mark: when it is the first, everything before it was sent.
 type piece struct {
 	b       []byte
-	wait    *wait // of the goroutine that waits until the piece has left; nil if none does
+	wait    *wait // the wait of the goroutine that waits until the piece is sent; nil if there is none
 	message bool  // it counts against the limit of messages
-	// whole is what Lend has kept, which is released when all of it has left; release is nil for other pieces.
+	// whole is the memory that Lend has kept, which is released when all of it was sent; release is nil for other pieces.
 	whole   []byte
 	release func(b []byte)
 	// turn marks a piece that consume leaves alone. When it is the first, the turn to send passes to its waiting goroutine.
@@ -47,7 +47,7 @@ func (q *queue) front() (first, second []byte) {
 	return first, second
 }
 
-// consume takes n sent bytes out of the queue, and the marks behind them. It reports whether a wait is done now.
+// consume takes n sent bytes out of the queue, and the marks behind them. It reports whether a wait has ended.
 func (q *queue) consume(n int) (done bool) {
 	q.bytes -= n
 	for len(q.pieces) > 0 && !q.pieces[0].turn {
@@ -71,7 +71,7 @@ func (q *queue) consume(n int) (done bool) {
 // atTurn reports whether the first piece is the mark of a goroutine that waits for its turn to send.
 func (q *queue) atTurn() bool { return len(q.pieces) > 0 && q.pieces[0].turn }
 
-// takeTurn takes this mark out, and ends the goroutine's wait.
+// takeTurn removes this mark, and ends the goroutine's wait.
 func (q *queue) takeTurn() {
 	q.pieces[0].wait.done = true
 	q.drop()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxPaced is how much one call writes where writes wait: a slow client must often show that it has taken something.
+// maxPaced is the maximum number of bytes of one call where writes wait: a slow client must often show that it has taken some.
 const maxPaced = 16 << 10
 
 // turn orders the goroutines that write where there is no Socket: only the holder of the turn writes. The outbox's lock guards the
@@ -16,7 +16,7 @@ const maxPaced = 16 << 10
 // nobody waits for. A goroutine in Write waits for the turn, and then writes itself.
 type turn struct {
 	taken  bool
-	direct bool // a goroutine in Write holds it
+	direct bool // a goroutine in Write holds the turn
 }
 
 // send writes the waiting pieces, up to the next goroutine that waits for its turn. The goroutine of send holds the turn.
@@ -60,7 +60,7 @@ func (o *Outbox) passOnLocked() {
 	o.wakeLocked()
 }
 
-// takeTurnLocked waits until everything queued before has left. Then the caller has the turn, until passOnLocked.
+// takeTurnLocked waits until everything queued before was sent. Then the caller has the turn, until passOnLocked.
 func (o *Outbox) takeTurnLocked() error {
 	o.mu.AssertHeld()
 	w := &wait{done: !o.turn.taken}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// deadline is for the goroutines that wait until their bytes have left. The outbox's lock guards the fields.
+// deadline is for the goroutines that wait until their bytes are sent. The outbox's lock guards the fields.
 type deadline struct {
 	at    time.Time
-	timer *time.Timer // wakes them then; nil unless goroutines wait
+	timer *time.Timer // wakes the goroutines at the deadline; nil unless goroutines wait
 }
 
 func (d *deadline) passed() bool { return d != nil && !time.Now().Before(d.at) }
@@ -46,7 +46,7 @@ func (o *Outbox) wakeLocked() {
 	}
 }
 
-// awaitLocked waits until so returns true. It returns false if that can't happen any more, or the deadline has passed.
+// awaitLocked waits until the function so returns true. It returns false if that can't happen any more, or the deadline has passed.
 func (o *Outbox) awaitLocked(so func() bool) bool {
 	o.mu.AssertHeld()
 	o.waiting++
@@ -103,7 +103,7 @@ func (o *Outbox) Expired() bool {
 	return o.deadline.passed()
 }
 
-// AwaitSent waits until everything has left that was put before. Nothing can be withdrawn: after its deadline the outbox fails.
+// AwaitSent waits until everything that was put before is sent. Nothing can be withdrawn: after its deadline the outbox fails.
 func (o *Outbox) AwaitSent() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

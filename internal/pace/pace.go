@@ -1,8 +1,8 @@
 // Package pace limits how slowly a peer may send or take bytes. Only the time spent waiting for the peer counts.
 //
-// A peer has an account of time. It begins with a grace period, each wait takes from it, and bytes add to it at a minimum rate. What bytes add
-// is limited to another grace period, and a single wait to one. So a peer that has moved much can't be silent for long, and one that moves a
-// byte now and then has no more time than the bytes are worth.
+// A peer has an account of time. It begins with a grace period. Each wait uses some of it, and bytes add to it at a minimum rate. Bytes can
+// add at most another grace period, and a single wait can last at most one. So a peer that has moved many bytes can't be silent for long,
+// and one that moves a byte now and then gets no more time than its bytes earn.
 package pace
 
 import (
@@ -19,12 +19,12 @@ type Limits struct {
 
 // Pace is the progress of a transfer. The zero value is a transfer that begins.
 type Pace struct {
-	// owed is the time that the peer has taken, less what bytes before the last wait have earned; negative if they have earned more.
+	// owed is the time that the peer has used, minus the time that bytes before the last wait have earned; it may be negative.
 	owed  time.Duration
 	moved int64 // bytes that have moved since the last wait
 }
 
-// maxEarned limits what a transfer earns where the grace period is longer, so that no sum overflows.
+// maxEarned limits the time that a transfer earns if the grace period is longer, so that no sum overflows.
 const maxEarned = 100 * 365 * 24 * time.Hour
 
 // Add records a wait, and then n bytes that have moved.
@@ -43,17 +43,17 @@ func (p *Pace) Deadline(now clock.Time, limits Limits) clock.Time {
 	return now.Add(max(limits.Grace-max(p.owes(limits), 0), 1))
 }
 
-// Late reports, once the deadline of a wait has passed, whether the peer is too slow: whether no bytes have moved since, or too few.
+// Late reports, after the deadline of a wait, whether the peer is too slow: whether it has moved too few bytes since, or none.
 func (p *Pace) Late(limits Limits) bool {
 	return p.moved == 0 || p.UsedUp(limits)
 }
 
-// UsedUp reports whether a peer's account is empty, whatever has moved last.
+// UsedUp reports whether a peer's account is empty, regardless of recent bytes.
 func (p *Pace) UsedUp(limits Limits) bool {
 	return limits.Rate > 0 && limits.Grace >= 0 && p.owed >= limits.Grace && p.owes(limits) >= limits.Grace
 }
 
-// owes returns the time that the peer has taken, less what all bytes have earned.
+// owes returns the time that the peer has used, minus the time that all bytes have earned.
 func (p *Pace) owes(limits Limits) time.Duration {
 	return max(p.owed-limits.earned(p.moved), -min(limits.Grace, maxEarned))
 }
@@ -66,7 +66,7 @@ func (l Limits) earned(n int64) time.Duration {
 	return time.Duration(min(float64(n)/float64(l.Rate), maxEarned.Seconds()) * float64(time.Second))
 }
 
-// Look returns how long to wait between two looks at a peer whose bytes wait in the system's buffers. With it, silence is noticed in time.
+// Look returns the time between two looks at a peer whose bytes wait in the system's buffers. At that interval, silence is noticed in time.
 func (l Limits) Look() time.Duration {
 	if l.Grace < 0 {
 		return maxLook

@@ -1,4 +1,4 @@
-// Package prerouting knows the middleware that changes what a router looks at, and so is of no use inside of one.
+// Package prerouting knows the middleware that changes what a router looks at, and which is therefore useless inside of a router.
 package prerouting
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// names has what middleware is called, by the code that it runs. All that a constructor returns shares that.
+// names has the names of such middleware, by its code. All middleware that a constructor returns has the same code.
 var names sync.Map
 
-// Mark returns m, and has routers refuse it and all middleware of the same code by the name.
+// Mark returns m, and makes routers refuse it, and all middleware with the same code, with this name in the message.
 func Mark(name string, m filo.Middleware) filo.Middleware {
 	names.Store(reflect.ValueOf(m).Pointer(), name)
 	return m

@@ -1,5 +1,5 @@
 // Package proxyproto parses the header by which a proxy tells a server about a connection's client: the PROXY protocol, versions 1 and 2
-// (HAProxy's doc/proxy-protocol.txt). It knows nothing of connections.
+// (HAProxy's doc/proxy-protocol.txt). It doesn't know connections.
 package proxyproto
 
 import (
@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// MaxSize is the size of the longest header that Parse accepts. The protocol allows 64 KB, but no proxy needs as much as this.
+	// MaxSize is the size of the longest header that Parse accepts. The protocol allows 64 KB, but no proxy needs even this much.
 	MaxSize = 4 << 10
 	// MinSize is the size of the shortest header, which is "PROXY UNKNOWN\r\n". Nothing that follows a header is among its first bytes.
 	MinSize = 15
 
-	maxVersion1  = 107 // bytes, with the line's end
+	maxVersion1  = 107 // in bytes, including the line end
 	fixedSize    = 16  // of version 2: what comes before the addresses
 	signature    = "\r\n\r\n\x00\r\nQUIT\n"
 	word         = "PROXY "
@@ -52,7 +52,7 @@ const (
 	kindIPv6    = '6'
 )
 
-// Header is what a header says, in few bytes: a server may have very many connections. It is immutable.
+// Header is a parsed header in few bytes, since a server may have very many connections. It is immutable.
 type Header struct {
 	data string // the kind, the addresses as in version 2, and the TLVs
 }
@@ -83,7 +83,7 @@ func parse1(b []byte) (*Header, int, error) {
 	}
 	fields := strings.Split(string(b[len(word):end-1]), " ")
 	if fields[0] == "UNKNOWN" {
-		return &Header{string(kindUnknown)}, end + 1, nil // the rest says nothing
+		return &Header{string(kindUnknown)}, end + 1, nil // the rest has no meaning
 	}
 	if len(fields) != 5 {
 		return nil, 0, ErrMalformed
@@ -157,7 +157,7 @@ func parse2(b []byte) (*Header, int, error) {
 	}
 	tlvs := b[fixedSize+addresses : size]
 	if b[13] == 0 {
-		// What isn't known isn't structured, either: the bytes may be anything.
+		// For an unknown kind nothing is known of the structure, either: the bytes may be anything.
 		return &Header{string(kindUnknown)}, size, nil
 	}
 	if err := checkTLVs(b[:size], tlvs); err != nil {
@@ -244,7 +244,7 @@ func find(tlvs string, kind byte) (value string, ok bool) {
 	for len(tlvs) >= tlvHeader {
 		end := tlvHeader + (int(tlvs[1])<<8 | int(tlvs[2]))
 		if end > len(tlvs) {
-			return "", false // inside of a TLV nobody has checked the lengths
+			return "", false // the lengths inside of a TLV weren't checked
 		}
 		if tlvs[0] == kind {
 			return tlvs[tlvHeader:end], true
@@ -277,7 +277,7 @@ type TLS struct {
 	Version, Cipher, CommonName string
 }
 
-// TLS reports whether the client has used TLS, and what is known of that.
+// TLS reports whether the client has used TLS, and returns what the header says about it.
 func (h *Header) TLS() (t TLS, ok bool) {
 	value, ok := h.TLV(typeTLS)
 	if !ok || len(value) < 5 || value[0]&1 == 0 {

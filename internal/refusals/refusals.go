@@ -1,4 +1,4 @@
-// Package refusals logs requests that are refused because there are too many, which are too many to be logged one by one.
+// Package refusals logs requests that are refused because there are too many requests, and therefore too many to log each.
 package refusals
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// every is how often a Log has a record at most.
+// every is the minimum time between two records of a Log.
 const every = 10 * time.Second
 
-// Log writes a record for the first refusal, and then one with their number every ten seconds, while there are any. The errors of
-// such requests wrap filo.ErrBusy, by which the server doesn't log them. The zero value is ready to use.
+// Log writes a record for the first refusal, and then one with their number every ten seconds, while there are any. The errors of such
+// requests wrap filo.ErrBusy, so the server doesn't log them. The zero value is ready to use.
 type Log struct {
 	refused atomic.Int64 // requests since the last record of them
-	logged  atomic.Int64 // when that was made, in nanoseconds since 1970
+	logged  atomic.Int64 // the time of that record, in nanoseconds since 1970
 }
 
 // Note counts a refusal. The record, if one is due, has the message, the number of requests as "refused", and the attributes.

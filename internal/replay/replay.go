@@ -1,4 +1,4 @@
-// Package replay keeps responses to be given again: those of a cache, and the answers to requests that clients repeat.
+// Package replay keeps responses in order to send them again: a cache's responses, and the answers to requests that clients repeat.
 package replay
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Answer is a response that was kept to be given again. From when it is shared it is never changed.
+// Answer is a response that was kept in order to be sent again. From when it is shared it is never changed.
 type Answer struct {
 	Status int
 	fields []Field
@@ -20,8 +20,8 @@ type Answer struct {
 // Field is a header field of a response.
 type Field struct{ name, value string }
 
-// Record copies the response, if it is whole: its status, body, and those of its fields that weren't there before, in outer.
-// Those that are about the connection or the moment are left out.
+// Record copies the response, if it is complete: its status, its body, and those of its fields that weren't already there, in outer,
+// before. Fields about the connection or the moment are left out.
 func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	body, ok := c.Response.WholeBody()
 	if !ok || c.Response.Trailer.Len() > 0 {
@@ -58,8 +58,8 @@ func Fields(c *filo.Ctx) []Field {
 	return fields
 }
 
-// momentary reports whether a field is about one message and not about what it carries (RFC 9110, section 7.6.1, and the
-// fields that the server writes itself).
+// momentary reports whether a field describes one message and not its content (RFC 9110, section 7.6.1, and the fields that the server
+// writes itself).
 func momentary(name string) bool {
 	for _, known := range [...]string{
 		"Connection", "Keep-Alive", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length",
@@ -71,7 +71,7 @@ func momentary(name string) bool {
 	return false
 }
 
-// Give makes r the response. Its fields replace those of the same names that are there, but Vary, which adds up.
+// Give makes r the response. Its fields replace existing ones of the same names, except Vary, which is merged.
 func (r *Answer) Give(c *filo.Ctx) {
 	c.Response.SetStatus(r.Status)
 	h := &c.Response.Header
@@ -86,7 +86,7 @@ func (r *Answer) Give(c *filo.Ctx) {
 	c.Response.SetBodyNoCopy(r.body)
 }
 
-// Restore makes the response's fields those that were there before, in outer.
+// Restore resets the response's fields to those that were there before, in outer.
 func Restore(c *filo.Ctx, outer []Field) {
 	h := &c.Response.Header
 	h.Reset()
@@ -95,8 +95,8 @@ func Restore(c *filo.Ctx, outer []Field) {
 	}
 }
 
-// Refresh makes r the response to a request whose answer, 304, says that r is still the current one. The fields of the 304 replace those of r
-// but Vary, and but those that describe the body (RFC 9111, section 3.2).
+// Refresh makes r the response to a request whose answer, 304, says that r is still the current one. The fields of the 304 replace those of
+// r, except Vary and the fields that describe the body (RFC 9111, section 3.2).
 func (r *Answer) Refresh(c *filo.Ctx, outer []Field) {
 	newer := Fields(c)
 	Restore(c, outer)

@@ -1,5 +1,4 @@
-// Package setup checks what constructors are given. What is wrong is found when a server is set up, and panics: a server that
-// starts has none of it.
+// Package setup checks the arguments of constructors. Wrong arguments panic when a server is set up, so a server that starts has none.
 package setup
 
 import (
@@ -8,8 +7,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// One returns the options that a constructor was given as its last, variadic argument: the zero value if there are none. It
-// panics if there are two, with a message that begins with the constructor, such as "cache: New".
+// One returns the options that a constructor has received as its last, variadic argument: the zero value if there are none. It panics if
+// there are two, with a message that begins with the constructor, such as "cache: New".
 func One[Options any](constructor string, options []Options) (o Options) {
 	if len(options) > 1 {
 		panic(fmt.Sprintf("%s takes one %T at most, and was given %d: set all of them in one", constructor, o, len(options)))
@@ -30,7 +29,7 @@ func Checker(pkg string) func(ok bool, format string, args ...any) {
 	}
 }
 
-// CheckMethods checks that all of them are methods, which are tokens as field names are (RFC 9110, section 9.1).
+// CheckMethods checks that all of them are valid methods, which are tokens like field names (RFC 9110, section 9.1).
 func CheckMethods(check func(ok bool, format string, args ...any), option string, methods []string) {
 	for _, method := range methods {
 		check(httpguts.ValidHeaderFieldName(method), "%s: %q is no method", option, method)

@@ -22,9 +22,9 @@ type client struct {
 // kind is a way to use a server.
 type kind struct {
 	name string
-	// use does a client's work on a connection. Its error is what the server has done wrong, or errInterrupted.
+	// use does a client's work on a connection. Its error is the server's mistake, or errInterrupted.
 	use func(*visit) error
-	// tls says that use does the handshake: the connection is one to the port with TLS.
+	// tls says that use makes the handshake itself: the connection is one to the TLS port.
 	tls bool
 }
 
@@ -62,7 +62,7 @@ var kinds = []kind{
 	{name: "h2-garbage", use: frameGarbage},
 }
 
-// work visits the server until ctx is over or something is wrong.
+// work visits the server until ctx is done or something is wrong.
 func (c *client) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.visit()
@@ -70,7 +70,7 @@ func (c *client) work(ctx context.Context) {
 		case err == nil:
 		case errors.Is(err, errInterrupted):
 			c.count.interrupted.Add(1)
-			time.Sleep(5 * time.Millisecond) // while the server isn't there
+			time.Sleep(5 * time.Millisecond) // while no server is there
 		default:
 			c.run.fail(fmt.Errorf("%s, server %d: %w", c.kind.name, c.run.lives.number(), err))
 			return
@@ -79,7 +79,7 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// sleep pauses for up to most.
+// sleep pauses for at most most.
 func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }
@@ -104,7 +104,7 @@ func helloSoon(v *visit) *request {
 	return v.call("/hello")
 }
 
-// lastRequest asks the server to close the connection behind the answer, in one of two ways.
+// lastRequest asks the server to close the connection after the answer, in one of two ways.
 func lastRequest(v *visit) *request {
 	q := v.any()
 	q.last = true
@@ -120,7 +120,7 @@ func pipelined(v *visit) error {
 		requests := v.some(24)
 		b := encode(requests...)
 		if v.random.IntN(2) == 0 {
-			// A part of the batch comes alone, and ends anywhere.
+			// A part of the batch is sent separately, and ends anywhere.
 			cut := v.random.IntN(min(len(b), 16<<10))
 			v.Write(b[:cut])
 			v.sleep(time.Millisecond)
@@ -151,8 +151,8 @@ func continued(v *visit) error {
 	return v.exchangeAs(q.body, q)
 }
 
-// pieces sends bodies in two or three parts, one so shortly behind the other that the server has just found that there is nothing more, and is
-// about to wait for it.
+// pieces sends bodies in two or three parts, one so soon after the other that the server has just found no more bytes, and is about to wait
+// for them.
 func pieces(v *visit) error {
 	for range 1 + v.random.IntN(30) {
 		q := v.upload(v.random.IntN(64 << 10))
@@ -170,7 +170,7 @@ func pieces(v *visit) error {
 	return nil
 }
 
-// panics checks that the connection lives on, too.
+// panics also checks that the connection stays open.
 func panics(v *visit) error {
 	return v.exchange(v.call("/hello"), v.fails("/panic", 500), v.call("/hello"))
 }
@@ -192,7 +192,7 @@ func slowHeads(v *visit) error {
 	return nil
 }
 
-// slowReaders read a large answer so slowly that the server has to wait with the rest.
+// slowReaders read a large answer so slowly that the server has to wait before it sends the rest.
 func slowReaders(v *visit) error {
 	v.SetReadBuffer(16 << 10)
 	v.slow = 2 * time.Millisecond
@@ -202,7 +202,7 @@ func slowReaders(v *visit) error {
 	return v.exchange(v.content(largeBody))
 }
 
-// halfCloses ends the client's side behind the last request, and gets its answers all the same.
+// halfCloses ends the client's side after the last request, and receives its answers all the same.
 func halfCloses(v *visit) error {
 	requests := v.some(6)
 	v.Write(encode(requests...))
@@ -216,8 +216,7 @@ func halfCloses(v *visit) error {
 	return v.end()
 }
 
-// hijacks takes a connection over and sends lines both ways. From its first line on it has nothing to do with a
-// shutdown.
+// hijacks takes a connection over and sends lines both ways. From its first line on, a shutdown doesn't affect it.
 func hijacks(v *visit) error {
 	q := v.call("/hijack")
 	early := fmt.Sprintf("early %d\n", q.number)

@@ -15,14 +15,15 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// overHTTP2 uses a connection by net/http's client, for several requests at once: use returns what does one after the other.
+// overHTTP2 uses a connection by net/http's client, for several requests at once: use returns a function that makes one request after the
+// other.
 func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error {
 	return func(v *visit) error {
 		transport := v.transport()
 		transport.Protocols.SetUnencryptedHTTP2(!v.kind.tls)
 		transport.Protocols.SetHTTP2(v.kind.tls)
 		defer transport.CloseIdleConnections()
-		// One alone opens the connection. If it were given up meanwhile, so would be the connection.
+		// A first request alone opens the connection. If it were cancelled meanwhile, the connection would be, too.
 		if err := v.do(context.Background(), transport, v.call("/hello")); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func overTLS(v *visit) error {
 	return mixed(v)(transport)
 }
 
-// unanswered returns what it means that a request has got no answer.
+// unanswered returns the error for a request that has got no answer.
 func (v *visit) unanswered(q *request, err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -70,7 +71,7 @@ func (v *visit) do(ctx context.Context, transport *http.Transport, q *request) e
 	var body io.Reader
 	switch {
 	case q.unsized:
-		body = io.MultiReader(bytes.NewReader(q.content)) // whose length can't be known
+		body = io.MultiReader(bytes.NewReader(q.content)) // its length can't be known
 	case q.content != nil:
 		body = bytes.NewReader(q.content)
 	}
@@ -104,7 +105,7 @@ func (v *visit) do(ctx context.Context, transport *http.Transport, q *request) e
 	return nil
 }
 
-// mixed is requests of any kind, some of which are large.
+// mixed sends requests of all kinds, some of which are large.
 func mixed(v *visit) func(*http.Transport) error {
 	requests := v.some(12)
 	switch v.random.IntN(12) {
@@ -127,7 +128,7 @@ func mixed(v *visit) func(*http.Transport) error {
 	}
 }
 
-// cancels gives up requests at any time, and then makes one that has to be answered.
+// cancels cancels requests at any time, and then makes one that must be answered.
 func cancels(v *visit) func(*http.Transport) error {
 	all := []*request{v.upload(largeBody), v.stream(largeBody), v.content(largeBody), v.call("/sleep"), v.call("/context"), v.any()}
 	first, last := v.random.IntN(len(all)), v.call("/hello")
@@ -143,7 +144,7 @@ func cancels(v *visit) func(*http.Transport) error {
 	}
 }
 
-// gone resets the stream of a handler that waits for just that.
+// gone resets the stream of a handler that waits for exactly that.
 func gone(v *visit) func(*http.Transport) error {
 	q, last := v.call("/gone"), v.call("/hello")
 	after := 10*time.Millisecond + time.Duration(v.random.Int64N(int64(20*time.Millisecond)))
@@ -157,7 +158,7 @@ func gone(v *visit) func(*http.Transport) error {
 	}
 }
 
-// bothWays reads what it has sent before it sends more.
+// bothWays reads the echo of its bytes before it sends more.
 func bothWays(v *visit) func(*http.Transport) error {
 	q := v.newRequest("POST", "/both-ways", "")
 	q.want = v.run.pattern.Cut(q.number, v.random.IntN(200<<10))

@@ -22,7 +22,7 @@ type frames struct {
 	nextID uint32
 }
 
-// newFrames begins with the preface and the settings.
+// newFrames begins with the preface and the SETTINGS.
 func newFrames(settings ...http2.Setting) *frames {
 	f := &frames{nextID: 1}
 	f.framer = http2.NewFramer(f, nil)
@@ -51,9 +51,9 @@ func (f *frames) request(q *request, most int) (id uint32) {
 	return id
 }
 
-// windows are closed at the beginning, and opened bit by bit: the server must send what each of them lets through, and no more.
+// windows begins with closed windows, and opens them bit by bit: the server must send exactly what each of them allows.
 func windows(v *visit) error {
-	defer func() { v.reader.Discard(v.reader.Buffered()) }() // a server that shuts down says so behind the answers
+	defer func() { v.reader.Discard(v.reader.Buffered()) }() // a server that shuts down says so after the answers
 	out := newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	type stream struct {
 		q    *request
@@ -164,7 +164,7 @@ func windows(v *visit) error {
 	return nil
 }
 
-// someFrames are what a client sends that opens its windows, sends bodies, and gives some requests up.
+// someFrames are the frames of a client that opens its windows, sends bodies, and cancels some requests.
 func (v *visit) someFrames() *frames {
 	out := newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	out.framer.WriteWindowUpdate(0, 1<<24)
@@ -189,7 +189,7 @@ func (v *visit) someFrames() *frames {
 	return out
 }
 
-// cuts ends a connection anywhere in what is sent.
+// cuts ends a connection anywhere within the bytes that it sends.
 func cuts(v *visit) error {
 	b := v.someFrames().Bytes()
 	v.Write(b[:v.random.IntN(len(b)+1)])
@@ -205,14 +205,14 @@ func cuts(v *visit) error {
 	return nil
 }
 
-// frameGarbage changes some bytes of what is sent. Whatever it means, the connection ends soon after the client's side has ended.
+// frameGarbage changes some of the bytes that it sends. Whatever they mean, the connection must end soon after the client's side has ended.
 func frameGarbage(v *visit) error {
 	b := v.someFrames().Bytes()
 	for range 1 + v.random.IntN(4) {
 		b[v.random.IntN(len(b))] = byte(v.random.Uint32())
 	}
 	go func() {
-		v.Write(b) // the server needn't take all of it
+		v.Write(b) // the server needn't read all of it
 		v.CloseWrite()
 	}()
 	if _, err := io.Copy(io.Discard, v.reader); errors.Is(err, os.ErrDeadlineExceeded) {

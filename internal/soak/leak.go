@@ -13,8 +13,8 @@ import (
 type leakCheck struct {
 	settling time.Duration
 	start    kit.Footprint
-	settled  bool   // there was a check
-	memory   uint64 // that may be in use
+	settled  bool   // a check was made
+	memory   uint64 // how much may be in use
 }
 
 func newLeakCheck(settling time.Duration) (*leakCheck, error) {
@@ -25,7 +25,7 @@ func newLeakCheck(settling time.Duration) (*leakCheck, error) {
 	return &leakCheck{settling: settling, start: start, memory: start.Memory + kit.KeptBuffers + kit.MemorySlack}, err
 }
 
-// warmUp makes the runtime open what it opens for a program's first connection.
+// warmUp makes the runtime open the descriptors that it opens for a program's first connection.
 func warmUp() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +39,7 @@ func warmUp() error {
 	return netConn.Close()
 }
 
-// check waits until nothing is left of what was started since the beginning.
+// check waits until nothing is left that was started since the beginning.
 func (c *leakCheck) check() (kit.Footprint, error) {
 	for end := time.Now().Add(c.settling); ; time.Sleep(20 * time.Millisecond) {
 		now, err := kit.Measure()

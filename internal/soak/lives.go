@@ -18,27 +18,26 @@ import (
 const (
 	// headTime is the server's ReadHeaderTimeout: silent clients wait for it.
 	headTime = 4 * time.Second
-	// listenTime is how long a taken address is tried again: the system may have lent its port to somebody's outgoing
-	// connection meanwhile.
+	// listenTime is how long listening is retried while the address is taken: meanwhile the system may have lent its port to another
+	// program's outgoing connection.
 	listenTime = 5 * time.Second
 )
 
-// lives are the servers that come one after the other, all at the same addresses. Clients may use only its fields phase and the
-// addresses.
+// lives are the servers that run one after the other, all at the same addresses. Clients may use only its field phase and the addresses.
 type lives struct {
 	run *run
-	// phase is odd while a server is there, and changes before anything is done about it: a connection that was opened in
-	// an odd phase which still lasts has no excuse to fail.
+	// phase is odd while a server runs, and changes before the server starts or stops: a connection that was opened in an odd phase must
+	// not fail while that phase lasts.
 	phase      atomic.Int64
-	address    string // to listen at, and from the first server on to dial
+	address    string // to listen at, and, from the first server on, to dial
 	tlsAddress string // the same with TLS
 
 	tls    *tls.Config
 	server *filo.Server
 	site   *site
-	served chan error // what Serve and ServeTLS return
+	served chan error // the results of Serve and ServeTLS
 
-	// The servers that are gone: sums of their Stats, and the longest of their shutdowns.
+	// The servers that have ended: sums of their Stats, and the longest of their shutdowns.
 	handoffs, retakes, spawned uint64
 	longest                    time.Duration
 }
@@ -93,7 +92,7 @@ func (l *lives) begin() error {
 	return nil
 }
 
-// listen opens a socket as the server does it, or a plain one.
+// listen opens a socket in the way that the server does, or a plain one.
 func (l *lives) listen(server *filo.Server, address string) (net.Listener, error) {
 	listen := server.Listen
 	if l.run.random.IntN(2) == 0 {
@@ -127,7 +126,7 @@ func (l *lives) end() error {
 	}
 	left := inside.Leftover(l.server)
 	for end := time.Now().Add(r.settling); left != "" && time.Now().Before(end); left = inside.Leftover(l.server) {
-		time.Sleep(time.Millisecond) // the last worker may be on its way out
+		time.Sleep(time.Millisecond) // the last worker may be about to end
 	}
 	if left != "" {
 		return fmt.Errorf("server %d: after Shutdown these are counted:\n%s", number, left)
@@ -139,8 +138,9 @@ func (l *lives) end() error {
 	return nil
 }
 
-// watchfulLog makes the run fail when the server logs a warning or an error but the panics that were asked for, and refusals: rude clients are
-// refused, and the others fail if they are. What else clients do wrong isn't logged, so it must be the server's own trouble.
+// watchfulLog makes the run fail when the server logs a warning or an error. Exceptions are the panics that clients request, and refusals:
+// rude clients are meant to be refused, and other clients fail if they are. Other mistakes of clients aren't logged, so a record means
+// trouble of the server itself.
 type watchfulLog struct{ run *run }
 
 func (w watchfulLog) Write(record []byte) (int, error) {

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// overdueTime is how long a connection may have what it waits for, if its loop has looked for events so often meanwhile. One of the first
-	// looks finds its event; the others are for a busy machine, where goroutines stand still between two statements. The time is less than a
-	// second, after which a read of a body looks by itself whether it has missed something.
+	// overdueTime is how long a connection may wait although its input or room is there, if its loop has looked for events that often
+	// meanwhile. The first looks would find the event; the others are for a busy machine, where goroutines stand still between two
+	// statements. The time is less than a second, after which a read of a body checks by itself whether it has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
-	// starvedTime is how long it may have that in any case: a busy machine doesn't let the loop run.
+	// starvedTime is how long it may wait in any case: a busy machine doesn't let the loop run.
 	starvedTime = 20 * time.Second
-	// lookTime is the time between two looks at the connections. If the process is stopped for longer, that counts as one.
+	// lookTime is the time between two looks at the connections. If the process is stopped for longer, that time counts as one lookTime.
 	lookTime = 50 * time.Millisecond
 )
 
-// watchOverdue makes the run fail if the server forgets to wake a connection's owner, until ended is closed. A client would hardly notice: most
-// waits end once more when their time is over, find what has come, and go on. overdue is inside.Overdue for the server.
+// watchOverdue makes the run fail if the server forgets to wake a connection's owner, until ended is closed. A client would hardly notice:
+// when most waits time out, they check once more, find the input, and go on. overdue is inside.Overdue for the server.
 func (r *run) watchOverdue(overdue func(found func(hooks.OverdueConn)), ended <-chan struct{}) {
 	type wait struct {
 		hooks.OverdueConn

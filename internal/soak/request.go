@@ -13,23 +13,23 @@ import (
 // largeBody is the size of a large request or answer.
 const largeBody = kit.LargeBody
 
-// request is a request, and what its answer must be.
+// request is a request and the expected answer.
 type request struct {
 	number uint64
 	method string
 	target string
 	http10 bool
-	fields string // each with its line's end
-	body   []byte // in the form that it is sent in by HTTP/1
-	// content is the body, by whatever protocol. unsized says that its length isn't announced.
+	fields string // each with its line end
+	body   []byte // in the form in which HTTP/1 sends it
+	// content is the body, regardless of the protocol. unsized says that its length isn't announced.
 	content []byte
 	unsized bool
 
 	status int
 	want   []byte
-	// anyBody accepts any body: that of an error is the server's own text.
+	// anyBody accepts any body: the body of an error is the server's own text.
 	anyBody bool
-	// last says that the connection ends behind the answer.
+	// last says that the connection ends after the answer.
 	last bool
 }
 
@@ -59,7 +59,7 @@ func encode(requests ...*request) []byte {
 	return b
 }
 
-// answer is an answer, by whatever protocol.
+// answer is an answer, regardless of the protocol.
 type answer struct {
 	status   int
 	values   func(field string) []string
@@ -68,7 +68,7 @@ type answer struct {
 	closes   bool // the connection
 }
 
-// check compares the answer to what it must be.
+// check compares the answer to the expected one.
 func (q *request) check(r *answer) error {
 	number := strings.Join(r.values("Number"), ", ")
 	switch {

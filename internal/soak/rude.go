@@ -54,7 +54,7 @@ func (v *visit) abandon() {
 	v.count.done.Add(1)
 }
 
-// watchedResets goes away from handlers that wait for just that.
+// watchedResets resets connections whose handlers wait for exactly that.
 func watchedResets(v *visit) error {
 	v.Write(encode(v.call("/gone")))
 	v.sleep(30 * time.Millisecond)
@@ -63,13 +63,13 @@ func watchedResets(v *visit) error {
 	return nil
 }
 
-// refused are requests that get an error and end the connection, whatever else is there: those of the conformance
-// table, and one whose body is too large.
+// refused sends requests that get an error and end the connection in any case: those of the conformance table, and one whose
+// body is too large.
 var refused = func() [][]byte {
 	requests := [][]byte{[]byte("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n")}
 	for _, c := range conformance.Table() {
 		if strings.HasPrefix(c.Raw, "PRI ") {
-			continue // the server takes it for a beginning of HTTP/2, as it is
+			continue // the server takes it for a beginning of HTTP/2, correctly
 		}
 		if c.Then == conformance.Closes && !c.HalfClose && !c.May100 && len(c.Want) == 1 && c.Want[0].Status >= 400 {
 			requests = append(requests, []byte(c.Raw))
@@ -78,14 +78,14 @@ var refused = func() [][]byte {
 	return requests
 }()
 
-// garbage sends what isn't HTTP. It gets an answer that says so or none, no other one, and the connection's end.
+// garbage sends bytes that aren't HTTP. It may get an answer that says so, or none, and then the connection's end.
 func garbage(v *visit) error {
 	var before []*request
 	if v.random.IntN(2) == 0 {
 		before = v.some(3)
 	}
 	bad := v.garble()
-	behind := v.call("/hello") // which mustn't be seen
+	behind := v.call("/hello") // bytes after the end, which the server must not interpret
 	if err := v.exchangeAs(slices.Concat(encode(before...), bad, encode(behind)), before...); err != nil {
 		return err
 	}
@@ -108,14 +108,14 @@ func (v *visit) garble() []byte {
 	return append(b, "\r\n\r\n"...)
 }
 
-// silence sends a part of a head, or nothing, and waits until the server has had enough of it.
+// silence sends a part of a head, or nothing, and waits until the server closes the connection.
 func silence(v *visit) error {
 	b := encode(v.call("/hello"))
 	v.Write(b[:v.random.IntN(len(b))])
 	return v.refusal()
 }
 
-// refusal reads to the connection's end, which has to come soon. All that may come before is an error.
+// refusal reads to the connection's end, which must come soon. Only an error may come before it.
 func (v *visit) refusal() error {
 	b, err := io.ReadAll(v.reader)
 	switch {

@@ -67,7 +67,7 @@ func newSite(r *run) *site {
 	return s
 }
 
-// serve answers a request. Those of the conformance table have no number: theirs is 0.
+// serve answers a request. Requests of the conformance table have no number: theirs is 0.
 func (s *site) serve(c *filo.Ctx) error {
 	s.running.Add(1)
 	defer s.running.Add(-1)
@@ -88,7 +88,7 @@ func (s *site) serve(c *filo.Ctx) error {
 // text is the body of most answers.
 func text(path string, number uint64) string { return fmt.Sprintf("%s %d\n", path, number) }
 
-// says answers with the text of its path, after some work.
+// says answers with the text in its path, after some work.
 func says(work func(number uint64)) handler {
 	return func(c *filo.Ctx, number uint64) error {
 		work(number)
@@ -96,7 +96,7 @@ func says(work func(number uint64)) handler {
 	}
 }
 
-// mostlyQuick looks like a quick handler's work, and now and then isn't: so loops are taken away from it.
+// mostlyQuick is usually quick, and now and then isn't: so loops are taken away from it.
 func mostlyQuick(number uint64) {
 	switch number % 500 {
 	case 1:
@@ -112,13 +112,13 @@ func spin(d time.Duration) {
 	}
 }
 
-// content answers with a part of the pattern: copied if it is small, as it is otherwise.
+// content answers with a part of the pattern: a copy if it is small, otherwise the pattern itself.
 func (s *site) content(c *filo.Ctx, number uint64) error {
 	size, err := c.Request.Query().Int("size")
 	if err != nil {
 		return err
 	}
-	if size < 0 || size > largeBody { // of a request that a client has garbled
+	if size < 0 || size > largeBody { // a number in a request that a client has garbled
 		return filo.Error(400, "the size")
 	}
 	body := s.pattern.Cut(number, size)
@@ -128,7 +128,7 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	return c.BytesNoCopy(200, "application/octet-stream", body)
 }
 
-// stream answers with a part of the pattern piece by piece, of a length that was announced if the request has "length".
+// stream answers with a part of the pattern in pieces. If the request has "length", it announces the length.
 func (s *site) stream(c *filo.Ctx, number uint64) error {
 	query := c.Request.Query()
 	size, sizeErr := query.Int("size")
@@ -157,7 +157,7 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 	return nil
 }
 
-// bothWaysHandler answers with what comes, as it comes.
+// bothWaysHandler echoes input as it arrives.
 func bothWaysHandler(c *filo.Ctx, _ uint64) error {
 	w, body, buffer := c.Stream(), c.BodyReader(), make([]byte, 16<<10)
 	for {
@@ -196,7 +196,7 @@ func receipt(number uint64, body []byte) string {
 	return fmt.Sprintf("%d %d %x\n", number, len(body), sha256.Sum256(body))
 }
 
-// withContext works for a client that it watches. One that stays must not look gone.
+// withContext works for a client that it watches. A client that stays must not look gone.
 func withContext(c *filo.Ctx, number uint64) error {
 	ctx := c.Context()
 	select {
@@ -207,7 +207,7 @@ func withContext(c *filo.Ctx, number uint64) error {
 	return c.Text(200, text("/context", number))
 }
 
-// awaitGone waits for its client to reset the connection, as it surely does. The context must be over soon.
+// awaitGone waits for its client to reset the connection, which the client does. The context must end soon.
 func (s *site) awaitGone(c *filo.Ctx, number uint64) error {
 	ctx, soon := c.Context(), s.run.patience/3
 	select {

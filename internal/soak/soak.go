@@ -30,13 +30,13 @@ type config struct {
 	places   int           // the server's Concurrency, with a queue; 0 for the default
 	kinds    []kind        // of clients
 	clients  int           // of each kind
-	pause    time.Duration // of a client between two connections, at most
-	span     time.Duration // a server is shut down after one to two of these
-	step     time.Duration // by which the wall clock is set meanwhile, forwards and back
-	patience time.Duration // after which a client that waits calls it a hang
-	settling time.Duration // what is left behind may take this long to go
+	pause    time.Duration // pause of a client between two connections, at most
+	span     time.Duration // a server is shut down after one to two times this
+	step     time.Duration // by how much the wall clock is set meanwhile, forwards and backwards
+	patience time.Duration // how long a client waits before it reports a hang
+	settling time.Duration // how long remains may take to go away
 	output   io.Writer
-	// wrap changes the server's handler: the tests make it wrong.
+	// wrap changes the server's handler: tests use it to make the handler wrong.
 	wrap func(filo.Handler) filo.Handler
 }
 
@@ -53,7 +53,7 @@ func defaults() config {
 	}
 }
 
-// choose leaves only the kinds of these names, which have commas between them.
+// choose leaves only the kinds with these names, which are separated by commas.
 func (c *config) choose(names string) error {
 	c.kinds = nil
 	for name := range strings.SplitSeq(names, ",") {
@@ -66,26 +66,25 @@ func (c *config) choose(names string) error {
 	return nil
 }
 
-// run is a run of the clients against one server after the other.
+// run is a run of the clients against a series of servers.
 type run struct {
 	config
 	started time.Time
-	random  *rand.Rand  // of the run itself: each client has its own
-	pattern kit.Pattern // the clients' copy: the server mustn't be able to spoil both
+	random  *rand.Rand  // the run's own source; each client has its own
+	pattern kit.Pattern // the clients' copy: the server must not be able to spoil both
 	lives   lives
-	number  atomic.Uint64 // of the last request
+	number  atomic.Uint64 // number of the last request
 	counts  []count       // by kind
 
-	// failed ends when something goes wrong, which is its cause. What goes wrong after the first time may be its
-	// consequence, and is dropped.
+	// failed ends when something goes wrong; the error is its cause. Later errors may be consequences of the first one, and are dropped.
 	failed context.Context
 	fail   context.CancelCauseFunc
 }
 
 // count sums up the work of all clients of a kind.
 type count struct {
-	done        atomic.Uint64 // answers that were checked; of clients that don't wait for any, visits
-	interrupted atomic.Uint64 // visits, by a shutdown
+	done        atomic.Uint64 // answers that were checked; for clients that don't wait for answers, visits
+	interrupted atomic.Uint64 // visits ended by a shutdown
 }
 
 // soak runs until the time or ctx is over, and returns the first thing that went wrong.
@@ -123,7 +122,7 @@ func soak(ctx context.Context, c config) error {
 }
 
 // period lets the clients work through the lives of two servers: the first one's end and the second one's beginning are
-// under load, and so is the second one's end. When it returns, all has ended that it has started.
+// under load, and so is the second one's end. When it returns, everything that it has started has ended.
 func (r *run) period(ctx context.Context) error {
 	if err := r.lives.begin(); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (r *run) live(ctx context.Context) error {
 	return context.Cause(r.failed)
 }
 
-// startClients starts the clients and returns what is closed when they all have ended.
+// startClients starts the clients and returns a channel that is closed when they have all ended.
 func (r *run) startClients(ctx context.Context) <-chan struct{} {
 	var running sync.WaitGroup
 	for i, kind := range r.kinds {
@@ -210,5 +209,5 @@ func (r *run) summary() string {
 
 func (r *run) elapsed() string { return time.Since(r.started).Round(100 * time.Millisecond).String() }
 
-// hang adds the stacks of all goroutines to an error: who waits for whom tells most about it.
+// hang adds the stacks of all goroutines to an error, because they show which goroutine waits for which.
 func hang(err error) error { return fmt.Errorf("%w\n\n%s", err, kit.Stacks()) }

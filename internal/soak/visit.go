@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/conformance"
 )
 
-// errInterrupted says that a shutdown has ended a client's connection between two answers, as it may.
+// errInterrupted says that a shutdown has ended a client's connection between two answers, which is allowed.
 var errInterrupted = errors.New("interrupted by a shutdown")
 
 // visit is what a client does on one connection.
@@ -20,7 +20,7 @@ type visit struct {
 	*client
 	*net.TCPConn
 	reader *bufio.Reader
-	phase  int64         // of the lives, when the connection was opened
+	phase  int64         // phase of the lives, when the connection was opened
 	slow   time.Duration // before each read
 }
 
@@ -48,7 +48,7 @@ func (c *client) dial() (*visit, error) {
 	}
 	netConn, err := net.DialTimeout("tcp", address, c.run.patience)
 	if err != nil {
-		if v.excused() || errors.Is(err, syscall.EADDRNOTAVAIL) { // the system is out of ports for a moment
+		if v.excused() || errors.Is(err, syscall.EADDRNOTAVAIL) { // the system has no free port at the moment
 			return nil, errInterrupted
 		}
 		return nil, err
@@ -58,13 +58,13 @@ func (c *client) dial() (*visit, error) {
 	return v, v.SetDeadline(time.Now().Add(c.run.patience))
 }
 
-// Read reads little at a time, and slowly if the client is slow.
+// Read reads few bytes at a time, and slowly if the client is slow.
 func (v *visit) Read(p []byte) (int, error) {
 	time.Sleep(v.slow)
 	return v.TCPConn.Read(p[:min(len(p), 8<<10)])
 }
 
-// excused reports whether the connection may end without an answer: the server that it was opened to shuts down.
+// excused reports whether the connection may end without an answer, because the server for which it was opened shuts down.
 func (v *visit) excused() bool {
 	return v.phase%2 == 0 || v.phase != v.run.lives.phase.Load()
 }
@@ -80,8 +80,8 @@ func (v *visit) exchange(requests ...*request) error {
 	return v.exchangeAs(encode(requests...), requests...)
 }
 
-// exchangeAs is exchange for requests in their bytes. They are sent while the answers come: the server stops reading
-// while nobody reads its answers.
+// exchangeAs is exchange for requests that are given as bytes. They are sent while answers arrive: the server stops reading while its
+// answers aren't read.
 func (v *visit) exchangeAs(b []byte, requests ...*request) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -121,7 +121,7 @@ func (v *visit) receive(requests ...*request) error {
 	return nil
 }
 
-// answer checks the answer to a request. closes says that no other one follows.
+// answer checks the answer to a request. closes says that no other answer follows.
 func (v *visit) answer(q *request) (closes bool, err error) {
 	if err := v.begins(q); err != nil {
 		return false, err
@@ -151,7 +151,7 @@ func (v *visit) begins(q *request) error {
 	return fmt.Errorf("%s: the connection has ended without an answer: %w", q, err)
 }
 
-// end checks that the connection ends, and that nothing comes before.
+// end checks that the connection ends, and that no bytes come before the end.
 func (v *visit) end() error {
 	b, err := v.reader.ReadByte()
 	switch {

@@ -13,11 +13,12 @@ import (
 const (
 	minAcceptDelay = 5 * time.Millisecond
 	maxAcceptDelay = time.Second
-	// acceptLogInterval is the least time between two log records about failing accepts.
+	// acceptLogInterval is the minimum time between two log records about failing accepts.
 	acceptLogInterval = time.Minute
 )
 
-// NextAcceptDelay returns the pause before the next accept. The argument is the pause before the one that has just failed, 0 if none.
+// NextAcceptDelay returns the pause before the next accept. The argument is the pause before the accept that has just failed, 0 if there
+// was none.
 func NextAcceptDelay(delay time.Duration) time.Duration {
 	return min(max(2*delay, minAcceptDelay), maxAcceptDelay)
 }
@@ -76,7 +77,7 @@ func IsTemporary(err error) bool {
 			return true
 		}
 	}
-	// Temporary is deprecated, since its meaning was never clear. But a user's listener has no other way to say it.
+	// Temporary is deprecated, because its meaning was never clear. But a listener of the user has no other way to say it.
 	var netError net.Error
 	//lint:ignore SA1019 see above
 	return errors.As(err, &netError) && netError.Temporary()

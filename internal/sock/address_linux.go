@@ -12,7 +12,7 @@ import (
 // Address is a socket address as the kernel writes it: family, port, address, and the scope of an IPv6 address.
 type Address [28]byte
 
-// Accept accepts a connection, and makes its descriptor non-blocking. It passes over a connection that broke before.
+// Accept accepts a connection, and makes its descriptor non-blocking. It skips a connection that broke before.
 func Accept(fd int, address *Address) (int, syscall.Errno) {
 	for {
 		size := uint32(len(address))

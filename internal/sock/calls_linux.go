@@ -8,11 +8,11 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// System calls of this package that can't wait are made without telling the runtime's scheduler, which would gain nothing and cost a
-// sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall, which tells
-// the detector that bytes are sent before they are received.
+// System calls of this package that can't wait are made without telling the runtime's scheduler. Telling it would gain nothing, and would
+// cost a sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall, which
+// tells the detector that bytes are sent before they are received.
 
-// maxWrite is how much one Write writes at most. Copying more takes so long that the scheduler should be told.
+// maxWrite is the maximum number of bytes of one Write. Copying more takes so long that the scheduler should be told.
 const maxWrite = 64 << 10
 
 // noBytes is the target of the pointer to an empty buffer.

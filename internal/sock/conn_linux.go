@@ -49,14 +49,14 @@ func (s *Conn) Detach() { s.raw = nil }
 // Attached reports whether s is attached.
 func (s *Conn) Attached() bool { return s.raw != nil }
 
-// Ended reports, without waiting, whether the client has ended its side and everything before that was read, and whether the client is
-// gone altogether.
+// Ended reports, without waiting, whether the client has ended its side and everything before that was read, and whether the client has
+// left altogether.
 func (s *Conn) Ended() (ended, gone bool) {
 	err := s.raw.Control(func(fd uintptr) { ended, gone = Ended(int(fd)) })
 	return ended, gone || err != nil
 }
 
-// Ended checks what a socket would read next: the end of the client's side, or an error because the client is gone. A reset shows only
+// Ended checks what a socket would read next: the end of the client's side, or an error because the client has left. A reset shows only
 // once; later calls see an end.
 func Ended(fd int) (ended, gone bool) {
 	var next [1]byte
@@ -64,7 +64,7 @@ func Ended(fd int) (ended, gone bool) {
 	return n == 0 && errno == 0, errno != 0 && errno != syscall.EAGAIN
 }
 
-// AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the client is gone altogether. Then it returns
+// AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the client has left altogether. Then it returns
 // io.EOF. Otherwise it ends as a Read does, for example by a deadline. The error is ErrCannotTell if the connection isn't a socket.
 func AwaitEnd(netConn net.Conn, gone bool) error {
 	raw, err := rawConn(netConn)
@@ -81,7 +81,7 @@ func AwaitEnd(netConn net.Conn, gone bool) error {
 	return io.EOF
 }
 
-// transport returns what a connection of TLS sends by, and other connections as they are.
+// transport returns the connection below TLS, and other connections unchanged.
 func transport(netConn net.Conn) net.Conn {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
@@ -132,7 +132,7 @@ func BufferedIn(fd int) (n int, ok bool) {
 	return int(size), errno == 0
 }
 
-// UnreadIn returns how many bytes of a connection have come and weren't read.
+// UnreadIn returns how many received bytes of a connection weren't read yet.
 func UnreadIn(fd int) (n int, ok bool) {
 	var size int32
 	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&size)))
@@ -147,7 +147,7 @@ const (
 // IsReadable reports whether a read would return at once, and find as much as SetLowWater asks for.
 func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 
-// IsWritable reports whether a write would take something, by the system's rule: a third of the buffer is free.
+// IsWritable reports whether a write would take some bytes. By the system's rule, a third of the buffer must be free.
 func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
 
 // Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false if
@@ -183,15 +183,15 @@ func TransferredIn(fd int) (received, sent uint64, ok bool) {
 	return binary.NativeEndian.Uint64(info.came[:]), binary.NativeEndian.Uint64(info.acknowledged[:]), ok
 }
 
-// LimitUnsent makes the system take no more of a TCP connection's output, once it has that many bytes that it can't send yet. So what is written
-// afterwards doesn't wait behind megabytes. It does nothing to other connections.
+// LimitUnsent makes the system stop accepting output of a TCP connection once it holds that number of unsent bytes. So later writes don't
+// wait behind megabytes. It does nothing to other connections.
 func LimitUnsent(netConn net.Conn, bytes int) {
 	if looped, ok := transport(netConn).(interface{ LimitUnsent(bytes int) }); ok {
 		looped.LimitUnsent(bytes)
 		return
 	}
 	if raw, err := rawConn(netConn); err == nil {
-		_ = raw.Control(func(fd uintptr) { LimitUnsentIn(int(fd), bytes) }) // a connection that is closed needs none
+		_ = raw.Control(func(fd uintptr) { LimitUnsentIn(int(fd), bytes) }) // a closed connection needs no limit
 	}
 }
 
@@ -252,7 +252,7 @@ func (c *call) read(fd uintptr) bool {
 	return c.errno != syscall.EAGAIN
 }
 
-// write reports whether all was written or an error came. If not, it is called again when the socket has room.
+// write reports whether all was written or an error occurred. If not, it is called again when the socket has room.
 func (c *call) write(fd uintptr) bool {
 	for len(c.p) > 0 {
 		n, errno := Write(int(fd), c.p)

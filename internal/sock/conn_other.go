@@ -22,7 +22,7 @@ func (s *Conn) Ended() (ended, gone bool) { return false, false }
 // HasInput returns false.
 func HasInput(net.Conn) (has, known bool) { return false, false }
 
-// Buffered returns false: a system that isn't Linux says early that a socket has room.
+// Buffered returns false: systems other than Linux report early that a socket has room.
 func Buffered(net.Conn) (n int, ok bool) { return 0, false }
 
 // Transferred returns false.

@@ -2,5 +2,5 @@
 
 package sock
 
-// MaxDescriptors returns false: the system has no limit that is known.
+// MaxDescriptors returns false: no limit of the system is known.
 func MaxDescriptors() (n uint64, ok bool) { return 0, false }

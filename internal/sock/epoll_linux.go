@@ -24,8 +24,8 @@ func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
-// EpollWait takes the events that have happened. If there are none it waits for one, for at most that many milliseconds, and holds its
-// thread and its processor meanwhile. A signal ends the wait, such as the one by which the runtime stops a goroutine.
+// EpollWait takes the events that have happened. If there are none, it waits for one for at most that number of milliseconds, and blocks
+// its thread and its processor meanwhile. A signal ends the wait, such as the one by which the runtime stops a goroutine.
 func EpollWait(epfd int, events []syscall.EpollEvent, millis int) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), uintptr(millis), 0, 0)

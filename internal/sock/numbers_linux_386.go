@@ -1,7 +1,7 @@
 package sock
 
-// Package syscall lacks these calls, since it calls socketcall in their place. Linux has them since 4.3. Only loops need them,
-// which aren't used here.
+// Package syscall lacks these calls, since it uses socketcall instead. Linux has them since 4.3. Only loops need them, which aren't used
+// here.
 const (
 	sysAccept4     = 364
 	sysGetsockopt  = 365

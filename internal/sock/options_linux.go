@@ -16,7 +16,7 @@ const (
 	tcpFastOpen = 23
 )
 
-// set sets the options of a socket that is about to be bound.
+// set sets the options of a socket before it is bound.
 func (o *Options) set(fd int, shared bool) error {
 	seconds := int((o.DeferAccept + time.Second - 1) / time.Second)
 	for _, option := range [...]struct {
@@ -58,8 +58,8 @@ func (o *Options) setListening(listener net.Listener) error {
 	})
 }
 
-// SetInherited sets on a listening socket what package net sets on each connection that it accepts. Connections that loops accept inherit
-// these options, which saves system calls: all but those that the system has made before, which the socket may already hold.
+// SetInherited sets options on a listening socket that package net sets on each accepted connection. Connections that loops accept inherit
+// these options, which saves system calls. Exceptions are connections that the system has made before, which the socket may already hold.
 func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()
@@ -91,9 +91,9 @@ func Control(of any, f func(fd int) error) error {
 	return failed
 }
 
-// SetLowWater makes pollers report a TCP socket as readable when it has that many bytes, or when no more can come before some are read. It does
-// nothing where that can't be relied on: for sockets of other protocols, such as Multipath TCP, and before Linux 5.12, which under
-// pressure for memory may never report.
+// SetLowWater makes pollers report a TCP socket as readable when it has that many bytes, or when no more can come before some are read. It
+// does nothing where that can't be relied on. That is the case for sockets of other protocols, such as Multipath TCP, and before Linux
+// 5.12, which may never report under memory pressure.
 func SetLowWater(fd, bytes int) {
 	if !hasLowWater() {
 		return

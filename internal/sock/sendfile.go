@@ -16,7 +16,7 @@ type FileSender interface {
 	SendFile(offset int64, size int) (sent int, err error)
 }
 
-// NowSender is a FileSender that can do without waiting, too.
+// NowSender is a FileSender that can also send without waiting.
 type NowSender interface {
 	FileSender
 	// SendNow is SendFile without waiting. socket is the connection's descriptor. If the socket takes only a part, or nothing, the error is
@@ -27,8 +27,8 @@ type NowSender interface {
 // ErrNoSendfile is the error of a FileSender whose file the system can't send by itself.
 var ErrNoSendfile = errors.New("filo: the system can't send such a file by itself")
 
-// NewFileSender returns a FileSender for a file on a connection, or nil if there is none. local is the same file, nil if it isn't one. The
-// file's position doesn't change, unless whole is set: whole is the same file, for senders that must move its position.
+// NewFileSender returns a FileSender for a file on a connection, or nil if there is none. local is the same file, nil if it isn't a local
+// one. The file's position doesn't change, unless whole is set: whole is the same file, for senders that need to move its position.
 func NewFileSender(conn net.Conn, file syscall.Conn, local *localfile.File, whole io.ReadSeeker) FileSender {
 	if s := newSendfile(conn, file, local); s != nil {
 		return s

@@ -14,7 +14,7 @@ import (
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
-	local  *localfile.File // the same file; nil if it isn't one
+	local  *localfile.File // the same file; nil if it isn't a local one
 	offset int64
 	left   int
 	sent   int
@@ -25,8 +25,8 @@ type sendfile struct {
 	socket int
 }
 
-// RawWriter is a connection that others can write to by their own system calls. RawWrite calls write until that has finished, and between
-// calls waits until the socket may have room. A user's connection can't implement RawWriter, since the type of write is internal.
+// RawWriter is a connection that others can write to by their own system calls. RawWrite calls write until it has finished. Between calls
+// it waits until the socket may have room. A user's connection can't implement RawWriter, since the type of write is internal.
 type RawWriter interface {
 	RawWrite(write RawWrite) error
 }
@@ -96,8 +96,8 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
-// maxRaw is how much of a file is sent without telling the runtime's scheduler, if that is in memory. More would hold a processor for too
-// long. A socket rarely takes more at once.
+// maxRaw is how many bytes of a file are sent without telling the runtime's scheduler, if they are in memory. More would hold a processor
+// for too long. A socket rarely takes more at once.
 const maxRaw = 2 << 20
 
 // callSend sends until the part or the file ends, the socket is full, or an error occurs.

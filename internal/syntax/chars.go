@@ -12,7 +12,7 @@ const (
 	classToken  = 1 << iota // tchar, RFC 9110 section 5.6.2
 	classTarget             // bytes of a request target as it may be sent: visible ASCII except '#'
 	classHost               // bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, except the comma
-	classPath               // bytes of a path as a URI has it, RFC 3986 section 3.3; brackets too, which net/url and browsers leave alone
+	classPath               // bytes of a path in a URI, RFC 3986 section 3.3; brackets too, which net/url and browsers leave alone
 )
 
 var classes = func() (table [256]uint8) {
@@ -67,7 +67,7 @@ func HexValue(c byte) int {
 }
 
 // IndexControl returns the index of the first control byte in b at or after i, len(b) if there is none. It looks at
-// eight bytes at a time: field values are most of a head. HTAB counts as a control byte here.
+// eight bytes at a time: field values are most of a head. Here HTAB counts as a control byte.
 func IndexControl(b []byte, i int) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {

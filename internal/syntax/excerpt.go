@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// How much of a client's text a log record has at most, in bytes as a log in JSON writes them.
+// The maximum length of a client's text in a log record, in bytes as a JSON log writes them.
 const (
 	MaxLogged       = 1024 // of a path, a query, a Referer or an error
 	MaxLoggedAgent  = 512
@@ -14,14 +14,14 @@ const (
 	MaxLoggedMethod = 32
 )
 
-// escapedSize is the most that a log takes for a byte that it escapes, as JSON does: \u00ff.
+// escapedSize is the maximum number of bytes for an escaped byte in a log, as in JSON: \u00ff.
 const escapedSize = 6
 
-// cut ends what was cut off.
+// cut marks a text that was cut.
 const cut = "..."
 
-// Excerpt returns the beginning of a client's text as it may stand in a log record, of limit bytes at most when the log has escaped it,
-// with "..." behind it if that isn't all. HTTP/2 sends a long field once, and repeats it by a byte, so a record needs a limit of its own.
+// Excerpt returns the beginning of a client's text for a log record. It has at most limit bytes after the log has escaped it, and "..."
+// follows it if it isn't the whole text. HTTP/2 can repeat a long field by a single byte, so a record needs a limit of its own.
 func Excerpt(text string, limit int) string {
 	if n := excerptLength(text, limit); n < len(text) {
 		return text[:n] + cut
@@ -29,9 +29,9 @@ func Excerpt(text string, limit int) string {
 	return text
 }
 
-// LoggedError returns an error of the program's as it may stand in a log record. One whose text is long, since it may have what a client has
-// sent, becomes an excerpt. One with a form in JSON, which is for clients and may lack the cause, becomes its text. Others stay as they are,
-// since the program's slog.Handler may know their types.
+// LoggedError returns an error of the program in a form for a log record. An error with a long text, which may contain what a client has
+// sent, becomes an excerpt. An error with a JSON form, which is for clients and may lack the cause, becomes its text. Others stay as they
+// are, since the program's slog.Handler may know their types.
 func LoggedError(err error) any {
 	text := err.Error()
 	if excerpt := Excerpt(text, MaxLogged); excerpt != text {

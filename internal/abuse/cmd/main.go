@@ -1,9 +1,9 @@
 // Command cmd attacks an HTTP server in each way that package abuse knows, while a polite client uses the server, and prints a table of how both
-// were served. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. Times never
-// make it fail.
+// were served. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. Times
+// never cause a failure.
 //
-// With the numbers of the server's processes, it also measures their processor time and memory. Each attack runs in a process of its own, so
-// that it doesn't slow down the polite client.
+// If it gets the process numbers of the server, it also measures the server's processor time and memory. Each attack runs in a process of
+// its own, so that it doesn't slow down the polite client.
 package main
 
 import (
@@ -30,14 +30,14 @@ import (
 type config struct {
 	addr     string
 	tls      bool
-	tlsAddr  string // of the same server by TLS, for attacks on handshakes
-	once     bool   // attackers don't come back
+	tlsAddr  string // the same server's address for TLS, for attacks on handshakes
+	once     bool   // attackers don't reconnect
 	sources  int    // how many addresses attackers have
 	source   string // the polite client's address
 	pids     []string
 	attacks  []*abuse.Attack
 	duration time.Duration // of each attack
-	before   time.Duration // how long the polite client is alone before each
+	before   time.Duration // how long the polite client runs alone before each attack
 	timeouts bool
 	rate     float64
 
@@ -96,10 +96,10 @@ func main() {
 	}
 }
 
-// oneFlag is how a process is told to run one attack.
+// oneFlag is the flag by which a process is told to run one attack.
 const oneFlag = "one"
 
-// choose leaves only the attacks of these names, which have commas between them.
+// choose leaves only the attacks with these names, which are separated by commas.
 func (c *config) choose(names string) error {
 	c.attacks = nil
 	for name := range strings.SplitSeq(names, ",") {
@@ -113,7 +113,7 @@ func (c *config) choose(names string) error {
 }
 
 // dialer returns a function that opens connections from an address, by TLS if secure is set, with one of the protocols. A connection's send
-// buffer is small, so that what was sent is about what the server has had to deal with.
+// buffer is small, so the count of sent bytes is close to what the server has received.
 func (c *config) dialer(source func() string, bare bool, protocols []string) func() (net.Conn, error) {
 	addr := c.addr
 	secure := c.tls
@@ -316,7 +316,7 @@ func (c *config) runRow(r *row, polite *abuse.Polite) (err error) {
 	return nil
 }
 
-// calls asks the server for the counts of its Site; false if it has none.
+// calls asks the server for the counts of its Site; false if it doesn't run one.
 func (c *config) calls() (calls, peak int, ok bool) {
 	status, body, err := abuse.Get(context.Background(), c.dialer(func() string { return c.source }, false, []string{"h2"}), "/calls")
 	if err != nil || status != 200 {
@@ -326,7 +326,7 @@ func (c *config) calls() (calls, peak int, ok bool) {
 	return calls, peak, err == nil && n == 2
 }
 
-// row is what is printed of an attack.
+// row is a printed result of an attack.
 type row struct {
 	attack                     *abuse.Attack
 	figure                     abuse.Figure
@@ -337,7 +337,7 @@ type row struct {
 	complaints                 []string
 }
 
-// judge says what is wrong.
+// judge returns what is wrong.
 func (r *row) judge(c *config) {
 	complain := func(format string, args ...any) { r.complaints = append(r.complaints, fmt.Sprintf(format, args...)) }
 	if s := r.attack.Judge(&r.figure, c.timeouts); s != "" {
@@ -389,7 +389,7 @@ func (r *row) String() string {
 	return fmt.Sprintf(strings.Repeat("| %v ", len(cells))+"|", cells...)
 }
 
-// counts lists how often what has occurred.
+// counts lists how often each value has occurred.
 func counts(of map[string]int) (list []string) {
 	for what, n := range of {
 		list = append(list, fmt.Sprintf("%s × %d", what, n))

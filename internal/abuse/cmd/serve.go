@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
-// server is a server to attack. Its time-outs are those that a public service has.
+// server is a server to attack. Its time-outs are typical of a public service.
 type server struct {
 	addr, tlsAddr, kind string
 	concurrency         int
@@ -58,7 +58,7 @@ func (s *server) run() error {
 	return <-failed
 }
 
-// protocols is HTTP/2 without TLS, by prior knowledge, and HTTP/1, so that the server can be behind another one, and HTTP/2 by TLS.
+// protocols are HTTP/1 and HTTP/2 without TLS, by prior knowledge, so that the server can be behind another one, and HTTP/2 by TLS.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -77,7 +77,7 @@ func siteFile() (string, error) {
 	return name, os.WriteFile(name, make([]byte, abuse.FileSize), 0o600)
 }
 
-// site is abuse.Site by filo's own means.
+// site is abuse.Site implemented with filo itself.
 type site struct {
 	abuse.Site
 	file string

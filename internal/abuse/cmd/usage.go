@@ -14,7 +14,7 @@ import (
 // usage is what the server's processes have used in a span of time.
 type usage struct {
 	cpu, span    time.Duration
-	memory, peak int64 // in bytes: at the end, and the most that was seen
+	memory, peak int64 // in bytes: at the end, and the largest seen
 }
 
 // load returns how many processors were busy with the server.

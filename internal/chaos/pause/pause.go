@@ -1,6 +1,6 @@
-// Package pause holds goroutines up at random. Command chaos calls it before each statement of a copy of filo.
+// Package pause delays goroutines at random. Command chaos calls it before each statement of a copy of filo.
 //
-// FILO_CHAOS has the seed in the environment. The seed says at which sites, and at which of their visits, a goroutine pauses, and for how
+// FILO_CHAOS has the seed in the environment. The seed determines at which sites, and at which visits, a goroutine pauses, and for how
 // long; the system's scheduler does the rest. Without FILO_CHAOS nothing pauses.
 package pause
 
@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// active is one of how many sites pause at all in a run: few, so that they pause often enough to meet what they disturb.
+	// active: one site in active pauses at all in a run. Only few do, so that each pauses often enough to disturb another goroutine.
 	active = 6
-	// often is one of how many of the first visits pause, at a site that pauses. Later ones pause less often, by their number over rarer:
-	// otherwise a site that is visited for each byte would take all of the run's time.
+	// often: at a site that pauses, one in often of the first visits pauses. Later visits pause less often, by their number divided by
+	// rarer: otherwise a site that is visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
 	// sites is how many sites there can be.
 	sites = 1 << 16
-	// remembered is how many pauses are kept for Report.
+	// remembered is the number of pauses kept for Report.
 	remembered = 4096
 )
 
@@ -81,7 +81,7 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock goes on.
+// Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock isn't changed.
 func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
 
 // Now is time.Now by the clock that Step moves. Seconds since 1885 are in these bits of a Time with a monotonic clock reading; a test
@@ -94,7 +94,7 @@ func Now() time.Time {
 	return t
 }
 
-// log has the latest pauses.
+// log holds the latest pauses.
 type log struct {
 	mu     sync.Mutex
 	pauses [remembered]record // guarded by mu
@@ -116,8 +116,8 @@ func (l *log) add(site uint32) {
 	l.n++
 }
 
-// Report describes, after a failure, where the goroutines have paused last: those whose names are in text, which has the stacks, or if there
-// are none, all. A site stands as {number}.
+// Report describes, after a failure, where goroutines paused last: the goroutines whose names are in text, which contains the stacks, or
+// all if there are none. A site is written as {number}.
 func Report(text string) string {
 	last.mu.Lock()
 	defer last.mu.Unlock()

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// A gRPC server on filo, and gRPC's own client, which makes the calls of the tests of interoperability for a while. Arguments: the time, and filo's
-// driver.
+// A gRPC server on filo, and gRPC's own client, which makes the calls of the interoperability tests for a while. Arguments: the time, and
+// filo's driver.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command cmd holds an HTTP server, which somebody else runs, to the RFCs: by the tables of package conformance (HTTP/1.1) or http2conf (HTTP/2).
-// It prints what has come of each case. It exits with 1 if the server has done what a MUST forbids or what no server may do, and with 0 if it
-// only differs where an RFC leaves the choice and filo has made one.
+// Command cmd tests a running HTTP server against the RFCs, by the tables of package conformance (HTTP/1.1) or http2conf (HTTP/2). It
+// prints the result of each case. It exits with 1 if the server has broken a MUST or done what no server may do. It exits with 0 if the
+// server only differs where an RFC leaves a choice and filo has made one.
 package main
 
 import (
@@ -194,7 +194,7 @@ func (c *config) run(w io.Writer) (broken int, err error) {
 	return broken, nil
 }
 
-// lacks returns the first route that the case needs and the server lacks, or "".
+// lacks returns the first route that the case needs but the server lacks, or "".
 func (i item) lacks(lacks map[string]error) string {
 	n := slices.IndexFunc(i.needs, func(route string) bool { return lacks[route] != nil })
 	if n < 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
-// serve is a server that has all the routes, until the process is killed.
+// serve runs a server with all the routes, until the process is killed.
 func (c *config) serve(addr, kind string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package site has the routes that the tables of packages conformance and http2conf ask a server for.
+// Package site has the routes that the tables of packages conformance and http2conf request from a server.
 package site
 
 import (
@@ -29,7 +29,7 @@ func allowed(path string) string {
 
 func isAllowed(method, allow string) bool { return strings.Contains(", "+allow+",", ", "+method+",") }
 
-// Serve is the site by filo's own means.
+// Serve is the site implemented with filo itself.
 func Serve(c *filo.Ctx) error {
 	path := c.Path()
 	allow := allowed(path)

@@ -1,5 +1,5 @@
-// Command cacheserver serves what middleware/cache makes of another server's answers, on a port of the loopback address, until its
-// standard input ends. Its argument is that server's URL. It prints the port. internal/foreign runs it for cache-tests.
+// Command cacheserver serves another server's answers through middleware/cache, on a port of the loopback address, until its standard input
+// ends. Its argument is that server's URL. It prints the port. internal/foreign runs it for cache-tests.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // of what goes wrong with the other server, as some tests want it to
+	log.SetOutput(io.Discard) // the other server's failures, which some tests want
 	p := proxy.New(proxy.Options{Upstreams: []string{os.Args[1]}, PreserveHost: true, MaxFailures: -1})
 	server := &filo.Server{Handler: cache.New(cache.Options{TargetedFields: []string{"CDN-Cache-Control"}})(p.Serve)}
 	if os.Getenv("FOREIGN_DRIVER") == "blocking" {

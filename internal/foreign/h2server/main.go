@@ -44,13 +44,13 @@ func newServer(config *http.Server) interface {
 	return config
 }
 
-// answer reads a request's body and answers with a few bytes, which h2spec gets piece by piece through small windows.
+// answer reads a request's body and answers with a few bytes, which h2spec receives piece by piece through small windows.
 func answer(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	io.WriteString(w, "Hello, World!")
 }
 
-// certificates returns those of net/http/httptest.
+// certificates returns the certificates of net/http/httptest.
 func certificates() []tls.Certificate {
 	lender := httptest.NewTLSServer(nil)
 	defer lender.Close()

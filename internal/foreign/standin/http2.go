@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Native says that the suites for HTTP/2 test a server of Go's instead of filo, to see what fails by itself.
+// Native says that the HTTP/2 suites test a server of Go instead of filo, to see which tests fail without filo.
 var Native = os.Getenv("FOREIGN_NATIVE") != ""
 
 // NewHTTP2 returns a server with the handler and the settings of s. It speaks HTTP/2 over TLS, and without TLS to clients that begin with

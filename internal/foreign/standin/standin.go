@@ -21,12 +21,12 @@ import (
 	"github.com/filohttp/filo/adaptor"
 )
 
-// Servers are the http.Servers of a process, and what serves in their place.
+// Servers are the http.Servers of a process, and the filo servers that replace them.
 type Servers struct {
 	standIns sync.Map // *http.Server to *standIn
 }
 
-// standIn serves in the place of one http.Server.
+// standIn replaces one http.Server.
 type standIn struct {
 	mu            sync.Mutex // guards what follows
 	down          bool       // Shutdown or Close was called
@@ -41,7 +41,7 @@ type part struct {
 
 	mu    sync.Mutex
 	begun uint64 // connections; guarded by mu
-	open  int    // of them; guarded by mu
+	open  int    // connections that are open now; guarded by mu
 	ended bool   // Serve has returned; guarded by mu
 }
 
@@ -54,7 +54,8 @@ func markReached() {
 	}
 }
 
-// blocking says that the servers have the blocking driver. FILO_DRIVER would do so as well, and log it, which tests take for a fault.
+// blocking says that the servers have the blocking driver. FILO_DRIVER would do that as well, but it is logged, which tests take for a
+// fault.
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
 func (all *Servers) get(s *http.Server) *standIn {
@@ -97,12 +98,12 @@ func (all *Servers) Serve(s *http.Server, l net.Listener) error {
 	return err
 }
 
-// Shutdown implements that of http.Server.
+// Shutdown implements http.Server's Shutdown.
 func (all *Servers) Shutdown(s *http.Server, ctx context.Context) error {
 	return all.get(s).stop(func(p *part) error { return p.Server.Shutdown(ctx) })
 }
 
-// Close implements that of http.Server.
+// Close implements http.Server's Close.
 func (all *Servers) Close(s *http.Server) error {
 	return all.get(s).stop(func(p *part) error { return p.Server.Close() })
 }
@@ -119,7 +120,7 @@ func (in *standIn) stop(one func(*part) error) error {
 	return errors.Join(all...)
 }
 
-// SetKeepAlivesEnabled implements that of http.Server. filo's closes no idle connection.
+// SetKeepAlivesEnabled implements http.Server's. filo's closes no idle connection.
 func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
 	in := all.get(s)
 	in.mu.Lock()
@@ -130,7 +131,7 @@ func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
 	}
 }
 
-// newPart makes a server with the settings that are nearest to those of s, as docs/MIGRATING.md tells.
+// newPart makes a server with the settings that correspond most closely to those of s, as docs/MIGRATING.md describes.
 func newPart(s *http.Server, l net.Listener) *part {
 	const unlimited = -1
 	p := &part{of: s}
@@ -174,7 +175,7 @@ func newPart(s *http.Server, l net.Listener) *part {
 	return p
 }
 
-// states are the names that net/http has for filo's.
+// states are net/http's names for filo's states.
 var states = map[filo.ConnState]http.ConnState{
 	filo.StateNew: http.StateNew, filo.StateActive: http.StateActive, filo.StateIdle: http.StateIdle,
 	filo.StateHijacked: http.StateHijacked, filo.StateClosed: http.StateClosed,
@@ -251,7 +252,7 @@ func (e errorLog) Write(line []byte) (int, error) {
 	return len(line), cmp.Or(e.of.ErrorLog, log.Default()).Output(2, string(line))
 }
 
-// withoutTime leaves out what the log of package log has itself.
+// withoutTime leaves out the time, which package log adds itself.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}

@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// ErrEnded says that the only connection of a client of net/http takes no further request. Without it, net/http would send a request again on
-// another connection, and nobody would learn what the server has done.
+// ErrEnded says that the only connection of a net/http client takes no further request. Without it, net/http would send a request again on
+// another connection, and the server's mistake would remain unnoticed.
 var ErrEnded = errors.New("the connection takes no requests any more")
 
-// OnlyConn is the only connection of a client of net/http. It remembers the last read with a result, which may say why the client uses it no
-// longer.
+// OnlyConn is the only connection of a net/http client. It remembers the last read with a result, which may say why the client has stopped
+// using it.
 type OnlyConn struct {
 	net.Conn
 	dialed atomic.Bool
@@ -27,8 +27,8 @@ type OnlyConn struct {
 // NewOnlyConn makes a connection a client's only one.
 func NewOnlyConn(c net.Conn) *OnlyConn { return &OnlyConn{Conn: c, ended: make(chan struct{})} }
 
-// Dial returns the connection, and fails once that has ended. A client that dials again before is in a hurry: net/http hands a new
-// connection out before requests beside find it. It takes the connection for those, too, while Dial waits.
+// Dial returns the connection, and fails once that has ended. If a client dials again before that, it does so because net/http hands out a
+// new connection before simultaneous requests find it. While Dial waits, the client finds the connection for those requests, too.
 func (l *OnlyConn) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if l.dialed.CompareAndSwap(false, true) {
 		return l, nil

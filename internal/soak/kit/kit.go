@@ -1,5 +1,5 @@
-// Package kit has what programs need that try a server for long: bodies that can't pass for each other, a certificate, and a measure of what is
-// left behind.
+// Package kit has what long-running test programs need: bodies that can't be confused with each other, a certificate, and a measure of what
+// is left behind.
 package kit
 
 import (
@@ -21,7 +21,7 @@ import (
 // LargeBody is the largest size of a request's or an answer's body.
 const LargeBody = 1 << 20
 
-// Pattern is the text that bodies are cut from. Each request has a place of its own there, so that no body can pass for another.
+// Pattern is the text that bodies are cut from. Each request has its own place in it, so that no body can be confused with another.
 type Pattern []byte
 
 // NewPattern returns the same pattern for the same seed.
@@ -42,7 +42,7 @@ func (p Pattern) Cut(number uint64, size int) []byte {
 	return p[from : from+size : from+size]
 }
 
-// Compare compares a body to what it must be.
+// Compare compares a body to the expected one.
 func Compare(body, want []byte) error {
 	same := 0
 	for same < min(len(body), len(want)) && body[same] == want[same] {
@@ -66,17 +66,17 @@ func NewCertificate() (tls.Certificate, error) {
 }
 
 const (
-	// KeptBuffers is what the process may keep of memory from its first requests on: filo has a free list of buffers for
-	// large bodies, of at most 64 MB.
+	// KeptBuffers is the memory that the process may keep from its first requests on: filo has a free list of buffers for large bodies, of
+	// at most 64 MB.
 	KeptBuffers = 64 << 20
-	// MemorySlack is how much more memory may be in use than there was: the heap isn't used without gaps.
+	// MemorySlack is how much the memory in use may grow: the heap always has gaps.
 	MemorySlack = 16 << 20
 )
 
 // Footprint holds a process's counts of resources.
 type Footprint struct {
 	Goroutines  int
-	Descriptors []string // what they are open to
+	Descriptors []string // the files and sockets to which they are open
 	Memory      uint64   // in bytes: the heap's spans and the stacks
 }
 
@@ -86,7 +86,7 @@ func (f Footprint) String() string {
 
 // Measure measures this process.
 func Measure() (f Footprint, err error) {
-	// What a sync.Pool holds is free after the second collection.
+	// The contents of a sync.Pool are free after the second collection.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -102,7 +102,7 @@ func Measure() (f Footprint, err error) {
 	return f, err
 }
 
-// Stacks returns those of all goroutines.
+// Stacks returns the stacks of all goroutines.
 func Stacks() []byte {
 	buffer := make([]byte, 4<<20)
 	return buffer[:runtime.Stack(buffer, true)]
