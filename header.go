@@ -78,10 +78,10 @@ type Field struct{ line field.Line }
 // control bytes.
 func NewField(name, value string) Field {
 	if len(name) > field.MaxName || !httpguts.ValidHeaderFieldName(name) {
-		panic(fmt.Sprintf("filo: NewField: %q is no field name", name))
+		panic(fmt.Sprintf("filo: NewField: %q isn't a field name", name))
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		panic(fmt.Sprintf("filo: NewField: %q is no value for a field", value))
+		panic(fmt.Sprintf("filo: NewField: %q isn't a field value", value))
 	}
 	return Field{field.NewLine(name, value)}
 }

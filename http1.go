@@ -116,7 +116,7 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 	case r.tunnels():
 		length = noLength
 	case declared >= 0 && declared != length:
-		ctx.exchange.server.logger().Error("the handler's Content-Length isn't that of its body, which is sent as it is",
+		ctx.exchange.server.logger().Error("the handler's Content-Length isn't the length of its body; the body is sent as it is",
 			"declared", declared, "length", length, "path", ctx.loggedPath())
 	}
 	return length, size

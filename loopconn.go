@@ -187,7 +187,7 @@ const (
 	maxUntaken = 2 * maxUnsent
 )
 
-var errUntaken = errors.New("filo: the client takes none of the replies to its key updates")
+var errUntaken = errors.New("filo: the client doesn't read the replies to its key updates")
 
 // unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes, held and file has some.
 type unsent struct {

@@ -68,7 +68,7 @@ func (r *Request) end() {
 	}
 	if r.multipart != nil {
 		if err := r.multipart.RemoveAll(); err != nil {
-			r.ctx.Logger().Error("removing the temporary files of a multipart form", "error", err)
+			r.ctx.Logger().Error("removing the temporary files of a multipart form failed", "error", err)
 		}
 	}
 	if r.formParsed || r.multipartRead {

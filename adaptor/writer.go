@@ -31,7 +31,7 @@ const (
 )
 
 // errEnded is the error of a ResponseWriter whose handler has returned.
-var errEnded = errors.New("adaptor: the handler has returned")
+var errEnded = errors.New("adaptor: the ResponseWriter or the request was used after the handler returned")
 
 // gathered holds buffers for gathered bytes.
 var gathered = sync.Pool{New: func() any { return new([gatherSize]byte) }}

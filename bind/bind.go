@@ -217,7 +217,7 @@ func (b *binding) located(invalid *Error, t reflect.Type) error {
 func structOf(v any) (reflect.Value, error) {
 	pointer := reflect.ValueOf(v)
 	if pointer.Kind() != reflect.Pointer || pointer.IsNil() || pointer.Elem().Kind() != reflect.Struct {
-		return reflect.Value{}, fmt.Errorf("bind: a %T was given, and a pointer to a struct is needed", v)
+		return reflect.Value{}, fmt.Errorf("bind: the target must be a pointer to a struct, not a %T", v)
 	}
 	return pointer.Elem(), nil
 }

@@ -29,7 +29,7 @@ const mustBeJSON = "must be application/json, or end in +json"
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
-		return fmt.Errorf("bind: a %T was given, and a pointer is needed", v)
+		return fmt.Errorf("bind: the target must be a pointer, not a %T", v)
 	}
 	outermost := target.Type().Elem()
 	for outermost.Kind() == reflect.Pointer && outermost.Name() == "" {

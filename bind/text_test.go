@@ -418,7 +418,7 @@ func TestWrongStructs(t *testing.T) {
 		"files come in forms only": &struct {
 			F *multipart.FileHeader `query:"f"`
 		}{},
-		"a pointer to a struct is need": new(int),
+		"must be a pointer to a struct": new(int),
 	} {
 		err := boundTo(t, get("/?c=1"), v, bind.Query)
 		var httpError *filo.HTTPError

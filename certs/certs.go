@@ -148,7 +148,7 @@ func (s *Store) parsePair(contents [][]byte, first bool) (*tls.Certificate, erro
 		if !first {
 			return nil, err
 		}
-		s.logger().Error("certs: serving it all the same", "error", err)
+		s.logger().Error("certs: the certificate is served despite a problem", "error", err)
 	}
 	return &certificate, nil
 }
@@ -375,7 +375,7 @@ func (s *Store) ReloadOn(ctx context.Context, signals ...os.Signal) {
 			select {
 			case <-came:
 				if err := s.Reload(); err != nil {
-					s.logger().Error("certs: reloaded, but for what was refused", "error", err)
+					s.logger().Error("certs: reloaded, except for the refused files", "error", err)
 				} else {
 					s.logger().Info("certs: reloaded")
 				}

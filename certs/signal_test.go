@@ -40,6 +40,6 @@ func TestReloadOn(t *testing.T) {
 	}
 	hangUp("certs: reloaded\"")
 	write(t, pair.Key, nil)
-	hangUp("but for what was refused")
-	hangUp("but for what was refused")
+	hangUp("except for the refused files")
+	hangUp("except for the refused files")
 }

@@ -91,7 +91,7 @@ const topic = "samples"
 func New(server *filo.Server, options ...Options) *Dashboard {
 	o := setup.One("dashboard: New", options)
 	must(server != nil, "New without a server")
-	must(o.History >= 0 && o.History <= time.Hour, "History is 0 to 1h, and not %v", o.History)
+	must(o.History >= 0 && o.History <= time.Hour, "History must be 0 to 1h, not %v", o.History)
 	must(o.MaxRoutes >= 0, "MaxRoutes is negative")
 	must(o.MaxWatchers >= 0, "MaxWatchers is negative")
 	o.Title = cmp.Or(o.Title, filepath.Base(os.Args[0]))

@@ -79,7 +79,7 @@ func (k *check) call() error {
 	k.hangs = true // until it has returned
 	k.mu.Unlock()
 	if hung {
-		return fmt.Errorf("a run that began before hasn't returned, long after its time-out of %v", k.options.Timeout)
+		return fmt.Errorf("the previous run of the check hasn't returned, long after its time-out of %v", k.options.Timeout)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), k.options.Timeout)
 	defer cancel()

@@ -145,7 +145,7 @@ func New(options ...Options) *Health {
 // taken, if there are MaxChecks checks, or after the first probe.
 func (h *Health) Add(name string, run func(context.Context) error, options Check) {
 	must(!h.probed.Load(), "Add after the first probe")
-	must(validName(name), "the name of a check is 1 to 64 visible characters of ASCII, and not %q", name)
+	must(validName(name), "the name of a check must be 1 to 64 visible ASCII characters, not %q", name)
 	must(run != nil, "the check %q has no function", name)
 	must(options.Timeout >= 0 && options.Period >= 0, "Timeout and Period of the check %q must not be negative", name)
 	must(len(h.checks) < MaxChecks, "more than %d checks", MaxChecks)

@@ -196,7 +196,7 @@ func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
 	l.failed = writeErr != nil
 	l.mu.Unlock()
 	if first {
-		l.logger(c).Error("writing the access log", "error", writeErr)
+		l.logger(c).Error("writing the access log failed", "error", writeErr)
 	}
 	if cap(line) <= maxKeptLine {
 		*memory = line

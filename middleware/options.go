@@ -12,7 +12,7 @@ var check = setup.Checker("middleware")
 
 // checkFieldName checks the name of a header field that an option holds.
 func checkFieldName(option, name string) {
-	check(httpguts.ValidHeaderFieldName(name), "%s: %q is no name of a header field", option, name)
+	check(httpguts.ValidHeaderFieldName(name), "%s: %q isn't a header field name", option, name)
 }
 
 // checkFieldValue checks the value of a header field that an option holds. Header would replace line breaks by spaces; in an

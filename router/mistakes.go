@@ -59,7 +59,7 @@ func mistakenHost(host, path string) error {
 	case strings.Contains(strings.TrimPrefix(host, "*."), "*") || host == "*.":
 		return errors.New("a star in a host stands for its first label: *.example.com")
 	case strings.ContainsAny(host, `^()|\"<>?#@,;`):
-		return fmt.Errorf("%q is no host; perhaps the slash before the path is missing", host)
+		return fmt.Errorf("%q isn't a host; perhaps the slash before the path is missing", host)
 	}
 	return nil
 }
@@ -69,11 +69,11 @@ func mistakenHost(host, path string) error {
 func mistakenSegment(raw string, last bool) error {
 	switch name := wordIn(raw); {
 	case raw[0] == ':':
-		return fmt.Errorf("%q is no wildcard here: write {%s} (a literal colon in front is %%3A)", raw, name)
+		return fmt.Errorf("%q isn't a wildcard here: write {%s} (a literal colon in front is %%3A)", raw, name)
 	case raw[0] == '*' && last:
-		return fmt.Errorf("%q is no wildcard here: write {%s...}, which is all that is left of the path (a literal star in front is %%2A)", raw, name)
+		return fmt.Errorf("%q isn't a wildcard here: write {%s...}, which matches the rest of the path (a literal star in front is %%2A)", raw, name)
 	case raw[0] == '*':
-		return fmt.Errorf("%q is no wildcard here: write {%s}, or {%s...} as the last segment (a literal star in front is %%2A)", raw, name, name)
+		return fmt.Errorf("%q isn't a wildcard here: write {%s}, or {%s...} as the last segment (a literal star in front is %%2A)", raw, name, name)
 	case strings.ContainsAny(raw, "?#"):
 		return fmt.Errorf("%q has a query or a fragment, which no path has: ask Ctx.Query in the handler (a literal ? is %%3F, a # %%23)", raw)
 	case strings.TrimSpace(raw) != raw:
@@ -98,7 +98,7 @@ func wordIn(raw string) string {
 func mistakenConstraint(name, expression string) error {
 	switch {
 	case expression == ".*" || expression == ".+":
-		return fmt.Errorf("{%s:%s} is one segment, as {%s} is: write that, or {%s...} at the end for all that is left of the path",
+		return fmt.Errorf("{%s:%s} is one segment, as {%s} is: write that, or {%s...} at the end for the rest of the path",
 			name, expression, name, name)
 	case expression == "" || types[expression] != nil || strings.Trim(expression, wordBytes) != "":
 		return nil
@@ -119,7 +119,7 @@ func mistakenConstraint(name, expression string) error {
 	case "path":
 		instead = fmt.Sprintf("{%s...}", name)
 	}
-	return fmt.Errorf("%q is no type here, and as a regular expression it matches only itself: write %s", expression, instead)
+	return fmt.Errorf("%q isn't a type here, and as a regular expression it matches only itself: write %s", expression, instead)
 }
 
 // wordBytes are the bytes of expressions that match only themselves, and with the hyphen those of a host's label.

@@ -81,10 +81,10 @@ func checkHost(host, path string) error {
 		return err
 	}
 	if strings.HasSuffix(host, ".") {
-		return errors.New("a host must not end in a dot: that of a request is ignored")
+		return errors.New("a host must not end in a dot: the router ignores a final dot in a request's host")
 	}
 	if withoutPort(host) != host {
-		return errors.New("a host must have no port: that of a request is ignored")
+		return errors.New("a host must have no port: the router ignores the port of a request's host")
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (p *pattern) parsePath() error {
 			return err
 		}
 		if left != "" && (s.kind == end || s.kind == rest) {
-			return errors.New("{$} and {name...} stand for all that is left, so they must be the last segment")
+			return errors.New("{$} and {name...} stand for the end and the rest of the path, so they must be the last segment")
 		}
 		if s.kind == single || s.kind == rest && s.text != "" {
 			if slices.Contains(p.names, s.text) {
@@ -126,7 +126,7 @@ func parseSegment(text string) (s segment, left string, err error) {
 	raw, left := text[:size], text[size:]
 	switch {
 	case raw == "" || raw == "." || raw == "..":
-		return s, "", errors.New("a path with empty segments or dots can never match: those of requests are cleaned")
+		return s, "", errors.New("a path with empty segments or dot segments can never match: the paths of requests are cleaned")
 	case strings.IndexByte(raw, '{') >= 0:
 		return s, "", errors.New("a wildcard must be a whole segment: write that, and take the value apart in the handler")
 	}

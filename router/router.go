@@ -67,7 +67,7 @@ func (r *Router) MethodNotAllowed(h filo.Handler) {
 // mustNotServe panics if the router serves. The caller must hold mu.
 func (r *Router) mustNotServe(what string) {
 	if r.table.Load() != nil {
-		panic("router: " + what + " while the router serves: all of it must be there before the first request")
+		panic("router: " + what + " while the router serves: everything must be registered before the first request")
 	}
 }
 

@@ -569,7 +569,7 @@ func TestRouteToldTwice(t *testing.T) {
 	for name, tell := range map[string]func(*router.Router, *router.Route){
 		"can't be Offload, it is Inline already": func(_ *router.Router, a *router.Route) { a.Inline().Offload() },
 		"can't be Inline, it is Offload already": func(_ *router.Router, a *router.Route) { a.Offload().Inline() },
-		"Route.Inline while the router serves: all of it must": func(r *router.Router, a *router.Route) {
+		"Route.Inline while the router serves: everything must": func(r *router.Router, a *router.Route) {
 			servertest.New(t, r.Serve).Do(t, "GET /a")
 			a.Inline()
 		},

@@ -31,7 +31,7 @@ func (e *Event) appendForHub(dst []byte) ([]byte, error) {
 	case *e == (Event{}):
 		return dst, fmt.Errorf("%w: it is empty", ErrInvalidEvent)
 	case e.ID != "":
-		return dst, fmt.Errorf("%w: it has an ID, which is the hub's to give", ErrInvalidEvent)
+		return dst, fmt.Errorf("%w: it has an ID, but the hub assigns IDs", ErrInvalidEvent)
 	}
 	return e.appendRest(dst)
 }

@@ -169,7 +169,7 @@ func (f *Files) setCacheControl(e *entry) error {
 	}
 	value := f.options.CacheControl(e.name)
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return fmt.Errorf("static: Options.CacheControl of %q returned %q, which is no value of a field", e.name, value)
+		return fmt.Errorf("static: Options.CacheControl of %q returned %q, which isn't a valid field value", e.name, value)
 	}
 	if value != "" {
 		field := filo.NewField("Cache-Control", value)

@@ -126,8 +126,8 @@ func (o *Options) setDefaults() {
 	case "-":
 		o.Index = ""
 	}
-	check(o.Index == "" || validName(o.Index) && !strings.Contains(o.Index, "/"), "Index: %q is no name of a file", o.Index)
-	check(o.Fallback == "" || validName(o.Fallback), "Fallback: %q is no name of a file in the tree", o.Fallback)
+	check(o.Index == "" || validName(o.Index) && !strings.Contains(o.Index, "/"), "Index: %q isn't a file name", o.Index)
+	check(o.Fallback == "" || validName(o.Fallback), "Fallback: %q isn't the name of a file in the tree", o.Fallback)
 	check(o.CacheFileBytes >= 0, "CacheFileBytes is negative; a negative CacheBytes keeps no contents")
 	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
 	o.CacheFileBytes = cmp.Or(o.CacheFileBytes, defaultCacheFileBytes)

@@ -346,7 +346,7 @@ func (d *documenter) finish() error {
 	schemas := d.outputs.Map()
 	for name, schema := range d.inputs.Map() {
 		if _, taken := schemas[name]; taken {
-			return fmt.Errorf("humafilo: %s is the name of what is in a request and of what is in an answer: give one of the types another name", name)
+			return fmt.Errorf("humafilo: a request's schema and an answer's schema are both called %s: rename one of the types", name)
 		}
 		if schema.Type == huma.TypeObject {
 			demand(schema, d.inputs.TypeFromRef(schemaPrefix+name), d.defaults[schemaPrefix+name])

@@ -322,7 +322,7 @@ func TestDocumentRoutesMistakes(t *testing.T) {
 		{func(r *router.Router) { r.GET("/a", bind.Handler(typed[badTag, int])) }, []string{"humafilo: describing GET /a", "low"}},
 		{func(r *router.Router) { r.GET("/shops/{id}", bind.Handler(typed[inShop, int])) }, []string{"humafilo: describing GET /shops/{id} (registered at ",
 			`: the input's field Shop has the tag path:"shop", and the route has no wildcard {shop}`}},
-		{func(r *router.Router) { r.PUT("/a", bind.Handler(typed[OtherInput, OtherInput])) }, []string{"humafilo: OtherInput is the name of what is in a request and of what is in an answer"}},
+		{func(r *router.Router) { r.PUT("/a", bind.Handler(typed[OtherInput, OtherInput])) }, []string{"humafilo: a request's schema and an answer's schema are both called OtherInput"}},
 	} {
 		r := router.New()
 		c.add(r)

@@ -17,7 +17,7 @@ var (
 
 // invalidToken is the one error for everything that may be wrong with a token: only the log gets the cause.
 func invalidToken(cause error) *filo.HTTPError {
-	return &filo.HTTPError{Status: 401, Detail: "the access token isn't valid, or isn't any more", Err: cause}
+	return &filo.HTTPError{Status: 401, Detail: "the access token is invalid or has expired", Err: cause}
 }
 
 // challenges are the values of WWW-Authenticate (RFC 6750, section 3).

@@ -246,7 +246,7 @@ func TestWhichTokensAreGood(t *testing.T) {
 				t.Errorf("got %d, %q, %q; want %d", got.status, got.challenge, got.body, tc.status)
 			}
 			// A client doesn't learn what was wrong.
-			if want := "401 Unauthorized: the access token isn't valid, or isn't any more\n"; tc.status == 401 && !strings.HasSuffix("401 "+got.body, want) {
+			if want := "401 Unauthorized: the access token is invalid or has expired\n"; tc.status == 401 && !strings.HasSuffix("401 "+got.body, want) {
 				t.Errorf("it says %q", got.body)
 			}
 		})
@@ -429,9 +429,9 @@ func TestWrongOptionsPanic(t *testing.T) {
 		"none":                     {with([]string{"HS256", "none"}, secret), `jwt: the algorithm "none"`},
 		"None":                     {with([]string{"None"}, secret), `jwt: the algorithm "none"`},
 		"an unknown algorithm":     {with([]string{"HS1"}, secret), `jwt: there is no algorithm "HS1"; there are ES256, ES384`},
-		"no key":                   {with([]string{"HS256"}, nil), "jwt: one of Key, Keys and KeyFunc"},
-		"two kinds of keys":        {func(o *jwt.Options[user]) { o.Keys = map[string]any{"a": secret} }, "jwt: one of Key, Keys and KeyFunc"},
-		"a key without a name":     {func(o *jwt.Options[user]) { o.Key, o.Keys = nil, map[string]any{"": secret} }, `jwt: Keys has one for the kid ""`},
+		"no key":                   {with([]string{"HS256"}, nil), "jwt: exactly one of Key, Keys and KeyFunc"},
+		"two kinds of keys":        {func(o *jwt.Options[user]) { o.Keys = map[string]any{"a": secret} }, "jwt: exactly one of Key, Keys and KeyFunc"},
+		"a key without a name":     {func(o *jwt.Options[user]) { o.Key, o.Keys = nil, map[string]any{"": secret} }, `jwt: Keys must not have a key for the kid ""`},
 		"a short secret":           {with([]string{"HS512"}, secret), "a secret of 32 bytes, under the 64"},
 		"a secret that is a text":  {with([]string{"HS256"}, string(secret)), "needs a []byte, not string"},
 		"a PEM block as a secret":  {with([]string{"HS256"}, block), "a PEM block is no secret"},

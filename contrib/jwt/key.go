@@ -36,7 +36,7 @@ func newKeyring(algorithms []string, key any, keys map[string]any, function gojw
 		}
 	}
 	if kinds != 1 {
-		panic("jwt: one of Key, Keys and KeyFunc is needed, and not more")
+		panic("jwt: exactly one of Key, Keys and KeyFunc is required")
 	}
 	if function != nil {
 		return keyring{function: function}
@@ -45,7 +45,7 @@ func newKeyring(algorithms []string, key any, keys map[string]any, function gojw
 	if key != nil {
 		keys = map[string]any{"": key}
 	} else if _, ok := keys[""]; ok {
-		panic(`jwt: Keys has one for the kid ""`)
+		panic(`jwt: Keys must not have a key for the kid ""`)
 	}
 	fitting := make(map[string]bool)
 	for kid, key := range keys {

@@ -106,8 +106,8 @@ func (v *verifier) verify(token string, claims gojwt.Claims) *filo.HTTPError {
 
 // Errors of a token's header.
 var (
-	errCritical   = errors.New("critical extensions, none of which is known")
-	errType       = errors.New("a token of another type")
+	errCritical   = errors.New("the token has critical extensions, and none of them is supported")
+	errType       = errors.New("the token's typ isn't the required one")
 	errUnknownKey = errors.New("no key for the token's algorithm and kid")
 )
 

@@ -116,7 +116,7 @@ func newTelemetry(options *Options) *telemetry {
 	}
 	for i, method := range o.Methods {
 		if method == "" || valid(method) != method || slices.Contains(o.Methods[:i], method) {
-			panic(fmt.Sprintf("otel: Methods: %q is no method, or there twice", method))
+			panic(fmt.Sprintf("otel: Methods: %q isn't a method, or is listed twice", method))
 		}
 		t.methods[method] = i
 	}

@@ -104,11 +104,11 @@ func (o *Options) complete() {
 	checkBuckets("Buckets", o.Buckets)
 	checkBuckets("SizeBuckets", o.SizeBuckets)
 	if len(o.Buckets) == 0 && !o.NativeHistograms {
-		panic("prometheus: Buckets: there must be some, unless there are NativeHistograms")
+		panic("prometheus: Buckets must not be empty without NativeHistograms")
 	}
 	for i, method := range o.Methods {
 		if method == "" || labelValue(method) != method || slices.Contains(o.Methods[:i], method) {
-			panic(fmt.Sprintf("prometheus: Methods: %q is no method, or there twice", method))
+			panic(fmt.Sprintf("prometheus: Methods: %q isn't a method, or is listed twice", method))
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (r *Restarter) inherit() error {
 		listener, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
-			return fmt.Errorf("restart: socket %d of those that were passed on isn't a listening one: %w", i, err)
+			return fmt.Errorf("restart: the inherited socket %d doesn't listen: %w", i, err)
 		}
 		r.inherited = append(r.inherited, inherited{listener, !handedOver || kinds[i] == kindSystemd})
 	}
@@ -219,7 +219,7 @@ func (r *Restarter) listen(matches func(net.Addr) bool, open func() (net.Listene
 func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
 	file, err := duplicate(listener.(syscall.Conn))
 	if err != nil {
-		return fmt.Errorf("restart: keeping a socket: %w", err)
+		return fmt.Errorf("restart: duplicating a socket: %w", err)
 	}
 	kept := socket{file: file, systemd: systemd}
 	if unix, ok := listener.(*net.UnixListener); ok {
@@ -403,7 +403,7 @@ func (r *Restarter) supervise(ctx context.Context, cancel context.CancelCauseFun
 			cancel(ErrReplaced)
 			return
 		}
-		r.logger().Error("the restart failed; this program goes on serving", "error", err)
+		r.logger().Error("the restart failed; this program continues to serve", "error", err)
 		if ctx.Err() == nil {
 			r.notify(daemon.SdNotifyReady)
 		}

@@ -12,7 +12,7 @@ import (
 // notify sends systemd a message, if systemd has started this program and wants messages.
 func (r *Restarter) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		r.logger().Warn("systemd can't be told", "message", state, "error", err)
+		r.logger().Warn("sending a message to systemd failed", "message", state, "error", err)
 	}
 }
 
@@ -25,7 +25,7 @@ func (r *Restarter) beat(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := r.alive(ctx); err != nil {
-			r.logger().Error("this program doesn't work: systemd's watchdog isn't told anything", "error", err)
+			r.logger().Error("this program doesn't work according to Options.Alive: systemd's watchdog gets no message", "error", err)
 		} else {
 			r.notify(daemon.SdNotifyWatchdog)
 		}

@@ -100,7 +100,7 @@ func (o Options) withDefaults() Options {
 	case o.CloseTimeout < 0:
 		panic("websocket: CloseTimeout must not be negative")
 	case o.Compression < CompressionOff || o.Compression > CompressionContext:
-		panic(fmt.Sprintf("websocket: no such Compression: %d", o.Compression))
+		panic(fmt.Sprintf("websocket: unknown Compression: %d", o.Compression))
 	}
 	for i, name := range o.Subprotocols {
 		if !isToken(name) {
@@ -108,7 +108,7 @@ func (o Options) withDefaults() Options {
 		}
 		for _, other := range o.Subprotocols[:i] {
 			if name == other {
-				panic(fmt.Sprintf("websocket: the subprotocol %q is there twice", name))
+				panic(fmt.Sprintf("websocket: the subprotocol %q is listed twice", name))
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-var errAccepted = errors.New("websocket: only connections of Serve have a queue")
+var errAccepted = errors.New("websocket: Send, Join and Resume work only on connections of Serve")
 
 // PreparedMessage is a message for many clients. It is rendered once, and compressed once if a client uses compression. It is
 // immutable, and many goroutines may use it.

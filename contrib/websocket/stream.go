@@ -16,7 +16,7 @@ const (
 	streamBufferMax = 32 << 10
 )
 
-var errServed = errors.New("websocket: connections of Serve are read by OnMessage")
+var errServed = errors.New("websocket: Read and Reader work only on connections of Accept: Serve calls OnMessage")
 
 // stream holds the state that only connections of Accept have.
 type stream struct {

@@ -9,7 +9,7 @@ import (
 // refer back.
 const fragmentSize = 16 << 10
 
-var errWriter = errors.New("websocket: connections of Serve have no Writer")
+var errWriter = errors.New("websocket: Writer works only on connections of Accept")
 
 // Writer returns a writer that sends a message in pieces. Other messages wait until the writer is closed, so the caller must
 // close it. Writer is for connections of Accept only.

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	errType = errors.New("websocket: a message is Text or Binary")
-	errText = errors.New("websocket: a text isn't UTF-8")
+	errType = errors.New("websocket: the type of a message must be Text or Binary")
+	errText = errors.New("websocket: a text message isn't UTF-8")
 )
 
 const (

@@ -166,19 +166,19 @@ func TestSignals(t *testing.T) {
 	want(2)
 	certificate(t, cert, key, 3, time.Now().Add(time.Hour))
 	r.signal(t, pid, syscall.SIGHUP)
-	r.await(t, `certs: reloaded, but for what was refused","error":"[^"]*isn't valid before`, 1)
+	r.await(t, `certs: reloaded, except for the refused files","error":"[^"]*isn't valid before`, 1)
 	want(2)
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
 	r.signal(t, pid, syscall.SIGHUP)
-	r.await(t, `certs: reloaded, but for what was refused","error":"[^"]*no such file`, 1)
+	r.await(t, `certs: reloaded, except for the refused files","error":"[^"]*no such file`, 1)
 	want(2)
 
 	// A new program can't serve without the key: the old one goes on.
 	r.signal(t, pid, syscall.SIGUSR2)
 	r.await(t, `"level":"ERROR","msg":"the program has failed","error":"[^"]*no such file`, 1)
-	r.await(t, `the restart failed; this program goes on serving`, 1)
+	r.await(t, `the restart failed; this program continues to serve`, 1)
 	want(2)
 
 	certificate(t, cert, key, 4, now)

@@ -40,7 +40,7 @@ var (
 
 var (
 	errCrossSite = errors.New("guard: a page of another site has sent the request")
-	errAllow     = errors.New("guard: Allow says no")
+	errAllow     = errors.New("guard: Allow has refused the request")
 	errToken     = &filo.HTTPError{Status: 401, Detail: "the token is missing or wrong"}
 	errFound     = map[error]*filo.HTTPError{}
 )
@@ -86,7 +86,7 @@ func New(pkg string, options Options) filo.Middleware {
 func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 	check := setup.Checker(pkg)
 	check(options.Allow == nil || options.Token == "", "Allow and Token are both set: Allow decides alone")
-	check(len(options.Hosts) == 0 || options.Allow == nil && options.Token == "", "Hosts are for neither Allow nor Token")
+	check(len(options.Hosts) == 0 || options.Allow == nil && options.Token == "", "Hosts can't be combined with Allow or Token")
 	switch {
 	case options.Allow != nil:
 		return func(c *filo.Ctx) error {
@@ -96,7 +96,7 @@ func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 			return nil
 		}
 	case options.Token != "":
-		check(isToken(options.Token), "Token: it has %d to %d bytes of visible ASCII", minToken, maxToken)
+		check(isToken(options.Token), "Token: it must have %d to %d bytes of visible ASCII", minToken, maxToken)
 		return newToken(options.Token).admit
 	}
 	l, err := newLocal(pkg, options.Hosts)

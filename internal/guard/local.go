@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	errUndeclared = errors.New("guard: Server.ForOperator isn't set, so the client may be anybody's")
+	errUndeclared = errors.New("guard: Server.ForOperator isn't set, so any client may reach the server")
 	errPeer       = errors.New("guard: the client isn't on this machine")
 	errProxied    = errors.New("guard: a proxy has sent a header of the PROXY protocol")
 	errForwarded  = errors.New("guard: a proxy has forwarded the request")
-	errOldVersion = errors.New("guard: HTTP/1.0, as a proxy's, can't be told from a forwarded request")
+	errOldVersion = errors.New("guard: a proxy may have forwarded the request, since it is HTTP/1.0")
 	errHost       = errors.New("guard: the request is for a host other than this machine")
 )
 
@@ -42,7 +42,7 @@ func newLocal(pkg string, hosts []string) (*local, error) {
 	for _, host := range hosts {
 		name, ok := hostname([]byte(strings.ToLower(host)))
 		if !ok || len(name) != len(host) || strings.ContainsFunc(host, notInHost) {
-			return nil, fmt.Errorf("%q in Hosts is no host without a port", host)
+			return nil, fmt.Errorf("%q in Hosts isn't a host without a port", host)
 		}
 		l.hosts[string(name)] = true
 	}

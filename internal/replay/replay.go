@@ -145,7 +145,7 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-var errNotKept = errors.New("a store has returned a response that wasn't kept in it")
+var errNotKept = errors.New("the store has returned a malformed response")
 
 // Parse reads what AppendTo has written. The body is borrowed from b.
 func Parse(b []byte) (*Answer, error) {

@@ -32,6 +32,6 @@ func Checker(pkg string) func(ok bool, format string, args ...any) {
 // CheckMethods checks that all of them are valid methods, which are tokens like field names (RFC 9110, section 9.1).
 func CheckMethods(check func(ok bool, format string, args ...any), option string, methods []string) {
 	for _, method := range methods {
-		check(httpguts.ValidHeaderFieldName(method), "%s: %q is no method", option, method)
+		check(httpguts.ValidHeaderFieldName(method), "%s: %q isn't a method", option, method)
 	}
 }

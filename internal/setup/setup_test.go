@@ -31,8 +31,8 @@ func TestChecker(t *testing.T) {
 		{func() { check(true, "wrong") }, ""},
 		{func() { check(false, "%d is wrong", 7) }, "a: 7 is wrong"},
 		{func() { setup.CheckMethods(check, "Methods", []string{"GET", "M-SEARCH"}) }, ""},
-		{func() { setup.CheckMethods(check, "Methods", []string{"GET", "GET /"}) }, `a: Methods: "GET /" is no method`},
-		{func() { setup.CheckMethods(check, "Methods", []string{""}) }, `a: Methods: "" is no method`},
+		{func() { setup.CheckMethods(check, "Methods", []string{"GET", "GET /"}) }, `a: Methods: "GET /" isn't a method`},
+		{func() { setup.CheckMethods(check, "Methods", []string{""}) }, `a: Methods: "" isn't a method`},
 	} {
 		if got := mwtest.PanicOf(test.f); got != test.want {
 			t.Errorf("panics with %q, want %q", got, test.want)
