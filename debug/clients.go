@@ -17,7 +17,7 @@ var (
 	clientsTemplate = template.Must(template.New("clients").Parse(clientsText))
 )
 
-// maxListed is how many clients the page lists by each figure. The JSON has all that the server tells.
+// maxListed is the number of clients that the page lists by each figure. The JSON has all clients that the server reports.
 const maxListed = 20
 
 // clientsPage is what serveClients shows.
@@ -95,7 +95,7 @@ func newClientsPage(clients []filo.Client) clientsPage {
 	return p
 }
 
-// serveClients answers with the clients that have most connections, requests, bytes or refusals.
+// serveClients answers with the clients that have the most connections, requests, bytes or refusals.
 func (h *handler) serveClients(c *filo.Ctx) error {
 	return answerPage(c, clientsTemplate, newClientsPage(cmp.Or(h.server, c.Server()).Clients()))
 }

@@ -11,9 +11,9 @@
 //
 // # Who may see it
 //
-// By default only clients of a server that the program has declared as the operator's, by filo.Server.ForOperator, have access. On any other
-// server nobody has, not even a client on the same machine: a proxy there gives its own address to all its clients, and not every proxy adds
-// a field that tells. To admit clients of a server that others reach too, set Options.Token, or Options.Allow.
+// By default only clients of a server that the program has declared as the operator's, by filo.Server.ForOperator, have access. On any
+// other server no client has access, not even one on the same machine: a proxy there uses its own address for all its clients, and not
+// every proxy adds a field that shows it. To admit clients of a server that others reach too, set Options.Token, or Options.Allow.
 //
 // On the operator's server a client must be on the same machine, by TCP or a Unix socket. The request's host must be localhost, a
 // name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
@@ -23,8 +23,8 @@
 // A page of another site can make a browser open these pages, if the browser's user may, but can't start a profile (403).
 //
 // Other clients get 404, as if nothing were there, so that strangers don't learn about the pages. (A router still redirects
-// from the mount's path without a slash.) The first refusal is logged with its reason and a remedy, and all of them if Server.LogAllErrors is
-// set.
+// from the mount's path without a slash.) The first refusal is logged with its reason and a remedy; all refusals are logged if
+// Server.LogAllErrors is set.
 //
 // # The level of the log
 //
@@ -38,8 +38,8 @@
 //	curl -d level=debug -d for=10m localhost:9090/loglevel # INFO returns after 10 minutes
 //	curl -d level=warn localhost:9090/loglevel             # stays
 //
-// A level is one of slog's, or beside one, such as INFO+2. What isn't one gets 400, and so does a duration over 24 hours. Each change is
-// logged, as a warning.
+// A level is one of slog's, or an offset from one, such as INFO+2. An invalid level gets 400, and so does a duration over 24 hours. Each
+// change is logged, as a warning.
 //
 // # Pages
 //
@@ -59,7 +59,7 @@
 //	vars                         the answer of Options.Vars
 //
 // At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
-// server shuts down, and the client gets the data so far. A time-out for handlers that was set outside doesn't limit them.
+// server shuts down, and the client gets the data so far. A time-out for handlers that was set outside doesn't apply to them.
 package debug
 
 import (
@@ -91,8 +91,8 @@ type Options struct {
 	Hosts []string
 	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
 	MaxDuration time.Duration
-	// Server is the server whose figures "stats", "requests" and "clients" show: that of the clients, if the pages are on one of the
-	// operator's. Default the server that serves the pages.
+	// Server is the server whose figures "stats", "requests" and "clients" show. Set it to the clients' server if the pages are on one of
+	// the operator's. Default the server that serves the pages.
 	Server *filo.Server
 	// LogLevel is the level that "loglevel" shows and changes. Default 404.
 	LogLevel *slog.LevelVar

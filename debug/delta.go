@@ -7,10 +7,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// subtract returns what has been added to a profile of this process since it was taken before: the samples of after less those
-// of before. Both are as runtime/pprof writes them, and so is the result, for which the time in between is noted.
+// subtract returns the samples that were added to a profile of this process since an earlier one: the samples of after minus those of
+// before. Both are in the format of runtime/pprof, and so is the result, in which the time between them is recorded.
 //
-// Samples that are only in before, as the stacks of goroutines that have ended, become negative ones.
+// Samples that are only in before, such as the stacks of ended goroutines, become negative.
 func subtract(before, after []byte, duration time.Duration) ([]byte, error) {
 	b, err := profile.ParseData(before)
 	if err != nil {

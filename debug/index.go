@@ -32,7 +32,7 @@ var (
 
 var processStart = time.Now()
 
-// descriptions say what the runtime's own profiles are of.
+// descriptions describe the runtime's own profiles.
 var descriptions = map[string]string{
 	"allocs":        "where all memory was allocated, also what is free again",
 	"block":         "where goroutines waited for channels and locks, if runtime.SetBlockProfileRate was called",
@@ -58,7 +58,7 @@ type profileLine struct {
 	Count             int
 }
 
-// index answers with a page of links, relative ones, since the path that it is mounted at isn't known.
+// index answers with a page of relative links, since it doesn't know the path at which it is mounted.
 func (h *handler) index(c *filo.Ctx) error {
 	page := indexPage{Program: filepath.Base(os.Args[0]), Vars: h.vars, LogLevel: h.level}
 	if strings.HasSuffix(c.Route(), "/pprof/{$}") {
@@ -74,7 +74,7 @@ func (h *handler) index(c *filo.Ctx) error {
 	return answerHTML(c, indexTemplate, page)
 }
 
-// answerPage answers with a page, or, with format=json, with what it shows as JSON.
+// answerPage answers with a page or, with format=json, with the page's content as JSON.
 func answerPage(c *filo.Ctx, t *template.Template, page any) error {
 	if c.Query("format") == "json" {
 		return answerJSON(c, page)

@@ -12,8 +12,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// statsCache keeps the server's counters for a second: gathering them takes a look at every
-// connection.
+// statsCache keeps the server's counters for a second: gathering them visits every connection.
 type statsCache struct {
 	mu   sync.Mutex
 	at   time.Time // when they were gathered; guarded by mu
@@ -53,7 +52,7 @@ type histogram struct {
 	Buckets []bucket `json:"buckets"`
 }
 
-// bucket is how many values are at least From and less than To; nil is no bound.
+// bucket counts the values that are at least From and less than To; nil means no bound.
 type bucket struct {
 	From  *float64 `json:"from"`
 	To    *float64 `json:"to"`

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// maxLevelTime limits for how long a level may be set before the previous one returns.
+// maxLevelTime is the maximum time for which a level may be set before the previous one returns.
 const maxLevelTime = 24 * time.Hour
 
 // logLevel lets operators change the level of a program's log while it runs.
@@ -18,18 +18,18 @@ type logLevel struct {
 	level *slog.LevelVar
 
 	mu sync.Mutex
-	// revert ends a level that was set for a while; nil if there is none. As all that follows it is guarded by mu.
+	// revert ends a level that was set for a limited time; nil if there is none. It is guarded by mu, as are the following fields.
 	revert  *time.Timer
 	changes int        // how often a level was set
 	before  slog.Level // returns then
-	set     slog.Level // was set for a while
+	set     slog.Level // the level was set for a limited time
 	until   time.Time
 }
 
 // levelPage is the answer to GET, PUT and POST.
 type levelPage struct {
 	Level string `json:"level"`
-	// Then is the level that follows at the time Until. Both are omitted if the level stays.
+	// Then is the level from the time Until on. Both are omitted if the level is permanent.
 	Then  string `json:"then,omitempty"`
 	Until string `json:"until,omitempty"`
 }
@@ -52,7 +52,7 @@ func (l *logLevel) page() levelPage {
 	return page
 }
 
-// change sets the level that a form names, for a while if it says so.
+// change sets the level in a form, for a limited time if the form says so.
 func (l *logLevel) change(c *filo.Ctx) error {
 	to, during, err := levelForm(c)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *logLevel) change(c *filo.Ctx) error {
 	return l.show(c)
 }
 
-// logChange makes a change of the level, and logs it at a time when the log takes the record.
+// logChange changes the level, and logs that while the level lets the record through.
 func logChange(logger *slog.Logger, from, to slog.Level, known []any, change func()) {
 	record := func() {
 		logger.Warn("log level changed", append([]any{"from", from.String(), "to", to.String()}, known...)...)
@@ -80,7 +80,7 @@ func logChange(logger *slog.Logger, from, to slog.Level, known []any, change fun
 	}
 }
 
-// levelForm returns what a form asks for. The duration is 0 if the level stays for good.
+// levelForm parses a form. The duration is 0 if the level is permanent.
 func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) {
 	c.SetMaxBodyBytes(1 << 10)
 	form, err := c.Request.Form()
@@ -106,8 +106,8 @@ func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) 
 	return level, during, nil
 }
 
-// apply sets the level, for a while if during isn't 0. The logger, nil for the standard one, gets the record of its end. A level that was set
-// for a while already has no say in what returns.
+// apply sets the level, for a limited time if during isn't 0. The logger, nil for the standard one, receives the record of its end. If the
+// level before was set for a limited time, the one before that returns in the end.
 func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

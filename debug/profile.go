@@ -26,7 +26,7 @@ var (
 	octets     = filo.NewField("Content-Type", "application/octet-stream")
 	plainText  = filo.NewField("Content-Type", "text/plain; charset=utf-8")
 	retryAfter = filo.NewField("Retry-After", "10")
-	// goPprof has go tool pprof show the text of an error.
+	// goPprof makes go tool pprof show the text of an error.
 	goPprof = filo.NewField("X-Go-Pprof", "1")
 )
 
@@ -36,8 +36,8 @@ func refuse(c *filo.Ctx, status int, format string, args ...any) error {
 	return filo.Error(status, fmt.Sprintf(format, args...))
 }
 
-// download says that the body is a file for the client to save. The name is one that a handler is called by here, or that the
-// program has given to a profile of its own.
+// download says that the body is a file for the client to save. The name is one of the handlers here, or one that the program has given to
+// a profile.
 func download(c *filo.Ctx, name string) {
 	c.Response.Header.SetField(&octets)
 	name = strings.Map(func(r rune) rune {
@@ -49,8 +49,8 @@ func download(c *filo.Ctx, name string) {
 	c.Response.Header.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 }
 
-// cpuProfile answers with what the processors do from now on. The profile is kept in memory until it is whole, which is when
-// runtime/pprof writes nearly all of it.
+// cpuProfile answers with a profile of what the processors do from now on. The profile is kept in memory until it is complete, since
+// runtime/pprof writes nearly all of it at the end.
 func (h *handler) cpuProfile(c *filo.Ctx) error {
 	d, err := h.duration(c, defaultProfile)
 	if err != nil || isHead(c, "profile") {
@@ -92,11 +92,11 @@ func (h *handler) trace(c *filo.Ctx) error {
 	return err
 }
 
-// traceWriter passes a trace on. The runtime writes to it from a goroutine of its own, and takes no notice of errors.
+// traceWriter passes a trace on. The runtime writes to it from its own goroutine, and ignores errors.
 type traceWriter struct {
 	w      io.Writer
 	once   sync.Once
-	failed chan struct{} // closed when the client takes nothing any more
+	failed chan struct{} // closed when the client accepts nothing more
 }
 
 func (t *traceWriter) Write(p []byte) (int, error) {
@@ -107,7 +107,7 @@ func (t *traceWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// namedProfile answers with a profile of those that runtime/pprof keeps.
+// namedProfile answers with one of the profiles that runtime/pprof keeps.
 func (h *handler) namedProfile(c *filo.Ctx) error {
 	name := c.Param("name")
 	profile := pprof.Lookup(name)
@@ -146,7 +146,7 @@ func (h *handler) namedProfile(c *filo.Ctx) error {
 	return profile.WriteTo(c.Stream(), level)
 }
 
-// deltaProfile answers with the difference that some time makes to a profile.
+// deltaProfile answers with the difference between two states of a profile.
 func (h *handler) deltaProfile(c *filo.Ctx, profile *pprof.Profile, prepare func()) error {
 	d, err := h.duration(c, 0)
 	if err != nil {
@@ -174,7 +174,7 @@ func (h *handler) deltaProfile(c *filo.Ctx, profile *pprof.Profile, prepare func
 	return nil
 }
 
-// isHead answers a HEAD request, for which nothing is profiled, and reports whether it is one.
+// isHead answers a HEAD request, for which nothing is profiled, and reports whether the request is one.
 func isHead(c *filo.Ctx, name string) bool {
 	if c.Method() != "HEAD" {
 		return false
@@ -196,14 +196,14 @@ func optional(c *filo.Ctx, key string) (int, error) {
 	return int(n), nil
 }
 
-// duration returns for how long the client wants something to be watched.
+// duration returns the duration that the client requests.
 func (h *handler) duration(c *filo.Ctx, otherwise time.Duration) (time.Duration, error) {
 	text := c.Request.Query().Get("seconds")
 	if text == "" && otherwise > 0 {
 		return min(otherwise, h.maxDuration), nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
-	// The comparisons are such that NaN is refused.
+	// The comparisons are written so that NaN is refused.
 	if err != nil || !(seconds >= 0.001 && seconds <= h.maxDuration.Seconds()) || math.IsInf(seconds, 0) {
 		return 0, refuse(c, 400, "seconds is a number from 0.001 to %v", h.maxDuration.Seconds())
 	}
@@ -217,11 +217,11 @@ type watch struct {
 }
 
 func newWatch(c *filo.Ctx) *watch {
-	c.SetTimeout(0, nil) // one that was set outside is meant for handlers of another kind
+	c.SetTimeout(0, nil) // a time-out that was set outside is meant for other handlers
 	return &watch{gone: c.Context().Done(), over: c.ShuttingDown()}
 }
 
-// wait waits for d, or until the server shuts down. The error says that there is nobody to answer to.
+// wait waits for d, or until the server shuts down. The error says that no client is left.
 func (w *watch) wait(d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -237,11 +237,11 @@ func (w *watch) wait(d time.Duration) error {
 // serveCmdline answers with the command line, the arguments with NUL in between.
 func serveCmdline(c *filo.Ctx) error { return c.Text(200, strings.Join(os.Args, "\x00")) }
 
-// maxSymbols is how many bytes of addresses are looked up at once.
+// maxSymbols is the maximum number of bytes with addresses.
 const maxSymbols = 1 << 20
 
-// serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. A line in
-// front says whether there are any symbols, which go tool pprof asks for first.
+// serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. The first line says
+// whether there are any symbols, for which go tool pprof asks first.
 func serveSymbol(c *filo.Ctx) error {
 	addresses := c.Request.URI().RawQueryBytes()
 	if c.Method() == "POST" {

@@ -18,7 +18,7 @@ var (
 	requestsTemplate = template.Must(template.New("requests").Parse(requestsText))
 )
 
-// maxShown is how many requests are shown one by one, the oldest ones.
+// maxShown is the number of requests that are shown individually, the oldest ones.
 const maxShown = 200
 
 // runningPage is what serveRequests shows: the routes, the one with the oldest request first, and the oldest requests.
@@ -29,7 +29,7 @@ type runningPage struct {
 	Requests []runningRequest `json:"requests"`
 }
 
-// runningRoute is what runs of a route, in one state.
+// runningRoute counts the running requests of a route, in one state.
 type runningRoute struct {
 	Route  string  `json:"route"`
 	State  string  `json:"state"`
@@ -52,7 +52,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(time.Duration(s).Seconds()*1000) / 1000)
 }
 
-// String returns the duration in a form that is as short as it is useful.
+// String returns the duration in a form that is as short as is useful.
 func (s seconds) String() string {
 	switch d := time.Duration(s); {
 	case d >= time.Minute:
@@ -87,7 +87,7 @@ func newRunningPage(running []filo.RunningRequest) runningPage {
 	return p
 }
 
-// serveRequests answers with the requests that are being handled. Its own request is one of them, if the server is the one that serves it.
+// serveRequests answers with the requests that are being handled. Its own request is one of them, if it runs on that server.
 func (h *handler) serveRequests(c *filo.Ctx) error {
 	return answerPage(c, requestsTemplate, newRunningPage(cmp.Or(h.server, c.Server()).Running()))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// options answers OPTIONS where no route does. A CORS preflight asks about another request: the middleware of that one's
-// route gets to see it.
+// options answers OPTIONS where no route does. A CORS preflight asks about another request, so the middleware of that request's route sees
+// the preflight.
 func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	method := c.Request.Header.GetBytes("Access-Control-Request-Method")
 	if len(method) > 0 {
@@ -27,8 +27,8 @@ func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	return t.unmatched(c)
 }
 
-// answer answers a request that no route does: by a redirect, 204 to OPTIONS, 405 or 404. It is run inside the middleware,
-// so it finds out anew what the answer is.
+// answer answers a request without a route: by a redirect, 204 to OPTIONS, 405 or 404. It runs inside the middleware, so it determines
+// again what the answer is.
 func (t *table) answer(c *filo.Ctx) error {
 	r := t.router
 	full := requestPath(c)
@@ -89,13 +89,13 @@ func (t *table) answerNotFound(c *filo.Ctx) error {
 
 // redirect sends the client to another path, with the same query.
 func redirect(c *filo.Ctx, path []byte) error {
-	// Two slashes at its start would be followed by a host, but a path whose first segment is empty is either cleaned or has no route.
-	// Browsers take a backslash for a slash, so it is escaped, and so is what else may not be in a URI.
+	// If it began with two slashes, a host would follow; but a path whose first segment is empty is either cleaned or has no route.
+	// Browsers take a backslash for a slash, so it is escaped, and so are other bytes that a URI must not contain.
 	location := syntax.EscapePath(string(path))
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)
 	}
-	// RFC 9110, section 15.4.2: after a 301 clients may change POST to GET, which 308 forbids. Of all clients more know 301.
+	// RFC 9110, section 15.4.2: after a 301 clients may change POST to GET, which 308 forbids. More clients know 301.
 	status := 308
 	if method := c.Method(); method == "GET" || method == "HEAD" {
 		status = 301
@@ -112,7 +112,7 @@ func clean(p []byte) []byte {
 	return []byte(cleaned)
 }
 
-// allowed returns the methods of the routes that a path in canonical form has, sorted, and its route for QUERY, nil if it has none.
+// allowed returns the methods of the routes for a path in canonical form, sorted, and its route for QUERY, nil if there is none.
 func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Route) {
 	found := make(map[string]*Route)
 	if t.hosts != nil {
@@ -133,8 +133,8 @@ func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Rout
 	return slices.Sorted(maps.Keys(found)), query
 }
 
-// allowed adds the methods of the routes that a path has, perhaps after a redirect, unless a more specific host has them. Patterns without a method aren't looked
-// at: no route has refused the request, so none of them matches.
+// allowed adds the methods of the routes for a path, perhaps after a redirect, unless a more specific host has routes for it. Patterns
+// without a method are skipped: no route has matched the request, so none of these matches either.
 func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]*Route) {
 	for method, tree := range m.byMethod() {
 		s := search{match: inside.Match(c), scratch: &scratch{}}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// relation is how the requests of one pattern, or a part of it, relate to those of another.
+// relation is how the requests that one pattern, or a part of it, matches relate to those of another.
 type relation uint8
 
 const (
@@ -16,8 +16,8 @@ const (
 	disjoint     relation = 4 // none matches both
 )
 
-// and returns the relation of two patterns from those of their parts: all parts must match, so one part that is disjoint
-// parts the whole, and what one matches beyond the other in any part, it does in the whole.
+// and returns the relation of two patterns from the relations of their parts. All parts must match, so if one part is disjoint, the
+// patterns are. If one pattern matches more in any part, it does so as a whole.
 func (r relation) and(other relation) relation {
 	if r == disjoint || other == disjoint {
 		return disjoint
@@ -25,7 +25,7 @@ func (r relation) and(other relation) relation {
 	return r | other
 }
 
-// conflicts reports whether there is a request that both match while neither is more specific. A host always is.
+// conflicts reports whether there is a request that both match while neither is more specific. The host never makes two patterns conflict.
 func (p *pattern) conflicts(other *pattern) bool {
 	if p.host != other.host {
 		return false
@@ -80,7 +80,7 @@ func compareSegments(a, b segment) relation {
 	return equivalent
 }
 
-// compareDifferent compares segments of different kinds: it returns r if there is something that both match.
+// compareDifferent compares segments of different kinds: it returns r if any text matches both.
 func compareDifferent(specific, general segment, r relation) relation {
 	switch {
 	case general.kind == end, specific.kind == end && general.kind == single:
@@ -92,8 +92,7 @@ func compareDifferent(specific, general segment, r relation) relation {
 	return r
 }
 
-// compareConstraints takes different constraints for overlapping: whether there is a value that satisfies both isn't
-// found out.
+// compareConstraints assumes that different constraints overlap: it doesn't find out whether a value satisfies both.
 func compareConstraints(a, b *constraint) relation {
 	switch {
 	case a == nil && b == nil, a != nil && b != nil && a.text == b.text:
@@ -122,8 +121,8 @@ func describeConflict(p, other *pattern) string {
 	return "the first one matches fewer methods, but has the more general path" + alone(p)
 }
 
-// alone says how the pattern with the more general path would match its path and none below it, if it ends in a slash: "GET /" beside a mounted
-// handler is meant so.
+// alone explains how to make the pattern with the more general path match only its path and none below it, if the path ends in a slash:
+// "GET /" beside a mounted handler is usually meant so.
 func alone(general *pattern) string {
 	if !strings.HasSuffix(general.text, "/") {
 		return ""
@@ -159,17 +158,17 @@ func commonPath(p, other *pattern) string {
 	return path.String()
 }
 
-// index finds the patterns that may conflict with a new one without looking at all of them: those that have no other
-// literal than it in some place.
+// index finds the patterns that may conflict with a new one without checking all of them: only those that have no different literal in any
+// place.
 type index struct {
 	byPlace map[place][]*pattern // once for each of a pattern's segments
 	all     []*pattern
 }
 
-// place is the n-th segment of a pattern.
+// place identifies the n-th segment of a pattern.
 type place struct {
 	n    int
-	text string // a literal, or else one of those below, which no literal can be
+	text string // a literal, or else one of the following constants, which no literal can equal
 }
 
 const (
@@ -204,7 +203,7 @@ func (x *index) add(p *pattern) {
 // conflict returns a pattern that p conflicts with, nil if there is none.
 func (x *index) conflict(p *pattern) *pattern {
 	lists, fewest := [][]*pattern{x.all}, len(x.all)
-	var rests [][]*pattern // that end in rest, up to the n-th segment
+	var rests [][]*pattern // patterns that end in rest, up to the n-th segment
 	sum := 0
 	for n, s := range p.segments {
 		if list := x.byPlace[place{n, placeOfRest}]; len(list) > 0 {

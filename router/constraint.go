@@ -27,7 +27,7 @@ func newConstraint(text string) (*constraint, error) {
 	if text == "" {
 		return nil, errors.New("empty constraint: it must be int, uint, uuid, alpha or a regular expression")
 	}
-	// Compiled by itself first: what only makes sense between the parentheses below must not pass.
+	// Compiled by itself first: an expression that is valid only between the parentheses below must be refused.
 	if _, err := regexp.Compile(text); err != nil {
 		return nil, err
 	}

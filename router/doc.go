@@ -22,7 +22,7 @@
 // The router refuses patterns with empty or dot segments, which can never match, and hosts with a port. It also refuses the
 // syntax of other frameworks, such as "/users/:id", "/files/*path", "/{id:int64}" and "get /users", which would match next to
 // nothing here: the panic says what to write instead. Write a literal segment that begins with a colon or a star, or contains a
-// question mark, percent-encoded: "/%3Aid". CONNECT has no path: it is matched as if its path were "/", and only by patterns that
+// question mark, percent-encoded: "/%3Aid". A CONNECT request has no path: it is matched as if its path were "/", and only by patterns that
 // name CONNECT.
 //
 // # Constraints
@@ -38,8 +38,7 @@
 // which beats an unconstrained wildcard, which beats a wildcard for the rest of the path. Two patterns conflict if they match the
 // same requests, or share requests for which neither is more specific: registering the second one panics and names both with file
 // and line. A pattern with a host wins over one with a star, which wins over one without a host; they never
-// conflict. Two different constraints at the same
-// position conflict unless another part of the patterns, or their methods, keep them apart.
+// conflict. Two different constraints at the same position conflict, unless the patterns differ in their methods or another part.
 //
 // # Groups and middleware
 //

@@ -15,7 +15,7 @@ import (
 // Group is a set of routes that share a path prefix, middleware, or both. A Router is also its own outermost group.
 type Group struct{ group }
 
-// group holds the methods that Router and Group share. It isn't exported, so that go doc shows its methods as those of both.
+// group holds the methods that Router and Group share. It isn't exported, so that go doc shows its methods as methods of both.
 type group struct {
 	router     *Router
 	parent     *group            // nil for the router's own
@@ -24,8 +24,8 @@ type group struct {
 }
 
 // Handle registers a handler for a pattern. The middleware applies to this route only, the first one outermost. Handle panics if
-// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix, and the path "/" alone
-// panics: in other frameworks it is the prefix, while here it would be all that is below.
+// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix. The path "/" alone
+// panics: in other frameworks it means the prefix, while here it would match everything below it.
 func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add(inText, pattern, h, middleware, nil)
 }
@@ -35,7 +35,7 @@ func (g *group) GET(path string, h filo.Handler, middleware ...filo.Middleware) 
 	return g.add("GET", path, h, middleware, nil)
 }
 
-// HEAD is Handle for HEAD, which GET's handler answers otherwise.
+// HEAD is Handle for HEAD, which GET's handler would answer otherwise.
 func (g *group) HEAD(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("HEAD", path, h, middleware, nil)
 }
@@ -60,13 +60,13 @@ func (g *group) DELETE(path string, h filo.Handler, middleware ...filo.Middlewar
 	return g.add("DELETE", path, h, middleware, nil)
 }
 
-// OPTIONS is Handle for OPTIONS, which the router answers otherwise.
+// OPTIONS is Handle for OPTIONS, which the router would answer otherwise.
 func (g *group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("OPTIONS", path, h, middleware, nil)
 }
 
-// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and whose body says what is asked for. The route answers
-// one without a Content-Type with 400. See also Route.AcceptQuery.
+// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and whose body contains the question. The route answers
+// a request without a Content-Type with 400. See also Route.AcceptQuery.
 func (g *group) QUERY(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("QUERY", path, h, middleware, nil)
 }
@@ -117,24 +117,24 @@ func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 // Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve method
 // of another Router, the patterns of that router match the path after the prefix, and Ctx.Route and Ctx.Param see prefix and
 // pattern as one. Any other handler finds the path as it was sent. Middleware that changes the method or path, such as
-// middleware.Rewrite, may stand around h, also in a group that has no other routes. Inline or Offload on the returned Route holds
-// until the mounted Router has found its own route.
+// middleware.Rewrite, may stand around h, also in a group that has no other routes. Inline or Offload on the returned Route applies until
+// the mounted Router has found its own route.
 func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
 }
 
-// inText is given to add where a pattern's text may have a method.
+// inText is passed to add if the pattern's text may contain a method.
 const inText = "?"
 
-// add registers a route for a method, "" for every one. It must be called by what the user has called, whose location it finds
-// out.
+// add registers a route for a method, "" for every one. It must be called directly by the function that the user has called, because it
+// looks up that call's location.
 func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middleware, mount *mountPoint) *Route {
 	location := "unknown location"
 	if _, file, line, ok := runtime.Caller(2); ok {
 		location = fmt.Sprintf("%s:%d", file, line)
 	}
 	mustNotBeNil(middleware)
-	if mount == nil { // around a mounted router it runs before that one looks
+	if mount == nil { // around a mounted router it runs before that router looks for a route
 		mustRunInside(middleware)
 		g.mustRunInside()
 	}
@@ -166,11 +166,11 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 	return route
 }
 
-// inlineCode is the code of what filo.Inline returns. Such a handler never waits, so a route of it is answered however many requests are:
-// probes are right also where nobody has marked their route.
+// inlineCode is the code of the handlers that filo.Inline returns. Such a handler never waits, so its route is answered however many
+// requests there are: so probes work even if nobody has marked their route.
 var inlineCode = reflect.ValueOf(filo.Inline(nil)).Pointer()
 
-// mustNotBeNil panics at the call that has left something out, instead of at the first request.
+// mustNotBeNil panics at the call with the missing argument, instead of at the first request.
 func mustNotBeNil(middleware []filo.Middleware) {
 	for i, each := range middleware {
 		if each == nil {
@@ -179,7 +179,7 @@ func mustNotBeNil(middleware []filo.Middleware) {
 	}
 }
 
-// mustRunInside panics for middleware that changes method or path: inside of the router, the route has been chosen by then.
+// mustRunInside panics for middleware that changes method or path: inside of the router, the route is already chosen.
 func mustRunInside(middleware []filo.Middleware) {
 	for _, each := range middleware {
 		if name := prerouting.NameOf(each); name != "" {
@@ -211,7 +211,7 @@ func (g *group) hasRoutes() bool {
 	return false
 }
 
-// pattern parses a pattern of the group, for a method unless that is inText.
+// pattern parses a pattern of the group, for the given method unless that is inText.
 func (g *group) pattern(method, text string) (*pattern, error) {
 	if method != inText {
 		if err := mistakenPath(text); err != nil {
@@ -256,8 +256,8 @@ func (g *group) wrap(h filo.Handler) filo.Handler {
 	return h
 }
 
-// wrap puts middleware around h, the first one outermost. The outermost handler isn't rendered. A middleware that returns no
-// handler panics here, where the chains are built: called, it would be a nil pointer in every request.
+// wrap puts middleware around h, the first one outermost. It doesn't render the errors of the outermost handler. A middleware that returns
+// no handler panics here, where the chains are built; otherwise every request would fail by a nil pointer.
 func wrap(h filo.Handler, middleware []filo.Middleware) filo.Handler {
 	for _, each := range slices.Backward(middleware) {
 		if h = each(rendered(h)); h == nil {
@@ -267,7 +267,7 @@ func wrap(h filo.Handler, middleware []filo.Middleware) filo.Handler {
 	return h
 }
 
-// codeOf returns the function that a middleware is, and where it is written.
+// codeOf returns the name of a middleware's function, and where it is defined.
 func codeOf(middleware filo.Middleware) string {
 	code := runtime.FuncForPC(reflect.ValueOf(middleware).Pointer())
 	file, line := code.FileLine(code.Entry())
@@ -275,7 +275,7 @@ func codeOf(middleware filo.Middleware) string {
 }
 
 // rendered returns a handler that has turned h's error into the response when it returns, so that middleware around it finds
-// status, fields and body as they will be. It is put around middleware too: that may refuse a request by an error of its own.
+// status, fields and body as they will be. Middleware is wrapped in it too, because it may refuse a request by an error of its own.
 func rendered(h filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		inside.KeepFields(c)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// literals are routes whose paths are nothing but literals, by method: no other one of the method can be more specific, so
-// they need no search. Nor is anything to be checked: such a path is clean, and if it has percent-encoding, in canonical form.
+// literals are routes whose paths contain only literals, by method. No other route of the method can be more specific, so they need no
+// search. Nor does the path need any check: such a path is clean, and its percent-encoding is in canonical form.
 type literals [unknown + 1]literalRoutes // those of unknown methods are none
 
 // literalRoutes holds one method's literal routes in a hash table that is filled once: BenchmarkGitHub/static takes some 15 %
 // longer with a map.
 type literalRoutes struct {
-	// ends has, for the last byte of each path, the bit of its length modulo 64: few other paths are looked up at all.
+	// ends has one bit for the last byte and the length modulo 64 of each path, so that few other paths are looked up at all.
 	ends [256]uint64
 	// slots are a power of two, and at least twice as many as there are routes. A route is in the slot of its path's hash, or
 	// in the next free one.
@@ -58,12 +58,12 @@ func (r *literalRoutes) fill(routes []literalRoute) {
 	}
 }
 
-// mayHave reports whether find is worth its while.
+// mayHave reports whether calling find is worthwhile.
 func (l *literals) mayHave(known int, path []byte) bool {
 	return l[known].ends[path[len(path)-1]]>>(len(path)%64)&1 != 0
 }
 
-// find returns the route for a path as sent, nil if there is none here. Look at mayHave first.
+// find returns the route for a path as sent, nil if there is none here. Call mayHave first.
 func (l *literals) find(known int, path []byte) *Route {
 	slots := l[known].slots
 	for i := hash(path); ; i++ {
@@ -74,7 +74,7 @@ func (l *literals) find(known int, path []byte) *Route {
 	}
 }
 
-// hash needs no secret: what is in the table isn't chosen by clients.
+// hash needs no secret: clients don't choose the contents of the table.
 func hash(path []byte) uint64 {
 	const mix = 0x9e3779b97f4a7c15 // an odd number without a pattern: 2^64 divided by the golden ratio
 	h := uint64(len(path))
@@ -89,7 +89,7 @@ func hash(path []byte) uint64 {
 		h = (h ^ binary.LittleEndian.Uint64(rest)) * mix
 		h ^= h >> 32
 	}
-	// The last bytes, some perhaps once more.
+	// The last bytes, some of them perhaps a second time.
 	h = (h ^ binary.LittleEndian.Uint64(path[len(path)-8:])) * mix
 	return h ^ h>>32
 }

@@ -106,13 +106,13 @@ func (m *methods) find(s *search, path []byte) *Route {
 			return route
 		}
 	case "CONNECT":
-		// It asks for a tunnel, which a handler for every method doesn't know of, and would seem to open by a 200.
+		// CONNECT asks for a tunnel. A handler for every method doesn't know that, and its 200 would seem to open one.
 		return nil
 	}
 	return m.any.find(s, path)
 }
 
-// find is match for a tree that may not be there, and that may not be the first one.
+// find is match for a tree that may be nil, and that may not be the first one.
 func (n *node) find(s *search, path []byte) *Route {
 	if n == nil {
 		return nil

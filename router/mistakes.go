@@ -10,10 +10,10 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Some patterns are valid, and match nothing that anybody asks for: they are written as other frameworks have them. They are
-// refused here, each with what to write instead.
+// Some patterns are valid but match nothing that clients request, because they use another framework's syntax. They are refused here, each
+// with the pattern to write instead.
 
-// mistakenPath refuses what has a method where only Handle takes one, or no slash in front.
+// mistakenPath refuses a path with a method in front, which only Handle takes, or without a slash in front.
 func mistakenPath(text string) error {
 	if i := strings.IndexAny(text, " \t/"); i > 0 && text[i] != '/' && syntax.IsToken(text[:i]) {
 		return fmt.Errorf("the method %q doesn't belong here: it is Handle that takes one with the path", text[:i])
@@ -43,7 +43,7 @@ func mistakenMethod(method string) error {
 	return nil
 }
 
-// mistakenHost refuses what is before the first slash and can't be a host. path is what begins there.
+// mistakenHost refuses a text before the first slash that can't be a host. path is the text from the slash on.
 func mistakenHost(host, path string) error {
 	switch {
 	case strings.ContainsAny(host, " \t"):
@@ -64,8 +64,8 @@ func mistakenHost(host, path string) error {
 	return nil
 }
 
-// mistakenSegment refuses a literal that is a wildcard of other frameworks, or that has a query behind it. Whether it is the
-// last one decides what it would be here.
+// mistakenSegment refuses a literal that is a wildcard in other frameworks, or that contains a query. Whether it is the last one decides
+// which wildcard replaces it here.
 func mistakenSegment(raw string, last bool) error {
 	switch name := wordIn(raw); {
 	case raw[0] == ':':
@@ -82,7 +82,7 @@ func mistakenSegment(raw string, last bool) error {
 	return nil
 }
 
-// wordIn returns the name behind the sign of another framework's wildcard, or one that can stand for it.
+// wordIn returns the name after the sign of another framework's wildcard, or a name that can replace it.
 func wordIn(raw string) string {
 	name := raw[1:]
 	for i := range name {
@@ -94,7 +94,7 @@ func wordIn(raw string) string {
 	return cmp.Or(name, "name")
 }
 
-// mistakenConstraint refuses an expression that is another framework's type, or excludes nothing.
+// mistakenConstraint refuses an expression that is another framework's type, or that excludes nothing.
 func mistakenConstraint(name, expression string) error {
 	switch {
 	case expression == ".*" || expression == ".+":

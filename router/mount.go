@@ -11,15 +11,15 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// mountPoint is where a handler is mounted. A Router among the handlers finds the one that it is mounted at in the request.
+// mountPoint is where a handler is mounted. A Router among the handlers learns from the request where it is mounted.
 type mountPoint struct {
 	segments   int // of the path that belong to the prefix
 	host, path string
 	names      []string // of the prefix's wildcards
-	// mounted says whether a Router was found mounted here. It enters the classes of its own routes, so the route of the
-	// mount point need not enter its own, which would say that all of them are as quick as their mean.
+	// mounted says whether a Router was found mounted here. It enters the classes of its own routes. So the mount point's route need not
+	// enter its own class, which would mix the durations of all of them.
 	mounted *atomic.Uint32
-	// within has this mount point as seen from below each other *mountPoint that its router is mounted at.
+	// within has this mount point combined with each outer *mountPoint at which its router is mounted.
 	within sync.Map
 }
 

@@ -98,8 +98,9 @@ func (route *Route) Offload() *Route {
 // Always answers the route's requests even when Server.Concurrency is reached, without a wait in Server.Queue. The server has a reserve of
 // 16 for all such requests that take long; further ones need a place like any other. Use it for operators' pages, such as metrics, which
 // matter most when the server is overloaded. Package debug and the dashboard use it themselves, and an Inline route doesn't need it.
-// Clients at large must not reach such a route, or they fill the reserve. Always doesn't say where the route runs, so it goes with
-// Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it hijacks or parks its connection. Always returns the route.
+// Clients at large must not reach such a route, or they fill the reserve. Always doesn't determine where the route runs, so it can be
+// combined with Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it hijacks or parks its connection. Always returns
+// the route.
 func (route *Route) Always() *Route {
 	r := route.group.router
 	r.mu.Lock()

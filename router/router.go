@@ -26,7 +26,7 @@ type Router struct {
 	// DisableOptions turns off the router's answers to OPTIONS, and so to CORS preflights. Only routes for OPTIONS, or for every
 	// method, then answer them.
 	DisableOptions bool
-	// DisableMethodNotAllowed answers 404 instead of 405 where the path has routes for other methods only.
+	// DisableMethodNotAllowed answers 404 instead of 405 where the path only has routes for other methods.
 	DisableMethodNotAllowed bool
 
 	mu               sync.Mutex
@@ -88,7 +88,7 @@ func (r *Router) register(route *Route) {
 	r.routes = append(r.routes, route)
 }
 
-// table is a router's routes when it serves. Nothing in it is changed.
+// table holds a router's routes while it serves. Nothing in it is changed.
 type table struct {
 	router  *Router
 	anyHost methods
@@ -97,9 +97,9 @@ type table struct {
 	hosts    map[string]*methods // by name in lower case, or by "*." and one; nil if no route has a host
 	starred  bool                // some have a star
 
-	unmatched                  filo.Handler // what has no route, with the router's middleware
+	unmatched                  filo.Handler // for requests without a route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
-	// class is the class of answers by the router itself, and by NotFound and MethodNotAllowed, which may do anything.
+	// class is the class of answers by the router itself, and of NotFound and MethodNotAllowed, which may do anything.
 	class class.Class
 }
 
@@ -185,7 +185,7 @@ func (r *Router) Serve(c *filo.Ctx) error {
 	s.setMethod(c.Request.MethodBytes())
 	var mount *mountPoint
 	if c.Route() != "" {
-		// Another router has found it. If this one isn't mounted there, its parameters are no longer the request's.
+		// Another router has set this. If this router isn't mounted there, its parameters don't belong to the request any more.
 		if mount, _ = mountedAt.Get(c); mount == nil {
 			inside.Match(c).Truncate(0)
 		}
@@ -211,7 +211,7 @@ func (r *Router) Serve(c *filo.Ctx) error {
 
 // serveEncoded serves a path with percent-encoding.
 func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
-	// Checked before it is decoded: encoded dots are no dot segments (as for ServeMux), they are values like others.
+	// This is checked before decoding: encoded dots are no dot segments (as for ServeMux), but values like others.
 	if s.refuseDots && !isClean(path[1:]) {
 		return t.unmatched(c)
 	}
@@ -246,15 +246,15 @@ func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) er
 	return route.run(c, "")
 }
 
-// redirectsToSlash reports whether a path is redirected to the same with a slash behind it, which no route has without one.
+// redirectsToSlash reports whether a path without a route is redirected to the same path with a slash at its end.
 func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path of a target without one, and of what is left of a mount point's own.
+// rootPath is the path of a target that has none, and the rest of a mount point's own path.
 var rootPath = []byte("/")
 
-// requestPath returns the path as sent. CONNECT, which has none, is matched as if it were for "/".
+// requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".
 func requestPath(c *filo.Ctx) []byte {
 	if target := c.Request.TargetBytes(); target[0] == '/' {
 		if i := bytes.IndexByte(target, '?'); i >= 0 {
@@ -285,7 +285,7 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 
 // ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
 func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
-	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // as middleware.HostCheck admits it
+	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // in the way that middleware.HostCheck admits it
 	if trees[0] = t.hosts[string(host)]; trees[0] != nil && !t.starred {
 		return trees // most names come in lower case
 	}
@@ -309,7 +309,7 @@ func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 	return trees
 }
 
-// scratch is memory for the path of a request with percent-encoding, until its handler has returned.
+// scratch is memory for the path of a request with percent-encoding; it is used until the request's handler has returned.
 type scratch struct {
 	path   []byte   // in canonical form
 	value  []byte   // decoded, for a constraint
@@ -318,7 +318,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxKeptScratch is how much memory of a scratch is kept for other requests.
+// maxKeptScratch is the size up to which the memory of a scratch is kept for other requests.
 const maxKeptScratch = 8 << 10
 
 func (s *scratch) release() {
@@ -328,7 +328,7 @@ func (s *scratch) release() {
 	}
 }
 
-// decode decodes the values behind the first ones, in place.
+// decode decodes the values from the given one on, in place.
 func (s *scratch) decode(match *hooks.Match, before int) {
 	s.values = s.values[:0]
 	for i := before; i < match.Len(); i++ {

@@ -9,20 +9,20 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// node is a node of a radix tree, which holds the paths of one method's routes with their literals in canonical form. The
-// bytes from the root to a node are a path's; wildcards hang from nodes whose bytes end in a slash.
+// node is a node of a radix tree, which holds the paths of one method's routes, with their literals in canonical form. The bytes from the
+// root to a node are the beginning of a path; wildcards hang from nodes whose bytes end in a slash.
 type node struct {
-	prefix   string // the bytes from the parent to here
+	prefix   string // the bytes from the parent to this node
 	first    string // the first byte of each child's prefix
 	children []*node
 	// constrained and single are the wildcards with and without a constraint.
 	constrained []wildcard
 	single      *node
-	route       *Route // of the path that ends here
-	rest        *Route // of all paths that begin so
+	route       *Route // the route of the path that ends here
+	rest        *Route // the route of all paths that begin with this one
 }
 
-// wildcard is a segment of a constrained value, and what follows it. That is nothing, or begins with a slash.
+// wildcard is a segment with a constraint, and the rest of the path after it. The rest is empty, or begins with a slash.
 type wildcard struct {
 	constraint *constraint
 	node       *node
@@ -74,7 +74,7 @@ func (n *node) at(text string) *node {
 	return child
 }
 
-// wildcard returns the node behind a wildcard, making it if there is none.
+// wildcard returns the node after a wildcard, making it if there is none.
 func (n *node) wildcard(c *constraint) *node {
 	if c == nil {
 		if n.single == nil {
@@ -92,7 +92,7 @@ func (n *node) wildcard(c *constraint) *node {
 	return w.node
 }
 
-// order puts the children that lead to more routes first, and returns to how many n leads.
+// order puts the children that lead to more routes first, and returns the number of routes below n.
 func (n *node) order() int {
 	routes := 0
 	if n.route != nil {
@@ -120,27 +120,27 @@ func (n *node) order() int {
 
 // search is the state of a search for a request's route.
 type search struct {
-	match  *hooks.Match // gets the values of the wildcards, behind what was there
-	before int          // how many that were
+	match  *hooks.Match // the values of the wildcards are appended to it
+	before int          // how many values it had before
 	method []byte
 	known  int // the method's index in knownMethods, or unknown
-	// refuseDots is for a path that wasn't checked for empty segments and dots: one that has them matches nothing.
+	// refuseDots is for a path that wasn't checked for empty segments and dot segments: a path that has them matches nothing.
 	refuseDots bool
-	scratch    *scratch // of a path with percent-encoding; else nil
+	scratch    *scratch // for a path with percent-encoding; else nil
 
-	// beyond says that the path goes on behind what the pattern has before its {name...} or trailing slash.
+	// beyond says that the path continues after the part that the pattern has before its {name...} or trailing slash.
 	beyond bool
-	// withSlash is the route that has the path and a slash behind it, if one would be found for that before any other.
+	// withSlash is the route for the path with a slash appended, if that route would be found before any other.
 	withSlash *Route
 }
 
 func (s *search) setMethod(method []byte) { s.method, s.known = method, known(method) }
 
-// match returns the route for a path, or what is left of one, nil if there is none.
+// match returns the route for a path, or for the rest of one, nil if there is none.
 //
-// It tries the literal before the wildcards with a constraint, those before the one without, and rest last. The first
-// route that it finds is the most specific one: if another matched too, one of the two would be the more specific one,
-// or they would conflict; and where they part, the more specific one has what is tried first. No node is visited twice.
+// It tries the literal first, then wildcards with a constraint, then the one without, and rest last. The first route that it finds is the
+// most specific one. If another route matched too, one of the two would be more specific, since they don't conflict. And where the two
+// part, the more specific one has the alternative that is tried first. No node is visited twice.
 //
 // If both path and n's prefix have a first byte, the two are equal: the byte led here, or it is a slash.
 func (n *node) match(s *search, path []byte) *Route {
@@ -230,7 +230,7 @@ func (n *node) ending(s *search, path []byte) *Route {
 	return nil
 }
 
-// remainder returns the route for all paths below n; this one has not come to its end.
+// remainder returns the route for all paths below n; the search hasn't reached the end of this one.
 func (n *node) remainder(s *search, path []byte) *Route {
 	if n.rest == nil || s.refuseDots && !isClean(path) {
 		return nil
@@ -252,7 +252,7 @@ func (s *search) noteSlash(n *node) {
 	}
 }
 
-// satisfies reports whether a value in canonical form is what the constraint asks for.
+// satisfies reports whether a value in canonical form satisfies the constraint.
 func (s *search) satisfies(c *constraint, value []byte) bool {
 	if s.scratch != nil && bytes.IndexByte(value, '%') >= 0 {
 		s.scratch.value = append(s.scratch.value[:0], value...)
@@ -261,7 +261,7 @@ func (s *search) satisfies(c *constraint, value []byte) bool {
 	return c.match(value)
 }
 
-// isClean reports whether a path, without the slash that it begins with, has neither empty segments nor dots for segments.
+// isClean reports whether a path, without its leading slash, has neither empty segments nor dot segments.
 func isClean(path []byte) bool {
 	for len(path) > 0 {
 		size := bytes.IndexByte(path, '/')

@@ -10,14 +10,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// place finds the file and line in an error of a template, which nothing but its text has.
+// place finds the file and line in an error of a template; the error has them only in its text.
 var place = regexp.MustCompile(`template: ?([^\s:]+):(\d+)`)
 
 // around is how many lines are shown before and after the one with the error.
 const around = 3
 
-// explained returns the error to answer with: in development with what a developer wants to see, else err itself, which the
-// client doesn't get to see.
+// explained returns the error for the answer: in development with the lines that a developer wants to see, else err itself, whose text the
+// client doesn't see.
 func (t *Templates) explained(err error) error {
 	if !t.options.Reload {
 		return err
@@ -25,7 +25,7 @@ func (t *Templates) explained(err error) error {
 	return &filo.HTTPError{Status: 500, Detail: err.Error() + t.excerpt(err), Err: err}
 }
 
-// excerpt returns the lines around the one that an error is of.
+// excerpt returns the lines around the one with the error.
 func (t *Templates) excerpt(err error) string {
 	found := place.FindStringSubmatch(err.Error())
 	if found == nil {

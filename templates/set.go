@@ -16,7 +16,7 @@ import (
 // content is the name that a layout has for the page.
 const content = "content"
 
-// file is a file of templates, as it was when it was looked at.
+// file is a template file in the state in which it was last read.
 type file struct {
 	path     string
 	modified time.Time
@@ -31,7 +31,7 @@ type set struct {
 	err   error
 }
 
-// isOf reports whether the set was made of the files, and they are unchanged.
+// isOf reports whether the set was made from these files, and they are unchanged.
 func (s *set) isOf(files []file) bool {
 	return slices.EqualFunc(s.files, files, func(a, b file) bool {
 		return a.path == b.path && a.size == b.size && a.modified.Equal(b.modified)
@@ -55,7 +55,7 @@ func (t *Templates) find() ([]file, error) {
 		}
 		info, err := entry.Info()
 		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			// What the link leads to may change, be a directory, or be missing: Emacs locks page.html by the link .#page.html.
+			// The target of a symbolic link may change, be a directory, or be missing: Emacs locks page.html by the link .#page.html.
 			if info, err = fs.Stat(t.fsys, name); errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -85,7 +85,7 @@ func matches(patterns []string, name string) (bool, error) {
 	return false, nil
 }
 
-// parse makes a set of the files. Its err is the first file's that has one.
+// parse makes a set of the files. Its err is the error of the first file that has one.
 func (t *Templates) parse(files []file) *set {
 	s := &set{files: files, pages: make(map[string]*template.Template)}
 	s.err = t.parseInto(s)
@@ -120,7 +120,7 @@ func (t *Templates) parseInto(s *set) error {
 // noTemplate finds the name in html/template's error for a template that isn't there.
 var noTemplate = regexp.MustCompile(`no such template "([^"]*)"`)
 
-// elsewhere says where a file is that is looked for in vain, if it is in a directory below: an embed.FS has the directory that was embedded.
+// elsewhere says where a missing file is, if it is in a directory below: an embed.FS contains the directory that was embedded.
 func elsewhere(files []file, name string) string {
 	for _, f := range files {
 		if directory, ok := strings.CutSuffix(f.path, "/"+name); ok {
@@ -130,14 +130,14 @@ func elsewhere(files []file, name string) string {
 	return ""
 }
 
-// page returns the template to execute for a file, with a copy of the shared ones.
+// page returns the template to execute for a file, with a copy of the shared templates.
 func (t *Templates) page(shared *template.Template, f file) (*template.Template, error) {
 	all, err := shared.Clone()
 	if err != nil {
 		return nil, fmt.Errorf("templates: %w", err)
 	}
 	if f.shared {
-		// A layout alone misses what pages define. That is an error only if it is rendered alone.
+		// A layout without a page lacks the templates that pages define. That is an error only if the layout is rendered without a page.
 		return all.Lookup(f.path), nil
 	}
 	layoutsOwn := all.Lookup(content)
@@ -148,7 +148,7 @@ func (t *Templates) page(shared *template.Template, f file) (*template.Template,
 	if t.options.Layout == "" {
 		return page, escape(all, f.path)
 	}
-	// Unless the page defines a content of its own it is that.
+	// Unless the page defines content itself, the page is the content.
 	if defined := all.Lookup(content); defined == nil || layoutsOwn != nil && defined.Tree == layoutsOwn.Tree {
 		if _, err := all.AddParseTree(content, page.Tree.Copy()); err != nil {
 			return nil, fmt.Errorf("templates: %w", err)
@@ -169,8 +169,8 @@ func (t *Templates) parseFile(into *template.Template, name string) (*template.T
 	return parsed, nil
 }
 
-// escape has html/template do now what it does when a template is first executed, where mistakes would be found late. The
-// template that calls root in vain makes it look at all that can be reached.
+// escape makes html/template escape the templates now instead of at the first execution, where mistakes would be found late. A template
+// that calls root, and is never used, makes it check all templates that can be reached.
 func escape(all *template.Template, root string) error {
 	caller, err := all.New("escape").Delims("", "").Parse(fmt.Sprintf(`{{if false}}{{template %q .}}{{end}}`, root))
 	if err == nil {

@@ -107,7 +107,7 @@ func (t *Templates) Render(w io.Writer, name string, data any) error {
 	return err
 }
 
-// reload parses the files again if they have changed, and returns what is right now, or why there is nothing.
+// reload parses the files again if they have changed, and returns the current templates, or the reason why there are none.
 func (t *Templates) reload() (*set, error) {
 	t.reloading.Lock()
 	defer t.reloading.Unlock()
