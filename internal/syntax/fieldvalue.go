@@ -83,11 +83,11 @@ func IsJSON(contentType []byte) bool {
 		len(mediaType) > len(suffix) && EqualFold(mediaType[len(mediaType)-len(suffix):], suffix)
 }
 
-// Seconds returns d in whole seconds, rounded up, so that a client that waits for that long has waited long enough.
+// Seconds returns d in whole seconds, rounded up, so that a client that waits that long has waited long enough.
 func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// IsTargeted reports whether the name is one of a field that takes the place of Cache-Control in the caches that it is for: what RFC 9213,
-// section 2.2, recommends to call such fields, and what the caches of CDNs called theirs before.
+// IsTargeted reports whether the name belongs to a field that replaces Cache-Control in certain caches: a name as recommended by RFC 9213,
+// section 2.2, or one that the caches of CDNs used before.
 func IsTargeted(name []byte) bool {
 	const end = "-Cache-Control"
 	return len(name) > len(end) && EqualFold(name[len(name)-len(end):], end) || EqualFold(name, "Surrogate-Control")

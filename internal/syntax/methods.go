@@ -1,10 +1,9 @@
 package syntax
 
-// Methods are RFC 9110's (section 9), PATCH (RFC 5789) and QUERY (RFC 10008), the most common ones first.
+// Methods are the methods of RFC 9110 (section 9), PATCH (RFC 5789) and QUERY (RFC 10008), the most common ones first.
 var Methods = [...]string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "QUERY", "CONNECT", "TRACE"}
 
-// Retrieves reports whether a method asks for a representation, which a client may have already and a cache may give: GET, HEAD and
-// QUERY.
+// Retrieves reports whether a method asks for a representation, which a client may already have and a cache may send: GET, HEAD and QUERY.
 func Retrieves[T ~string | ~[]byte](method T) bool {
 	switch string(method) {
 	case "GET", "HEAD", "QUERY":

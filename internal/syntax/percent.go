@@ -2,8 +2,8 @@ package syntax
 
 import "bytes"
 
-// AppendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" that two hexadecimal digits don't follow
-// stays as it is, as in the percent-decode algorithm of the WHATWG URL standard.
+// AppendPercentDecoded appends src with every "%XX" replaced by the byte it stands for. A "%" without two hexadecimal digits after it stays
+// as it is, as in the percent-decode algorithm of the WHATWG URL standard.
 func AppendPercentDecoded(dst, src []byte) []byte {
 	for {
 		i := bytes.IndexByte(src, '%')
@@ -21,9 +21,9 @@ func AppendPercentDecoded(dst, src []byte) []byte {
 	}
 }
 
-// EscapePath returns a path as sent, with the bytes percent-encoded that a URI's path can't hold: of those in a request target '"<>\^`{|}'.
-// Percent-encoding that is there stays. A url.URL keeps a RawPath only without such bytes: with one, it encodes the decoded path instead,
-// in which an encoded slash has become a slash.
+// EscapePath returns a path as sent, with those bytes percent-encoded that a request target may contain but a URI's path can't: '"<>\^`{|}'.
+// Existing percent-encoding stays. A url.URL keeps a RawPath only if it has no such byte. Otherwise it encodes the decoded path, in which an
+// encoded slash has become a slash.
 func EscapePath(path string) string {
 	for i := range len(path) {
 		if classes[path[i]]&classPath == 0 {

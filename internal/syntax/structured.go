@@ -1,7 +1,7 @@
 package syntax
 
-// Dictionary reads a structured field that is a dictionary (RFC 9651, section 3.2), member by member. The value of a member is checked, and
-// its parameters are, which mean nothing.
+// Dictionary parses a structured field that is a dictionary (RFC 9651, section 3.2), member by member. The value of a member and its
+// parameters are checked; the parameters have no meaning.
 type Dictionary struct {
 	b   []byte
 	bad bool
@@ -12,7 +12,7 @@ func NewDictionary(value []byte) Dictionary { return Dictionary{b: TrimSpace(val
 
 var valueless = []byte("?1")
 
-// Next returns the next member's name, and of a number and a boolean the text, of another value nil. A member without a value is "?1". It
+// Next returns the next member's name and, for a number or a boolean, its text; for other values nil. A member without a value is "?1". It
 // reports false at the end, and at the first fault.
 func (d *Dictionary) Next() (key, item []byte, ok bool) {
 	if len(d.b) == 0 || d.bad {
@@ -32,10 +32,10 @@ func (d *Dictionary) Next() (key, item []byte, ok bool) {
 	return key, item, !d.bad
 }
 
-// Bad reports whether a fault was found: then the field is none, nor were the members before.
+// Bad reports whether a fault was found: then the whole field is invalid, including the members before.
 func (d *Dictionary) Bad() bool { return d.bad }
 
-// skip takes c, if that is next.
+// skip skips c, if it comes next.
 func (d *Dictionary) skip(c byte) bool {
 	if len(d.b) == 0 || d.b[0] != c {
 		return false
@@ -44,7 +44,7 @@ func (d *Dictionary) skip(c byte) bool {
 	return true
 }
 
-// take takes the bytes up to the first one of which is doesn't hold.
+// take consumes the bytes up to the first one for which is returns false.
 func (d *Dictionary) take(is func(byte) bool) []byte {
 	n := 0
 	for n < len(d.b) && is(d.b[n]) {
@@ -55,7 +55,7 @@ func (d *Dictionary) take(is func(byte) bool) []byte {
 	return taken
 }
 
-// takeTo takes the bytes up to and with the next c, from the first of two on.
+// takeTo consumes the bytes up to and including the next c, searching from the second byte on.
 func (d *Dictionary) takeTo(c byte) {
 	for i := 1; i < len(d.b); i++ {
 		switch {
@@ -79,7 +79,7 @@ func (d *Dictionary) key() []byte {
 	})
 }
 
-// value takes an item or an inner list.
+// value consumes an item or an inner list.
 func (d *Dictionary) value() []byte {
 	if !d.skip('(') {
 		return d.item()
@@ -99,7 +99,7 @@ func (d *Dictionary) skipSpaces() {
 	}
 }
 
-// item takes an item without parameters. It returns the text of a number and of a boolean, alone.
+// item consumes an item without parameters. It returns the text only for a number or a boolean.
 func (d *Dictionary) item() []byte {
 	if len(d.b) == 0 {
 		d.bad = true
@@ -132,7 +132,7 @@ func (d *Dictionary) item() []byte {
 	return nil
 }
 
-// number takes an integer of at most 15 digits, or a decimal of at most 12 and 3 behind the point.
+// number consumes an integer of at most 15 digits, or a decimal of at most 12 digits before the point and 3 after it.
 func (d *Dictionary) number() []byte {
 	text := d.b
 	d.skip('-')
@@ -149,7 +149,7 @@ func (d *Dictionary) digits() []byte {
 	return d.take(func(c byte) bool { return c >= '0' && c <= '9' })
 }
 
-// parameters takes the parameters of an item.
+// parameters consumes the parameters of an item.
 func (d *Dictionary) parameters() {
 	for !d.bad && d.skip(';') {
 		d.skipSpaces()

@@ -29,7 +29,7 @@ func ValidHost(b []byte) bool {
 	return b[end] == ':' && ok
 }
 
-// hostEnd returns the length of the host at the start of b, which ends before the first byte that a host can't hold, such as the colon
+// hostEnd returns the length of the host at the start of b, which ends before the first byte that a host can't contain, such as the colon
 // before a port. It is 0 if there is no valid host.
 func hostEnd(b []byte) int {
 	if len(b) > 0 && b[0] == '[' {

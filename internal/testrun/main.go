@@ -29,9 +29,9 @@ type event struct {
 	Elapsed                       float64 // seconds
 }
 
-// A run is what has been told of all tests so far.
+// A run is the state of all tests so far.
 type run struct {
-	name           string // with a space behind it; empty for none
+	name           string // followed by a space; empty for none
 	out            io.Writer
 	begin, printed time.Time
 	running        map[string]*running // the packages whose tests run now
@@ -116,7 +116,7 @@ func (r *run) read(module string, output io.Reader) {
 	}
 }
 
-// take takes one line of `go test -json`.
+// take handles one line of `go test -json`.
 func (r *run) take(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
@@ -142,7 +142,7 @@ func (r *run) take(line []byte) {
 	}
 }
 
-// reason finds what a test has logged. In front of it may be what the test has printed without a newline.
+// reason finds the text that a test has logged. In front of it may be output of the test without a newline.
 var reason = regexp.MustCompile(`\w+\.go:\d+: (.*)`)
 
 func (r *run) endTest(p *running, e event) {
@@ -166,7 +166,7 @@ func (r *run) endTest(p *running, e event) {
 func (r *run) endPackage(p *running, e event) {
 	delete(r.running, e.Package)
 	if e.Action == "fail" {
-		var output []byte // in one piece, whatever runs at the same time
+		var output []byte // in one write, whatever runs at the same time
 		for _, test := range slices.Sorted(maps.Keys(p.output)) {
 			output = append(output, p.output[test]...)
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// call is a system call that fails, as strace's option inject has it.
+// call is a system call that fails, in the form of strace's option inject.
 type call struct {
 	name   string
 	errors string
 	when   string // the calls of a thread that fail: "2+3" is every third one from the second on
-	// sockets says that only those calls fail that are about a connection. The runtime makes the same calls for its own purposes, and ends the
-	// program if they fail.
+	// sockets says that only calls on connections fail. The runtime makes the same calls for its own purposes, and ends the program if they
+	// fail.
 	sockets bool
-	// harmless says that clients mustn't see anything of it. Otherwise they may be told.
+	// harmless says that clients must not notice it. Otherwise clients may get an error.
 	harmless bool
 	drivers  []orders
 	short    string // the error that is in the short form
@@ -38,12 +38,12 @@ var (
 	everyDriver = []orders{byLoop, byShared, byBlock}
 )
 
-// failingCalls are the calls that fail while clients work. EAGAIN is only among the errors where the system reports again what it has reported: for
-// listeners and for output, whose watch begins anew. Where a socket's input was reported once, as to each user of edge-triggered epoll, EAGAIN says
-// that it was read, and the system never says so while bytes are there. Neither do writes fail with ECONNRESET or EPIPE: that says that the
-// connection has ended, which the system also reports by epoll.
+// failingCalls are the calls that fail while clients work. EAGAIN is among the errors only where the system reports the event again: for
+// listeners and for output, whose watch begins again. A socket's input is reported once, as to each user of edge-triggered epoll. EAGAIN
+// would mean that it was read, but the system never returns that while bytes are there. Writes don't fail with ECONNRESET or EPIPE either:
+// these mean that the connection has ended, which the system also reports by epoll.
 var failingCalls = []call{
-	// A lack ends idle connections, to make room.
+	// If a resource is lacking, idle connections are closed to make room.
 	{name: "accept4", errors: "EMFILE ENFILE ENOMEM ENOBUFS", when: "1+2", drivers: everyDriver, short: "EMFILE"},
 	{name: "accept4", errors: "ECONNABORTED EINTR", when: "1+2", harmless: true, drivers: everyDriver},
 	{name: "accept4", errors: "EAGAIN", when: "1+2", harmless: true, drivers: everyDriver[:2]},
@@ -100,7 +100,7 @@ func callTrials() (all []trial) {
 // leastRequests are enough for calls to fail, even if the machine is too busy for them in the load's span.
 const leastRequests = 20
 
-// call makes calls fail while clients work. Afterwards all must be as before.
+// call makes calls fail while clients work. Afterwards everything must be as before.
 func (a *attempt) call(c call, errno string, o orders) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *attempt) start(c call, errno string) error {
 			}
 			if startErr == nil {
 				served++
-				if c.name == "epoll_ctl" { // it goes on failing, for connections
+				if c.name == "epoll_ctl" { // the call continues to fail, for connections
 					err = s.finish()
 				} else {
 					err = s.recovered()
@@ -240,7 +240,7 @@ var (
 	noDuplicates = rule{syscall.SYS_FCNTL, syscall.F_DUPFD_CLOEXEC, 0, uint32(syscall.EMFILE)}
 )
 
-// refused lets clients work while the system refuses calls. early says that it does before the server serves.
+// refused lets clients work while the system refuses calls. early says that it begins before the server serves.
 func (a *attempt) refused(o orders, r rule, early, harmless bool) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {

@@ -31,7 +31,7 @@ type load struct {
 	Seed     uint64
 	Clients  int           // of each protocol
 	Large    int           // bytes of a large body
-	Span     time.Duration // after which no request begins, unless the client has made fewer than Least
+	Span     time.Duration // no request begins after that, unless the client has made fewer than Least
 	Least    int
 	Patience time.Duration // for one request
 	// Kept makes each client open its first connection before the load begins.
@@ -47,8 +47,8 @@ var protocols = []struct {
 // outcome is what clients have seen.
 type outcome struct {
 	Right  map[string]int // answers that were right in each byte, by protocol
-	Errors map[string]int // requests without one, by what the client was told instead
-	Lost   int            // requests about which the client was told nothing for all of its patience
+	Errors map[string]int // requests without an answer, by the error that the client got instead
+	Lost   int            // requests for which the client got neither answer nor error within its patience
 	Wrong  []string       // wrong answers
 }
 
@@ -161,7 +161,7 @@ func (c *client) next() *request {
 	return q
 }
 
-// note counts what has come of a request, and reports whether the answer was right.
+// note counts the result of a request, and reports whether the answer was right.
 func (c *client) note(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,10 +195,10 @@ func (e errStatus) Error() string { return "status " + strconv.Itoa(int(e)) }
 // errWrong is wrapped by errors about wrong answers.
 var errWrong = errors.New("wrong")
 
-// nothing is the kind of an error that says that the server has said nothing.
+// nothing is the kind of the errors that say that the server has sent nothing.
 const nothing = "no word"
 
-// kindOf sorts errors: by what a client was told, which is the innermost error. It returns "" for wrong answers.
+// kindOf sorts errors by the innermost error, which is what the client has seen. It returns "" for wrong answers.
 func kindOf(err error) string {
 	switch {
 	case errors.Is(err, errWrong):
@@ -283,7 +283,7 @@ func (c *client) several() {
 	}
 }
 
-// ask makes a request, and counts what has come of it. It reports whether the connection is over.
+// ask makes a request, and counts its result. It reports whether the connection is over.
 func (c *client) ask(q *request) (over bool) {
 	over, err := c.do(q)
 	if c.note(err) {
@@ -292,7 +292,7 @@ func (c *client) ask(q *request) (over bool) {
 	return over || err != nil
 }
 
-// check compares an answer to what it must be.
+// check compares an answer to the expected one.
 func (q *request) check(status int, number string, body []byte) error {
 	switch {
 	case status >= 400:
@@ -306,7 +306,7 @@ func (q *request) check(status int, number string, body []byte) error {
 	return nil
 }
 
-// do makes a request, and checks its answer. closes says that the connection must be closed behind it.
+// do makes a request, and checks its answer. closes says that the connection must be closed after it.
 func (c *client) do(q *request) (closes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 	defer cancel()
@@ -317,7 +317,7 @@ func (c *client) do(q *request) (closes bool, err error) {
 	var body io.Reader
 	if q.body != nil {
 		if body = bytes.NewReader(q.body); q.unsized {
-			body = io.MultiReader(body) // whose length can't be known
+			body = io.MultiReader(body) // its length can't be known
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, url+q.target, body)
@@ -336,7 +336,8 @@ func (c *client) do(q *request) (closes bool, err error) {
 	return response.Close, q.check(response.StatusCode, response.Header.Get("Number"), content)
 }
 
-// told returns what is wrong if net/http says of an answer that it may not be so: of frames, or of what isn't HTTP/1.1.
+// told returns what is wrong if net/http reports something about an answer that must not happen: invalid frames, or bytes that aren't
+// HTTP/1.1.
 func (q *request) told(err error) error {
 	if text := err.Error(); strings.Contains(text, "connection error: ") || strings.Contains(text, "malformed") {
 		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)

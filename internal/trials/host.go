@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// hostTrials are those with little memory, and with a full disk.
+// hostTrials are the trials with little memory, and with a full disk.
 func hostTrials() []trial {
 	return []trial{
 		{"GOMEMLIMIT=24MiB", true, func(a *attempt) error { return a.littleMemory("") }},
@@ -38,7 +38,7 @@ func hostTrials() []trial {
 	}
 }
 
-// littleMemory has clients send and fetch large bodies all at once.
+// littleMemory makes clients send and fetch large bodies all at once.
 func (a *attempt) littleMemory(group string) error {
 	for _, o := range drivers {
 		limit := "GOMEMLIMIT=24MiB"
@@ -79,7 +79,7 @@ func (a *attempt) littleMemory(group string) error {
 	return nil
 }
 
-// newGroup makes a cgroup that has so much memory.
+// newGroup makes a cgroup with that amount of memory.
 func newGroup(bytes int) (directory string, err error) {
 	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
@@ -97,7 +97,7 @@ func newGroup(bytes int) (directory string, err error) {
 const (
 	// diskSize is the size of the file system that uploads go to, in bytes.
 	diskSize = 1 << 20
-	// partsDir is where examples/files has what isn't whole.
+	// partsDir is where examples/files keeps incomplete files.
 	partsDir = ".uploads"
 )
 
@@ -119,7 +119,7 @@ func (a *attempt) fullDisk() (err error) {
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return err
 	}
-	// The two directories and four files at most, one of which has a record beside it while it comes.
+	// It keeps two directories and at most four files, one of which has a record beside it while it is being uploaded.
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=7", diskSize)); err != nil {
 		return fmt.Errorf("%w: mounting a tmpfs: %w", errUnrun, err)
 	}

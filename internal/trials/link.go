@@ -18,7 +18,7 @@ import (
 	"unsafe"
 )
 
-// path is what a link does to packets.
+// path describes what a link does to packets.
 type path struct {
 	loss    float64       // the part of the packets that is dropped
 	delay   time.Duration // of each packet
@@ -26,7 +26,7 @@ type path struct {
 	late    float64       // the part of the packets that comes lateBy later, behind others
 	bits    int           // per second; 0: no limit
 	MTU     int           // 0: 1500. It and Buffers are for the processes at both ends, to which they travel as JSON.
-	Buffers int           // the most that the systems of both ends buffer of a connection, by sysctl; 0: as they are
+	Buffers int           // the maximum that the systems of both ends buffer for a connection, by sysctl; 0: unchanged
 }
 
 const (
@@ -189,7 +189,7 @@ func (p path) device(address string, socket int) error {
 	return syscall.Sendmsg(socket, []byte(strings.Join(sizes, " ")), syscall.UnixRights(fd), nil, 0)
 }
 
-// sizes returns the least, the first and the greatest size of a buffer.
+// sizes returns the minimum, the default and the maximum size of a buffer.
 func (p path) sizes() string { return fmt.Sprintf("%d %[1]d %[1]d", p.Buffers) }
 
 // receiveDevice gets what device sends by a socket, and checks that the buffers have the path's sizes.

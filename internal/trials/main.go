@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command trials tries a filo server on networks and systems that fail: packets that get lost, links that vanish, system calls with errors, too
-// little memory, a full disk. Clients check each byte. A table says for each fault what
-// they have seen, what the server has logged, and what is left behind. It exits with 1 if an answer was wrong, a client was told nothing, the
-// server has crashed, or something is left behind.
+// little memory, a full disk. Clients check each byte. A table shows for each fault what the clients have seen, what the server has logged,
+// and what is left behind. It exits with 1 if an answer was wrong, a client got no answer and no error, the server has crashed, or
+// something is left behind.
 //
 // It needs root's rights, and the programs ip and strace. All traffic is on the loopback, or between network namespaces of its own. Files are
 // written to the folder for temporary files, where a tmpfs is mounted for the full disk. Besides, it makes a memory cgroup below

@@ -58,7 +58,7 @@ func (a *attempt) span(long time.Duration) time.Duration {
 	return long
 }
 
-// network checks that TCP makes good what a link does.
+// network checks that TCP repairs what a link does.
 func (a *attempt) network(o orders, p path, l load) error {
 	s, err := a.newStage(o, &p)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *attempt) network(o orders, p path, l load) error {
 	return s.finish()
 }
 
-// retransmitted records how many packets the systems have sent again. If the link drops some, there must be any.
+// retransmitted records how many packets the systems have sent again. If the link drops packets, at least one must have been sent again.
 func (s *stage) retransmitted(p path) error {
 	again := int64(0)
 	for _, each := range []*process{s.server, s.clients} {
@@ -143,7 +143,7 @@ func (a *attempt) vanishes(o orders) error {
 	if result.Lost == 0 {
 		a.fail("the link was gone, but each client has got an answer")
 	}
-	result.Errors["no link"], result.Lost = result.Errors[nothing], 0 // nothing could be told to them
+	result.Errors["no link"], result.Lost = result.Errors[nothing], 0 // the server couldn't reach them
 	delete(result.Errors, nothing)
 	a.add(result)
 	a.answered(result, "before the link has vanished")

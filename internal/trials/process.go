@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// ordersVariable is the environment variable that makes this program a process of a trial.
+// ordersVariable is the environment variable that turns this program into a process of a trial.
 const ordersVariable = "FILO_TRIAL"
 
 // part does the work of a process of a trial. It reports false if this isn't one.

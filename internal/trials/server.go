@@ -26,9 +26,9 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// orders are what a process of the trial is told at its start.
+// orders are the instructions for a process of the trial at its start.
 type orders struct {
-	Clients  bool   // it has the clients; otherwise the server
+	Clients  bool   // the process runs the clients; otherwise the server
 	Address  string // in its network namespace
 	Path     path   // of the namespace's link, if it has one
 	Blocking bool
@@ -83,7 +83,7 @@ func (s *server) Write(record []byte) (int, error) {
 
 var address = regexp.MustCompile(`[0-9.]+:[0-9]+(->[0-9.]+:[0-9]+)?`)
 
-// withoutAddress returns what is said of one address and another alike.
+// withoutAddress removes addresses, so that records about different addresses are equal.
 func withoutAddress(text string) string { return address.ReplaceAllString(text, "ADDRESS") }
 
 // serveTrial does what its standard input says, until that ends: so the process ends with the one that has started it.

@@ -40,7 +40,7 @@ var errUnrun = errors.New("not run")
 type attempt struct {
 	options
 	ctx context.Context
-	// What has come of it:
+	// The result:
 	outcome outcome
 	log     map[string]int
 	notes   []string // for the table
@@ -120,7 +120,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// mostFailed is after how many failed trials the others aren't tried.
+// mostFailed is the number of failed trials after which the others are skipped.
 const mostFailed = 10
 
 func firstLine(text string) string {
@@ -214,10 +214,10 @@ func (s *stage) load(l load, begun func()) (result outcome, err error) {
 	return result, s.clients.ask(string(text), &result)
 }
 
-// settleTime is how long a server may take to give back the resources of clients that are gone.
+// settleTime is how long a server may take to release the resources of clients that have left.
 const settleTime = 30 * time.Second
 
-// awaitRest waits until the server has what it had before the clients came.
+// awaitRest waits until the server has only the resources that it had before the clients came.
 func (s *stage) awaitRest() error {
 	for end := time.Now().Add(settleTime); ; time.Sleep(50 * time.Millisecond) {
 		var now state
@@ -236,7 +236,7 @@ func (s *stage) awaitRest() error {
 	}
 }
 
-// finish checks that nothing is left of the clients, shuts the server down and reads its log.
+// finish checks that nothing of the clients is left, shuts the server down and reads its log.
 func (s *stage) finish() error {
 	restErr := s.awaitRest()
 	var end state
@@ -264,7 +264,7 @@ func (a *attempt) perfect(o outcome, when string) {
 	}
 }
 
-// answered fails unless clients of each protocol had answers, and each client was told something.
+// answered fails unless clients of each protocol had answers, and each client got an answer or an error.
 func (a *attempt) answered(o outcome, when string) {
 	for _, protocol := range protocols {
 		if o.Right[protocol.name] == 0 {

@@ -1,11 +1,11 @@
-// Package unshared says which answers are for one client alone, whatever their fields say, so that middleware/cache doesn't keep
-// them for others.
+// Package unshared marks answers that are for one client alone, whatever their fields say, so that middleware/cache doesn't keep them for
+// others.
 package unshared
 
 import "github.com/filohttp/filo"
 
-// Session is the session of a request, as far as a cache must know it. What it is saved with, a cookie, may come when the cache has
-// seen the answer already.
+// Session is the part of a request's session that a cache must know. The cookie that saves it may be set when the cache has already seen
+// the answer.
 type Session interface {
 	// Unsaved reports whether the session, or one that the request has asked for before, must be saved.
 	Unsaved() bool
@@ -24,11 +24,11 @@ func LastSession(c *filo.Ctx) Session {
 
 type markKey struct{}
 
-// Mark makes the answer to the request its client's alone, as what decides about each request anew does: what lets somebody in, or
-// refuses somebody, does neither for others.
+// Mark marks the answer to the request as its client's alone. Middleware that decides about each request calls it: an admission or a
+// refusal of one client doesn't hold for others.
 func Mark(c *filo.Ctx) { c.Set(markKey{}, true) }
 
-// Is reports whether the answer to the request, which is complete, is for its client alone.
+// Is reports whether the complete answer to the request is for its client alone.
 func Is(c *filo.Ctx) bool {
 	if c.Get(markKey{}) != nil {
 		return true
