@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return errors.Join(failed, r.Write(o.report))
 }
 
-// findGenerators returns an error if a program that must load the servers isn't installed.
+// findGenerators returns an error if a program that generates load isn't installed.
 func findGenerators(groups []plan.Group) error {
 	for _, g := range groups {
 		tool := "wrk"
@@ -170,7 +170,7 @@ func build(ctx context.Context, o *options, groups []plan.Group, folder string, 
 // baseName is filo at another revision.
 const baseName = "filo-base"
 
-// filoTwice has the base and filo as it is as the only peers. The base is first, which ratios are to.
+// filoTwice returns only two peers: the base and the current filo. The base comes first, so ratios are relative to it.
 func filoTwice(groups []plan.Group) (left []plan.Group) {
 	for _, g := range groups {
 		if slices.Contains(g.Peers, "filo") {
@@ -181,7 +181,7 @@ func filoTwice(groups []plan.Group) (left []plan.Group) {
 	return left
 }
 
-// tools are the versions of what is used besides.
+// tools are the versions of the other programs that are used.
 func tools() map[string]string {
 	versions := map[string]string{}
 	for name, argument := range map[string]string{"wrk": "-v", "h2load": "--version", "strace": "-V", "cc": "--version"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/plan"
 )
 
-// options is what the flags say.
+// options holds the values of the flags.
 type options struct {
 	size     plan.Size
 	choice   plan.Choice
@@ -63,7 +63,7 @@ func parseFlags(args []string) (*options, error) {
 	return o, nil
 }
 
-// choose takes over what narrows the size.
+// choose copies the flags that narrow the size into its choice.
 func (o *options) choose(rows, peers, kinds, procs string) error {
 	o.choice.Rows, o.choice.Peers = list(rows), list(peers)
 	for _, name := range o.choice.Peers {
@@ -96,7 +96,7 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// setSize finds the size, and what follows from it for files.
+// setSize finds the size, and derives the names of files from it.
 func (o *options) setSize(name string) error {
 	i := slices.IndexFunc(plan.Sizes, func(s plan.Size) bool { return s.Name == name })
 	if i < 0 {

@@ -1,4 +1,4 @@
-// Package alike checks that servers answer alike, so that none is measured at less work.
+// Package alike checks that servers give the same answers, so that none is measured with less work.
 package alike
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Answer is what of a response must not differ between servers.
+// Answer holds the parts of a response that must not differ between servers.
 type Answer struct {
 	Status int
 	Body   []byte // without its coding
@@ -99,7 +99,7 @@ func fetchHTTP2(base string, r *row.Row) (answers []Answer, err error) {
 	return answers, nil
 }
 
-// read reads an answer, and compares it with what is wanted.
+// read reads an answer, and compares it with the expected one.
 func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 	defer resp.Body.Close()
 	a.Status, a.Header = resp.StatusCode, resp.Header
@@ -124,8 +124,8 @@ func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 	return a, nil
 }
 
-// Compare tells in what the answers of two servers to a row's requests differ. The Date's value passes, and what the row's
-// Varies and may name.
+// Compare returns how the answers of two servers to a row's requests differ. The value of Date may differ, and so may the fields that the
+// row's Varies names.
 func Compare(r *row.Row, a, b []Answer, may ...string) error {
 	may = append(may, r.Varies...)
 	for i := range r.Requests {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Rows is how many the table has, and MaxConns how many connections to PostgreSQL a server has.
+// Rows is the number of rows in the table, and MaxConns the number of connections to PostgreSQL for each server.
 const (
 	Rows     = 10_000
 	MaxConns = 8
@@ -54,11 +54,11 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Pool is a server's connections to PostgreSQL. A nil one has none.
+// Pool is a server's connections to PostgreSQL. A nil Pool has none.
 type Pool struct{ pool *pgxpool.Pool }
 
-// Open makes a pool with the connection string of -database, nil if it is empty. All its connections are open and have asked once:
-// opened under load they would hold up requests for most of the warm-up, whose latencies would then be measured.
+// Open makes a pool with the connection string of -database, nil if it is empty. All its connections are open, and each has made one query:
+// if they were opened under load, they would delay requests for most of the warm-up, and such latencies would then be measured.
 func Open(ctx context.Context, connString string) (*Pool, error) {
 	if connString == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func openAll(ctx context.Context, pool *pgxpool.Pool) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Release() // after all are acquired, so that each is another one
+		defer conn.Release() // all were acquired before, so each is a different one
 		if _, err := read(ctx, conn, 1); err != nil {
 			return err
 		}

@@ -13,18 +13,18 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// answer is as much of an answer as has come. There is never more than one on its way on a connection.
+// answer is the part of an answer that has arrived. At most one answer is on its way on a connection.
 type answer struct {
-	head    []byte // with what came in the same piece
+	head    []byte // what arrived in the same piece
 	status  int    // 0 until the head is whole
-	length  int    // of the body; -1 is until the last chunk
+	length  int    // of the body; -1 means until the last chunk
 	matched int    // bytes of the body
-	tail    []byte // the last of a chunked one
+	tail    []byte // the last bytes of a chunked one
 }
 
 const lastChunk = "\r\n0\r\n\r\n"
 
-// take takes a piece of an answer, and compares it with what is wanted.
+// take handles a piece of an answer, and compares it with the expected answer.
 func (a *answer) take(data []byte, want *row.Want, refusals bool) (done bool, err error) {
 	if a.status == 0 {
 		a.head = append(a.head, data...)
@@ -60,7 +60,7 @@ func (a *answer) take(data []byte, want *row.Want, refusals bool) (done bool, er
 	return a.matched == a.length, nil
 }
 
-// is compares a piece with what comes next of all that is wanted.
+// is compares a piece with the next bytes of the expected answer.
 func (a *answer) is(wanted, data []byte) (done bool, err error) {
 	if !bytes.HasPrefix(wanted[a.matched:], data) {
 		return false, fmt.Errorf("the answer is %.200q, and not %.200q", data, wanted[a.matched:])
@@ -100,8 +100,7 @@ func ReadAnswer(c net.Conn, want *row.Want) error {
 	}
 }
 
-// upgrade makes a connection one of WebSocket messages. A fixed key and, below, a fixed mask will do: they are there for the sake of
-// proxies.
+// upgrade turns a connection into a WebSocket. A fixed key and, below, a fixed mask suffice: they exist only for the sake of proxies.
 func upgrade(conn io.ReadWriter, target, host string) error {
 	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", target, host)
@@ -120,7 +119,7 @@ func upgrade(conn io.ReadWriter, target, host string) error {
 	return nil
 }
 
-// clientFrame is a message of size bytes, all 0, so that what is sent is the mask; serverFrame is its echo.
+// clientFrame is a message of size bytes, all 0, so that the mask itself is sent; serverFrame is its echo.
 func clientFrame(size int) []byte {
 	frame := append(frameHeader(size, 0x80), 0x3a, 0xc5, 0x96, 0x0f)
 	return append(frame, bytes.Repeat(frame[len(frame)-4:], size/4+1)[:size]...)

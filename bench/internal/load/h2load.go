@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// H2load is Wrk with HTTP/2: h2load with one thread. It looks at the status of each answer, and tells no percentiles.
+// H2load is Wrk with HTTP/2: h2load with one thread. It checks the status of each answer, and reports no percentiles.
 func H2load(ctx context.Context, j *Job) (*Result, error) {
 	if j.Warmup > 0 {
 		warm, cancel := context.WithTimeout(ctx, j.Warmup)

@@ -1,5 +1,5 @@
-// Package load loads servers and times their answers. Closed loops, in which each connection sends its next request when it has the
-// answer, are wrk's. What wrk and h2load can't do is a small generator's, Open:
+// Package load loads servers and times their answers. wrk runs the closed loops, in which each connection sends its next request when it
+// has the answer. Open, a small generator, does what wrk and h2load can't do:
 //
 //   - A constant rate, with latencies that count from when a request was due, so that a server which stalls is seen to stall (no
 //     coordinated omission). wrk has closed loops only. h2load has --rps, but counts from when it sent a request, and sends all of
@@ -16,28 +16,28 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Job is what a server is loaded with.
+// Job describes the load for a server.
 type Job struct {
 	Base string   // where the server listens, as in "http://127.0.0.1:8080"
-	Row  *row.Row // what is asked, and over how many connections
-	// Rate is how many requests per second Open sends; 0 is a closed loop.
+	Row  *row.Row // the requests, and the number of connections
+	// Rate is how many requests per second Open sends; 0 means a closed loop.
 	Rate     float64
-	Refusals bool // 503 is an answer, too
+	Refusals bool // 503 is a valid answer, too
 	Warmup   time.Duration
 	Duration time.Duration // whole seconds for Wrk
-	// MaxLateness is how late Open may be itself, at the 99th percentile.
+	// MaxLateness is how late Open itself may be, at the 99th percentile.
 	MaxLateness time.Duration
 	CPUs        []int // the processors that the generator is bound to, none for all
 	// Window is called when the measured time begins, and when it ends.
 	Window func(begin bool) error
 }
 
-// Result is what a run without an error has found.
+// Result is the result of a run without an error.
 type Result struct {
 	Answers float64 // of status 200 in Seconds
 	Refused float64 // of status 503 in Seconds
 	Seconds float64 // between the calls of Window
-	Late    float64 // p99 of how late Open was itself, in ms
+	Late    float64 // p99 of the lateness of Open itself, in ms
 
 	Latency, RefusedLatency Percentiles
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// patience is how long the last answers are waited for.
+// patience is how long Open waits for the last answers.
 const patience = 5 * time.Second
 
-// loop is Open's: one thread and one epoll set. Its times are in nanoseconds since it began.
+// loop is the state of Open: one thread and one epoll set. Its times are in nanoseconds since it began.
 type loop struct {
 	*Job
 	host     string
@@ -36,36 +36,36 @@ type loop struct {
 	epoll    int
 	conns    []*conn    // with HTTP/2 one for each stream
 	muxes    []*mux     // the connections of HTTP/2
-	free     chan *conn // those that wait for a request; it has room for all
-	freed    int64      // since when there is a free one
+	free     chan *conn // connections that wait for a request; it has room for all
+	freed    int64      // since when a connection is free
 	busy     int        // requests on their way
-	due      float64    // when the next request is
-	interval float64    // between requests, 0 in a closed loop
+	due      float64    // when the next request is due
+	interval float64    // time between requests, 0 in a closed loop
 	buffer   []byte
 
 	started          time.Time
 	begin, end       int64 // of the measured time
 	answers, refused atomic.Int64
-	expected, kept   int // requests due in the measured time, and those of them that had an answer in it
+	expected, kept   int // requests due in the measured time, and how many of them were answered in it
 
 	latency, refusals, late *hdrhistogram.Histogram
 }
 
 // Open sends requests at the job's rate, spread evenly, or messages in a closed loop, and compares every answer with what it should
-// be. The first error ends it. A request is due at its time, whether a connection is free or not; it waits for one. Where
-// connections are closed, a latency has the establishment of the next one in it. It is an error, too, if the generator was late
-// itself, or if fewer than 99 % of what was due in the measured time had an answer in it.
+// be. The first error ends it. A request is due at its time, whether a connection is free or not; it waits for one. Where connections are
+// closed, a latency includes the establishment of the next one. It is also an error if the generator itself was late, or if fewer than 99 %
+// of the requests due in the measured time were answered in it.
 func Open(ctx context.Context, j *Job) (*Result, error) {
 	l := &loop{
 		Job: j, free: make(chan *conn, j.Row.Connections*max(j.Row.Streams, 1)), buffer: make([]byte, 256<<10),
 		latency: histogram(), refusals: histogram(), late: histogram(),
 	}
-	// What little the loop allocates in some seconds isn't collected, so that nothing stops it.
+	// Garbage collection is off, so that nothing stops the loop; it allocates little in a few seconds.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ready, ran := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancelCause(ctx)
 	go func() {
-		runtime.LockOSThread() // and the thread, which isn't like others any more, ends with the goroutine
+		runtime.LockOSThread() // and the thread, whose settings have changed, ends with the goroutine
 		err := l.run(ctx, ready)
 		if err != nil {
 			stop(err)
@@ -97,7 +97,7 @@ func histogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time
 
 func (l *loop) now() int64 { return int64(time.Since(l.started)) }
 
-// watch calls Window when it is time to, and counts the answers between.
+// watch calls Window at the right times, and counts the answers in between.
 func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error {
 	select {
 	case <-ctx.Done():
@@ -122,7 +122,7 @@ func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error 
 	return nil
 }
 
-// run opens the connections and goes on until all that was due has an answer.
+// run opens the connections, and continues until everything that was due has an answer.
 func (l *loop) run(ctx context.Context, ready chan struct{}) error {
 	if err := bePunctual(l.CPUs); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (l *loop) run(ctx context.Context, ready chan struct{}) error {
 	return ctx.Err()
 }
 
-// send gives what is due to free connections.
+// send passes due requests to free connections.
 func (l *loop) send() error {
 	for len(l.free) > 0 {
 		now := l.now()
@@ -243,14 +243,14 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// conn is a connection, and the next one after that.
+// conn is a connection, and after its end the next one.
 type conn struct {
 	loop   *loop
 	index  int
 	fd     int // -1 if it isn't open
 	io     io.ReadWriter
 	asked  int   // requests on this socket
-	turn   int   // of the request that is on its way
+	turn   int   // of the request in progress
 	due    int64 // when that was
 	out    []byte
 	answer answer
@@ -277,7 +277,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// connect begins to connect. What is written before the connection is there gets EAGAIN.
+// connect begins to connect. Writes before the connection is established get EAGAIN.
 func (c *conn) connect(flags int) (err error) {
 	if c.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (c *conn) connect(flags int) (err error) {
 	return unix.EpollCtl(c.loop.epoll, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.index)})
 }
 
-// open connects, and has TLS and the WebSocket agreed on, all of which it waits for.
+// open connects and makes the TLS and WebSocket handshakes, and waits for all of these.
 func (c *conn) open() error {
 	if err := c.connect(0); err != nil {
 		return err
@@ -341,7 +341,7 @@ func (c *conn) send(due int64) error {
 	return c.flush()
 }
 
-// closing reports whether the connection's last request is on its way.
+// closing reports whether the last request of the connection is in progress.
 func (c *conn) closing() bool { return c.asked == c.loop.Row.PerConnection }
 
 func (c *conn) flush() error {
@@ -384,7 +384,7 @@ func (c *conn) ready(events uint32) error {
 	return nil
 }
 
-// take takes a piece of an answer.
+// take handles a piece of an answer.
 func (c *conn) take(data []byte) (err error) {
 	done := false
 	if l := c.loop; l.echo != nil {
@@ -425,8 +425,8 @@ func (c *conn) answered() {
 	l.free <- c
 }
 
-// bePunctual makes the calling thread's timers end when they should, instead of up to 50 µs later, asks the scheduler for short
-// slices, which a thread gets sooner when it wakes up (since Linux 6.12), and binds it to processors.
+// bePunctual sets up the calling thread. Its timers end on time, instead of up to 50 µs late. It gets short time slices, which the
+// scheduler grants sooner when a thread wakes up (since Linux 6.12). And it is bound to processors.
 func bePunctual(cpus []int) error {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if attributes, err := unix.SchedGetAttr(0, 0); err == nil {

@@ -22,18 +22,17 @@ import (
 //go:embed wrk.lua
 var script []byte
 
-// report is what the script says. Micros are the time of the run, and percentiles.
+// report is the output of the script. Micros is the duration of the run, and percentiles.
 type report struct {
 	Answers, Bytes, Errors float64
 	Micros                 [4]float64
 }
 
-// Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. Each answer's status is wrk's to check; that their
-// bodies are as long as they should be follows from how many bytes there were, beside the answers
-// that alike.Fetch has compared. CPU time in the window includes that of opening the
-// connections. Where a row closes connections, every so manieth request of all does it, whosever it is. As to its latencies, wrk
-// adds those of requests that a connection would have sent while it waited for a slow answer; where requests are pipelined it counts
-// them wrongly, and there are none here.
+// Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. wrk checks the status of each answer. The number of bytes
+// shows whether all bodies have the right length; alike.Fetch has compared the answers themselves. CPU time in the window includes opening
+// the connections. Where a row closes connections, every n-th of all requests does it, on whatever connection. wrk adds to its latencies
+// those of requests that a connection would have sent while it waited for a slow answer. For pipelined requests it counts latencies
+// wrongly, so there are none here.
 func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	folder, err := os.MkdirTemp("", "filo-wrk")
 	if err != nil {
@@ -88,7 +87,7 @@ func (j *Job) wrk(ctx context.Context, data, program string, d time.Duration) (s
 	return out.String(), nil
 }
 
-// pieces are what wrk sends, one after the other: requests, or as many as are pipelined.
+// pieces are what wrk sends, one after the other: single requests, or groups of pipelined ones.
 func pieces(r *row.Row, host string) (all [][]byte) {
 	if len(r.Requests) > 1 { // each on a connection that stays
 		for i := range r.Requests {
@@ -103,8 +102,8 @@ func pieces(r *row.Row, host string) (all [][]byte) {
 	return all
 }
 
-// read reads wrk's report. One that tells of an error is an error: figures from such a run mean nothing, since a failed request is
-// often a quick one. So is one whose bytes aren't those of whole answers of that size, and of parts of up to inFlight more.
+// read reads wrk's report. A report with an error is an error: figures from such a run mean nothing, since a failed request is often a
+// quick one. So is a report whose bytes aren't a number of whole answers of that size, plus parts of up to inFlight more.
 func read(out string, size, inFlight float64) (*Result, error) {
 	var r report
 	_, line, found := strings.Cut(out, "\n{")

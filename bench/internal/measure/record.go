@@ -1,4 +1,4 @@
-// Package measure takes the figures of the comparison, one run of one server after the other, and keeps them.
+// Package measure measures one run of one server after the other, and keeps the figures.
 package measure
 
 import (
@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Kind is what is measured.
+// Kind is the kind of a measurement.
 type Kind string
 
 // The kinds.
@@ -20,10 +20,10 @@ const (
 	Syscalls Kind = "syscalls" // a closed loop under strace
 )
 
-// Kinds are all of them.
+// Kinds are all kinds.
 var Kinds = []Kind{Peak, Rate, Syscalls}
 
-// Cell is one place of the comparison: who is measured, at what and how.
+// Cell identifies a measurement: the peer, the row and the way.
 type Cell struct {
 	Kind    Kind   `json:"kind"`
 	Row     string `json:"row"`
@@ -35,14 +35,14 @@ type Cell struct {
 	Seconds int    `json:"seconds"`
 }
 
-// Record is what one run has found.
+// Record is the result of one run.
 type Record struct {
 	Cell
 	Round   int                `json:"round"`
 	Figures map[string]float64 `json:"figures"`
 }
 
-// The names of figures. A Record has those that its run could tell.
+// The names of figures. A Record has those that its run could determine.
 const (
 	Throughput  = "requests/s"
 	CPU         = "cpu-µs/request"
@@ -71,8 +71,8 @@ type Store struct {
 	records map[Cell][]Record
 }
 
-// Open reads the records of a file, which is made if there is none. An empty name keeps them in memory only. With fresh the
-// file is emptied. A last line that was cut off is dropped.
+// Open reads the records of a file, and creates the file if there is none. An empty name keeps them in memory only. With fresh the file is
+// emptied. A last line that was cut off is dropped.
 func Open(name string, fresh bool) (*Store, error) {
 	s := &Store{records: map[Cell][]Record{}}
 	if name == "" {
@@ -138,10 +138,10 @@ func (s *Store) Empty() bool { return len(s.records) == 0 }
 // Records are a cell's records, in the order in which they were added. They must not be changed.
 func (s *Store) Records(c Cell) []Record { return s.records[c] }
 
-// Spread is the median of a figure, and the least and largest one.
+// Spread is the median of a figure, and its smallest and largest value.
 type Spread struct{ Median, Min, Max float64 }
 
-// Spread returns that of a figure of a cell, if there is one.
+// Spread returns the spread of a cell's figure, if there is one.
 func (s *Store) Spread(c Cell, figure string) (Spread, bool) {
 	var values []float64
 	for _, r := range s.records[c] {
@@ -155,7 +155,7 @@ func (s *Store) Spread(c Cell, figure string) (Spread, bool) {
 	return Spread{Median(values), slices.Min(values), slices.Max(values)}, true
 }
 
-// Median returns the middle one, or what is halfway between the two in the middle. There has to be one.
+// Median returns the middle value, or the mean of the two in the middle. There must be one value at least.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -163,7 +163,7 @@ func Median(values []float64) float64 {
 }
 
 // MiddleMean is the mean of the middle half: of three the middle one, of five the three in the middle, of thirteen seven. Like the
-// median it isn't moved by a few that are far off, and it varies less from one measurement to the next. There has to be one value.
+// median it isn't moved by a few that are far off, and it varies less from one measurement to the next. There must be one value at least.
 func MiddleMean(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	outer := (len(sorted) + 1) / 4

@@ -41,7 +41,7 @@ type run struct {
 	server *peer.Server
 	record Record
 
-	// What the server uses in the measured time, and how long that is.
+	// The resources that the server uses in the measured time, and the length of that time.
 	usage     proc.Usage
 	allocated peer.Allocated
 	stolen    time.Duration
@@ -85,7 +85,7 @@ var errPatience = errors.New("the run didn't end, and was ended")
 // duration is how long the cell is measured.
 func (r *run) duration() time.Duration { return time.Duration(r.cell.Seconds) * time.Second }
 
-// Options are those that a row's server is started with.
+// Options are the options with which a row's server is started.
 func (r *Runner) Options(of *row.Row) peer.Options {
 	o := peer.Options{Args: of.Args, HTTP2: of.Streams > 0, TLS: of.TLS, Files: r.Files}
 	if of.Database {
@@ -116,7 +116,7 @@ func (r *run) cpus(server bool) []int {
 	return all[:1]
 }
 
-// load loads the server as the row and the cell say.
+// load loads the server as the row and the cell require.
 func (r *run) load(ctx context.Context) (*load.Result, error) {
 	j := &load.Job{
 		Base: r.server.Base, Row: r.row, Rate: r.rate, Warmup: r.Warmup, Duration: r.duration(),
@@ -154,7 +154,7 @@ func (r *run) window(begin bool) error {
 	return err
 }
 
-// perRequest takes over what the server has used in the window, divided by the number of requests.
+// perRequest sets the figures of the resources that the server has used in the window, divided by the number of requests.
 func (r *run) perRequest(requests float64) error {
 	f := r.record.Figures
 	f[CPU] = float64(r.usage.CPU) / float64(time.Microsecond) / requests
@@ -170,8 +170,8 @@ func (r *run) perRequest(requests float64) error {
 	return err
 }
 
-// loaded is a closed loop or, for cells and rows with a rate, an open one. In an overload, throughput counts good answers, and CPU
-// time is divided by all.
+// loaded is a closed loop or, for cells and rows with a rate, an open one. In an overload, throughput counts only good answers, and CPU
+// time is divided by all answers.
 func (r *run) loaded(ctx context.Context) error {
 	result, err := r.load(ctx)
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *run) loaded(ctx context.Context) error {
 	return r.perRequest(result.Answers + result.Refused)
 }
 
-// answers takes over how many there were, and their latencies.
+// answers sets the number of answers and their latencies.
 func (r *run) answers(result *load.Result) {
 	f, l := r.record.Figures, result.Latency
 	f[Throughput] = result.Answers / result.Seconds
@@ -201,7 +201,7 @@ func (r *run) answers(result *load.Result) {
 	}
 }
 
-// mixed has blocking requests in the background. Those in the measured time count for the CPU time alone.
+// mixed has blocking requests in the background. Those in the measured time count only for the CPU time.
 func (r *run) mixed(ctx context.Context) error {
 	asleep := *r.row
 	asleep.Requests = []row.Request{{Target: "/mixed/sleep", Want: r.row.Requests[0].Want}}
@@ -209,7 +209,7 @@ func (r *run) mixed(ctx context.Context) error {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	background := &load.Job{
 		Base: r.server.Base, Row: &asleep, Rate: row.MixedRate, MaxLateness: time.Second,
-		// It begins before the quick ones' warm-up, and goes on for longer.
+		// It begins before the warm-up of the quick ones, and continues for longer.
 		Duration: r.Warmup + r.duration() + time.Second/2,
 		Window: func(begin bool) error {
 			if begin {
@@ -235,11 +235,11 @@ func (r *run) mixed(ctx context.Context) error {
 	return r.perRequest(result.Answers + row.MixedRate*r.seconds)
 }
 
-// settle is how long the server has after the last answer until its memory is read.
+// settle is the pause between the last answer and reading the server's memory.
 const settle = 300 * time.Millisecond
 
-// idle opens many connections, one after the other, each of which asks once and then waits; reads the memory before and after; and
-// in the end asks on all at once. wrk and h2load have no idle connections.
+// idle opens many connections, one after the other, each of which makes a request and then waits. It reads the memory before and after, and
+// in the end makes requests on all at once. wrk and h2load have no idle connections.
 func (r *run) idle() error {
 	_, address, _ := strings.Cut(r.server.Base, "://")
 	request := r.row.Requests[0].Raw(address, false)
@@ -275,14 +275,14 @@ func (r *run) idle() error {
 	return r.burst(conns, request, want)
 }
 
-// settled is the server's memory without what is mapped from files.
+// settled is the server's memory without memory-mapped files.
 func (r *run) settled() (float64, error) {
 	time.Sleep(settle)
 	_, anonymous, err := proc.ReadMemory(r.server.Processes())
 	return float64(anonymous), err
 }
 
-// burst asks on all connections at once.
+// burst sends requests on all connections at once.
 func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	if err := r.window(true); err != nil {
 		return err
@@ -307,8 +307,8 @@ func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	return r.perRequest(float64(len(conns)))
 }
 
-// traced counts the server's system calls in a run of its own, since being traced makes it slow. Those that open and close the
-// row's connections are among them.
+// traced counts the server's system calls in a separate run, since tracing slows the server. It includes the calls that open and close the
+// row's connections.
 func (r *run) traced(ctx context.Context) error {
 	args := []string{"-f", "-c", "-U", "calls,name"}
 	for _, pid := range r.server.Processes() {
@@ -357,7 +357,7 @@ func waitTraced(pids []int) error {
 	return errors.New("it doesn't attach to the server")
 }
 
-// parseStrace returns the calls that strace's summary, whose columns are calls and name, has as the total.
+// parseStrace returns the number of calls in the total line of strace's summary, whose columns are calls and name.
 func parseStrace(summary string) (calls float64, err error) {
 	before, _, _ := strings.Cut(summary, " total\n")
 	if _, err := fmt.Sscan(before[strings.LastIndexByte(before, '\n')+1:], &calls); err != nil {

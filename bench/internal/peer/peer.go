@@ -21,29 +21,29 @@ type Kind int
 
 // The kinds.
 const (
-	Go        Kind = iota // a program in servers/, which takes site.Flags
+	Go        Kind = iota // a program in servers/, started with site.Flags
 	C                     // limit/epoll.c
-	Installed             // a program of the system, with a configuration of ours
+	Installed             // an installed program, with our configuration
 )
 
-// Peer is one of those who are compared.
+// Peer is a server in the comparison.
 type Peer struct {
 	Name string
 	Kind Kind
 
-	// Peculiarities are the fields in which the answers differ from the others' whatever the configuration.
+	// Peculiarities are the fields in which the answers differ from the others' with any configuration.
 	Peculiarities []string
 
 	folder string   // of its program in servers/
-	module string   // whose version is the peer's
-	args   []string // its own, in front of the row's
+	module string   // the module whose version is the peer's
+	args   []string // its own arguments, in front of the row's
 
-	// Program is the file that is run, and Version and Hash are known once it is built. Hash covers the program and all else
-	// that makes it what it is: figures with another hash aren't its own.
+	// Program is the file that is run; Version and Hash are known after the build. Hash covers the program and everything else that
+	// determines its behaviour: figures with another hash belong to another program.
 	Program, Version, Hash string
 }
 
-// all are the peers that there are, in the order in which they are shown.
+// all lists the peers, in the order in which they are shown.
 var all = []Peer{
 	{Name: "filo", folder: "filo"},
 	{Name: "filo-blocking", folder: "filo", args: []string{"-blocking"}},
@@ -60,7 +60,7 @@ var all = []Peer{
 	{Name: "limit", Kind: C},
 }
 
-// Names of the peers, in the order in which they are shown.
+// Names returns the names of the peers, in the order in which they are shown.
 func Names() []string {
 	names := make([]string, len(all))
 	for i := range all {
@@ -69,7 +69,7 @@ func Names() []string {
 	return names
 }
 
-// IsGo reports whether the peer is a Go program, and not there for reference.
+// IsGo reports whether the peer is a Go program that isn't included only for reference.
 func (p *Peer) IsGo() bool { return p.Kind == Go }
 
 // Builder builds peers.
@@ -78,7 +78,7 @@ type Builder struct {
 	Out    string // where programs go
 }
 
-// ErrMissing says that an installed program isn't there.
+// ErrMissing means that a program isn't installed.
 var ErrMissing = errors.New("neither in PATH nor in /usr/sbin: `apt-get install` has it on Debian")
 
 // Build builds the peer called name. If it is a program that isn't installed, the error is ErrMissing.
@@ -114,7 +114,7 @@ func find(name string) (*Peer, error) {
 	return nil, fmt.Errorf("there is no peer %q, only %s", name, strings.Join(Names(), ", "))
 }
 
-// goBuild builds without paths and the state of the repository, so that the same source gives the same program.
+// goBuild builds without paths and without the state of the repository, so that the same source gives the same program.
 func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
 	if err := run(ctx, b.Module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
 	return nil
 }
 
-// output is what a program says, without the space around it.
+// output returns the output of a program, without the space around it.
 func (b *Builder) output(ctx context.Context, command ...string) string {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = b.Module
@@ -178,8 +178,8 @@ func run(ctx context.Context, folder, program string, args ...string) error {
 	return nil
 }
 
-// BuildRevision builds filo's server with filo as it was at a revision. It is the server of today if that can be built with the
-// filo of then, so that only filo differs, and that of the revision otherwise.
+// BuildRevision builds filo's server with a revision of filo. If today's server can be built with that revision, it is used, so that only
+// filo differs; otherwise it is the revision's own server.
 func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Peer, error) {
 	p := &Peer{Name: name, folder: "filo", Program: filepath.Join(b.Out, name)}
 	if p.Version = b.output(ctx, "git", "rev-parse", "--short", "--verify", revision+"^{commit}"); p.Version == "?" {
@@ -204,10 +204,10 @@ func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Pe
 	return p, err
 }
 
-// localReplace is a replacement of go.mod by a folder of the repository, which is above the module.
+// localReplace is a replacement in go.mod by a folder of the repository above the module.
 var localReplace = regexp.MustCompile(`(?m)=>\s*\.\./?(\S*)$`)
 
-// buildToday builds today's server with the folders of a tree in place of the repository's.
+// buildToday builds today's server with the folders of another tree instead of the repository's.
 func (b *Builder) buildToday(ctx context.Context, p *Peer, tree string) error {
 	mod, noMod := os.ReadFile(filepath.Join(b.Module, "go.mod"))
 	sum, noSum := os.ReadFile(filepath.Join(b.Module, "go.sum"))

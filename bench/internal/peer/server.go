@@ -29,20 +29,20 @@ type Options struct {
 	HTTP2 bool
 	TLS   bool
 	Files string // the folder of the files that it serves
-	CPUs  []int  // the processors that it is bound to, none for all
-	Procs int    // GOMAXPROCS, or how many workers; 0 for the processors that it has
+	CPUs  []int  // the processors to which it is bound, none for all
+	Procs int    // GOMAXPROCS, or the number of workers; 0 for the number of its processors
 }
 
 func (o *Options) threads() int { return cmp.Or(o.Procs, len(o.CPUs), runtime.NumCPU()) }
 
 // Server is a running peer.
 type Server struct {
-	// Base is where it listens, as in "http://127.0.0.1:8080".
+	// Base is the URL at which it listens, as in "http://127.0.0.1:8080".
 	Base string
 
 	peer   *Peer
 	cmd    *exec.Cmd
-	folder string        // its own, removed at the end
+	folder string        // its own folder, removed at the end
 	lines  chan string   // what it says
 	gone   chan struct{} // closed when it has ended
 }
@@ -81,7 +81,7 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 	}
 	s.cmd = exec.CommandContext(ctx, p.Program, args...)
 	s.cmd.Stderr = os.Stderr
-	// nginx ends its workers itself, if it is asked to.
+	// nginx itself ends its workers, if it is asked to end.
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 3 * time.Second
 	if o.Procs > 0 {
@@ -139,10 +139,10 @@ func (s *Server) Processes() []int {
 	return proc.Tree(s.cmd.Process.Pid)
 }
 
-// Allocated is what a Go program has allocated since it began.
+// Allocated is the count of a Go program's allocations since it began.
 type Allocated struct{ Objects, Bytes int64 }
 
-// Allocated asks a Go program what it has allocated. For others it returns nothing.
+// Allocated asks a Go program for its allocations. For other programs it returns nothing.
 func (s *Server) Allocated() (a Allocated, err error) {
 	if s.peer.Kind != Go {
 		return a, nil
@@ -166,8 +166,8 @@ func (s *Server) Stop() {
 	os.RemoveAll(s.folder)
 }
 
-// end ends the process. An installed one is asked to, since it ends its workers itself; others, which may have ideas of how to
-// end well, aren't.
+// end ends the process. An installed program is asked to end, since it ends its workers itself. Others are killed, since each may end in
+// its own way.
 func (s *Server) end() {
 	pids := s.Processes()
 	if s.peer.Kind == Installed {

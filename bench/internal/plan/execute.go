@@ -17,17 +17,16 @@ import (
 // Executor measures groups.
 type Executor struct {
 	Runner *measure.Runner
-	Peers  map[string]*peer.Peer // by name; who isn't there isn't measured
+	Peers  map[string]*peer.Peer // by name; a peer that isn't here isn't measured
 	Store  *measure.Store
 	Log    io.Writer
 
-	checked map[string]bool // rows whose answers are alike
+	checked map[string]bool // rows whose answers are equal
 }
 
-// Execute checks that the peers answer alike, and measures what the store doesn't have yet: the first round of all groups, then the
-// second, and so on. A machine's speed changes from minute to minute; this way every group has runs at each speed. Rates come
-// last, since they follow from peaks. A run with errors counts for nothing, and is made once more. The error names what couldn't
-// be measured.
+// Execute checks that the peers give equal answers, and measures what the store doesn't have yet: the first round of all groups, then the
+// second, and so on. A machine's speed changes from minute to minute; this way every group has runs at each speed. Rates come last, since
+// they depend on peaks. A run with errors counts for nothing, and is made once more. The error names what couldn't be measured.
 func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 	e.checked = map[string]bool{}
 	for i := range groups {
@@ -42,7 +41,7 @@ func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 	return failed
 }
 
-// rounds measures the groups that are rates, or those that aren't, round by round.
+// rounds measures either the groups that are rates or the others, round by round.
 func (e *Executor) rounds(ctx context.Context, groups []Group, rates bool) (failed error) {
 	for round, left := 0, true; left; round++ {
 		left = false
@@ -57,7 +56,7 @@ func (e *Executor) rounds(ctx context.Context, groups []Group, rates bool) (fail
 	return failed
 }
 
-// present are the group's peers that there are.
+// present returns the group's peers that exist.
 func (e *Executor) present(g *Group) (peers []*peer.Peer) {
 	for _, name := range g.Peers {
 		if p := e.Peers[name]; p != nil {
@@ -67,8 +66,8 @@ func (e *Executor) present(g *Group) (peers []*peer.Peer) {
 	return peers
 }
 
-// check compares the answers of all peers of a row's group, unless nothing is left to measure. The generator looks at the
-// answers of WebSockets itself.
+// check compares the answers of all peers of a row's group, unless nothing is left to measure. The generator itself checks the answers of
+// WebSockets.
 func (e *Executor) check(ctx context.Context, g *Group) error {
 	peers := e.present(g)
 	left := slices.ContainsFunc(peers, func(p *peer.Peer) bool {
@@ -121,13 +120,13 @@ func (e *Executor) has(g *Group, p *peer.Peer, round int) bool {
 	return slices.ContainsFunc(e.Store.Records(g.Of(p)), func(r measure.Record) bool { return r.Round == round })
 }
 
-// measure runs what is missing of a round.
+// measure makes the missing runs of a round.
 func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed error) {
 	rate := 0.0
 	if g.Cell.Kind == measure.Rate {
 		if rate = e.slowest(g) * float64(g.Cell.Percent) / 100; rate == 0 {
 			if round > 0 {
-				return nil // the first round has said so
+				return nil // the first round has reported it
 			}
 			return fmt.Errorf("%s at %d %%: there is no peak of all servers", g.Cell.Row, g.Cell.Percent)
 		}
@@ -140,7 +139,7 @@ func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed err
 		if err != nil && ctx.Err() == nil {
 			err = e.once(ctx, g, p, round, rate)
 		}
-		// That a server can't keep a rate is a result.
+		// If a server can't keep a rate, that is a result, too.
 		if err != nil && g.Cell.Kind != measure.Rate {
 			failed = errors.Join(failed, err)
 		}
@@ -173,7 +172,7 @@ func summary(f map[string]float64) (text string) {
 	return text
 }
 
-// Name says what the group measures.
+// Name describes what the group measures.
 func (g *Group) Name() string {
 	name := g.Cell.Row
 	switch {
@@ -189,7 +188,7 @@ func (g *Group) Name() string {
 	return name
 }
 
-// slowest is the least median of the peers' peaks, 0 if one has none.
+// slowest is the smallest median of the peers' peaks, 0 if a peer has none.
 func (e *Executor) slowest(g *Group) float64 {
 	least := math.Inf(1)
 	for _, p := range e.present(g) {

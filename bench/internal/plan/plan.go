@@ -1,4 +1,4 @@
-// Package plan says what is measured in which order, and does it.
+// Package plan determines what is measured in which order, and executes the measurements.
 package plan
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Size is how much is measured.
+// Size says how much is measured.
 type Size struct {
 	Name    string
-	Rows    []string // IDs; nil is all
+	Rows    []string // IDs; nil for all
 	Rounds  int
 	Seconds int // of one run; a row may have more
 	// RateRounds is how many rounds latencies at constant rates have, 0 for none.
 	RateRounds int
-	// All measures everybody in every row that they can, and not only where a row says so.
+	// All measures every peer in every row that it supports, and not only in rows that list it.
 	All bool
-	// Beyond is set if there is more than the unpinned rows: pinned ones, several values of GOMAXPROCS, and system calls.
+	// Beyond adds to the unpinned rows: pinned ones, several values of GOMAXPROCS, and system calls.
 	Beyond bool
 }
 
-// Sizes are the sizes that there are.
+// Sizes are the available sizes.
 var Sizes = []Size{
 	{Name: "quick", Rows: row.Quick, Rounds: 13, Seconds: 1},
 	{Name: "http2", Rows: row.HTTP2, Rounds: 11, Seconds: 1, RateRounds: 11},
@@ -36,7 +36,7 @@ var Sizes = []Size{
 // Percents are the parts of the slowest server's peak at which latencies are measured.
 var Percents = []int{50, 70, 90}
 
-// Group is cells that are measured in turns: the same thing of several peers.
+// Group is a set of cells that are measured in turns: the same measurement of several peers.
 type Group struct {
 	Cell   measure.Cell // without a peer
 	Row    row.Row
@@ -44,7 +44,7 @@ type Group struct {
 	Rounds int
 }
 
-// Choice narrows a size down. What is nil isn't narrowed.
+// Choice narrows a size down. A nil field doesn't narrow it.
 type Choice struct {
 	Rows, Peers []string
 	Kinds       []measure.Kind
@@ -118,13 +118,13 @@ func narrow(groups []Group, c Choice) []Group {
 	return left
 }
 
-// group makes one of a row.
+// group makes one group of a row.
 func group(r row.Row, size Size, kind measure.Kind, peers []string, rounds int) Group {
 	cell := measure.Cell{Kind: kind, Row: r.ID, Seconds: size.Seconds * r.Seconds}
 	return Group{Cell: cell, Row: r, Peers: peers, Rounds: rounds}
 }
 
-// unpinned are the rows, their latencies, and their system calls.
+// unpinned returns the groups of the rows, their latencies, and their system calls.
 func unpinned(rows []row.Row, size Size) (groups []Group) {
 	for _, r := range rows {
 		peers := r.Peers
@@ -150,14 +150,14 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 	for _, r := range rows {
 		if size.Beyond && r.Kind == row.Closed && missing == nil {
 			g := group(r, size, measure.Syscalls, r.Core(), 1)
-			g.Cell.Seconds *= 2 // being traced is slow
+			g.Cell.Seconds *= 2 // tracing is slow
 			groups = append(groups, g)
 		}
 	}
 	return groups
 }
 
-// varied are the rows with cells that are changed.
+// varied returns the groups of rows with changed cells.
 func varied(rows []row.Row, size Size, change func(*measure.Cell)) (groups []Group) {
 	for _, r := range rows {
 		g := group(r, size, measure.Peak, r.Core(), size.Rounds)
@@ -175,7 +175,7 @@ func doublings(n int) (values []int) {
 	return append(values, n)
 }
 
-// Estimate is about how long the groups take, without what has been measured before.
+// Estimate is about how long the groups take, minus what has been measured already.
 func Estimate(groups []Group, warmup time.Duration) (runs int, took time.Duration) {
 	const overhead = 150 * time.Millisecond // starting and ending server and generator
 	for _, g := range groups {

@@ -1,4 +1,4 @@
-// Package postgres starts the PostgreSQL that the servers of the comparison ask.
+// Package postgres starts the PostgreSQL that the compared servers query.
 package postgres
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// ErrMissing says that PostgreSQL isn't installed.
+// ErrMissing means that PostgreSQL isn't installed.
 var ErrMissing = errors.New("PostgreSQL is neither in PATH nor in /usr/lib/postgresql: `apt-get install postgresql` has it on Debian")
 
-// settings have PostgreSQL 10 or later listen on a socket only, flush nothing to the disk, and do little in the background.
+// settings make PostgreSQL 10 or later listen only on a socket, flush nothing to the disk, and do little in the background.
 var settings = []string{
 	"listen_addresses=", "fsync=off", "autovacuum=off", "max_logical_replication_workers=0", "bgwriter_lru_maxpages=0",
 	"checkpoint_timeout=1d", "log_min_messages=fatal",
@@ -33,11 +33,11 @@ var settings = []string{
 
 // Server is a running PostgreSQL with package database's table.
 type Server struct {
-	// ConnString is what servers connect to, and Version is PostgreSQL's.
+	// ConnString is the connection string for servers, and Version is PostgreSQL's.
 	ConnString, Version string
 
 	folder   string
-	identity *syscall.Credential // nil: the same as this process
+	identity *syscall.Credential // nil: the same user as this process
 	stop     context.CancelFunc
 	said     bytes.Buffer  // read once gone is closed
 	gone     chan struct{} // closed when it has ended; nil until it has begun
@@ -112,7 +112,7 @@ func (s *Server) start(ctx context.Context, programs string) error {
 	return errors.Join(database.Fill(ctx, conn), conn.Close(ctx))
 }
 
-// leaveRoot has root's programs run as the user postgres, since PostgreSQL refuses to run as root.
+// leaveRoot makes root's programs run as the user postgres, since PostgreSQL refuses to run as root.
 func (s *Server) leaveRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -127,7 +127,7 @@ func (s *Server) leaveRoot() error {
 	return errors.Join(noUID, noGID, os.Chown(s.folder, uid, gid))
 }
 
-// command is a program of PostgreSQL's, which ends by SIGINT: that disconnects clients.
+// command is a PostgreSQL program, which ends by SIGINT: that disconnects clients.
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.folder, &s.said, &s.said

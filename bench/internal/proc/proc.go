@@ -1,4 +1,4 @@
-// Package proc reads from Linux's /proc what processes have used, and starts them on chosen processors.
+// Package proc reads the resource usage of processes from Linux's /proc, and starts processes on chosen processors.
 package proc
 
 import (
@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process and its descendants have used since they began.
+// Usage is the resource usage of a process and its descendants since they began.
 type Usage struct {
 	CPU time.Duration // user and kernel
-	// Switches is how often their threads have left a processor: of their own accord, and because another one was due.
+	// Switches is how often their threads have left a processor: voluntarily, and because another thread was due.
 	Voluntary, Involuntary int64
 }
 
@@ -46,7 +46,7 @@ func Tree(pid int) []int {
 	return pids
 }
 
-// ReadUsage adds up the usage of the processes. One that has ended is an error. The threads' schedstat counts nanoseconds but forgets
+// ReadUsage adds up the usage of the processes. A process that has ended is an error. The threads' schedstat counts nanoseconds but forgets
 // threads that ended; stat remembers them but counts ticks of 10 ms. So a process's CPU time is the larger of the two.
 func ReadUsage(pids []int) (sum Usage, err error) {
 	for _, pid := range pids {
@@ -81,8 +81,8 @@ func ReadUsage(pids []int) (sum Usage, err error) {
 	return sum, nil
 }
 
-// ReadMemory adds up the most that each of the processes has had resident, and their present memory without mapped files: heaps and
-// stacks. Both are in bytes.
+// ReadMemory adds up the peak resident memory of each process, and their present memory without mapped files: heaps and stacks. Both are in
+// bytes.
 func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	for _, pid := range pids {
 		process, err := procfs.NewProc(pid)
@@ -99,8 +99,8 @@ func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	return peak, anonymous, nil
 }
 
-// Stolen returns for how long a processor of this machine, on average since it started, had something to run and wasn't run: the host had
-// given it to others.
+// Stolen returns how long a processor of this machine, on average since it started, had something to run but didn't run, because the host
+// had given it to others.
 func Stolen() (time.Duration, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -113,8 +113,8 @@ func Stolen() (time.Duration, error) {
 	return time.Duration(stat.CPUTotal.Steal*float64(time.Second)) / time.Duration(max(len(stat.CPU), 1)), nil
 }
 
-// Start starts the command with its threads bound to the given processors, to all if there are none. They are set on the
-// thread that starts it, which the process inherits them from, so that it never runs anywhere else.
+// Start starts the command with its threads bound to the given processors, to all if there are none. The binding is set on the thread that
+// starts the process, which inherits it, so the process never runs on another processor.
 func Start(cmd *exec.Cmd, cpus []int) error {
 	if len(cpus) == 0 {
 		return cmd.Start()
@@ -155,14 +155,14 @@ func CPUs() (cpus []int) {
 	return cpus
 }
 
-// Machine describes where figures come from.
+// Machine describes the machine on which figures were measured.
 type Machine struct {
 	CPU, Memory, Kernel, Go string
 	Congestion              string // how TCP controls congestion
 	Cores                   int
 }
 
-// ThisMachine describes the one that this runs on.
+// ThisMachine describes the machine on which this program runs.
 func ThisMachine() Machine {
 	m := Machine{CPU: "?", Memory: "?", Congestion: "?", Kernel: Version("uname", "-r"), Go: runtime.Version(), Cores: runtime.NumCPU()}
 	fs, err := procfs.NewDefaultFS()
@@ -183,9 +183,9 @@ func ThisMachine() Machine {
 
 var version = regexp.MustCompile(`\d+(\.\d+)+[-\w]*`)
 
-// Version runs a program with arguments that make it say its version, and returns that.
+// Version runs a program with arguments that make it print its version, and returns that.
 func Version(program string, args ...string) string {
-	// wrk and others say it with an exit code that isn't 0.
+	// wrk and other programs exit with a status other than 0.
 	out, _ := exec.Command(program, args...).CombinedOutput()
 	if found := version.Find(out); found != nil {
 		return string(found)

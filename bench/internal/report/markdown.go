@@ -39,7 +39,7 @@ func (r *Report) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "BENCHMARKS.md"), out.Bytes(), 0o644)
 }
 
-// Versions are the peers that there are.
+// Versions are the versions of the peers.
 func (r *Report) Versions() (peers []*peer.Peer) {
 	for _, name := range peer.Names() {
 		if p := r.Peers[name]; p != nil {
@@ -49,7 +49,7 @@ func (r *Report) Versions() (peers []*peer.Peer) {
 	return peers
 }
 
-// Rows are the groups' rows, each once.
+// Rows returns the groups' rows, each once.
 func (r *Report) Rows() (rows []row.Row) {
 	for _, g := range r.Groups {
 		if !slices.ContainsFunc(rows, func(known row.Row) bool { return known.ID == g.Row.ID }) {
@@ -59,8 +59,8 @@ func (r *Report) Rows() (rows []row.Row) {
 	return rows
 }
 
-// goBench has each record as a line of Go's benchmark format, which benchstat reads: `benchstat -col /server FILE` puts servers
-// beside each other, and two files two machines or days. The iterations mean nothing.
+// goBench has each record as a line of Go's benchmark format, which benchstat reads: `benchstat -col /server FILE` compares servers; with
+// two files it compares two machines or days. The iterations mean nothing.
 func (r *Report) goBench() []byte {
 	b := fmt.Appendf(nil, "goos: %s\ngoarch: %s\npkg: github.com/filohttp/filo/bench\ncpu: %s\n",
 		runtime.GOOS, runtime.GOARCH, r.Machine.CPU)
@@ -89,16 +89,15 @@ func (r *Report) goBench() []byte {
 	return b
 }
 
-// Loss is a place where filo isn't first of the Go servers, nor tied with the first, who is Times as good.
+// Loss is a case in which filo is neither the first of the Go servers nor tied with it. Times is by which factor the first is better.
 type Loss struct {
 	Group, Figure, Peer, Home, Theirs, Cause string
 
 	Times float64
 }
 
-// ReadCauses reads why filo isn't first in some rows, which people write down: a line for each, "ROW: CAUSE", with the row's
-// name as the report has it ("db, GOMAXPROCS=1"). Empty lines and those that begin with "#" are skipped, and a file that doesn't exist
-// has none.
+// ReadCauses reads the causes for which filo isn't first in some rows, which people write down. Each line is "ROW: CAUSE", with the row's
+// name in the report ("db, GOMAXPROCS=1"). Empty lines and those that begin with "#" are skipped, and a file that doesn't exist has none.
 func ReadCauses(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,12 +118,12 @@ func ReadCauses(file string) (map[string]string, error) {
 	return causes, nil
 }
 
-// leastLead is by what ratio a server is ahead at least. By less, a program may be ahead of itself.
+// leastLead is the smallest ratio that counts as a lead. Within less than that, two runs of the same program differ.
 const leastLead = 1.01
 
-// Losses finds them: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are
-// tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both, for
-// p99 such as may be compared: see isTail.
+// Losses finds the losses: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are tied
+// unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both; for p99
+// these must be comparable: see isTail.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -144,7 +143,7 @@ func (r *Report) Losses() (losses []Loss) {
 	return losses
 }
 
-// lossesOf has the best of those who are ahead in a figure.
+// lossesOf returns the best of the peers that are ahead in a figure.
 func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	best := Loss{Times: leastLead}
 	for _, p := range r.Versions() {
@@ -164,8 +163,8 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	return []Loss{best}
 }
 
-// times says in each round how many times as good as filo a peer is. It returns nil if the peer isn't another Go server, or if no more than
-// half of the rounds can be compared.
+// times returns for each round by which factor a peer is better than filo. It returns nil if the peer isn't another Go server, or if no
+// more than half of the rounds can be compared.
 func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
 		return nil
@@ -185,12 +184,12 @@ func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	return times
 }
 
-// compared are the groups whose latencies are compared.
+// compared returns the groups whose latencies are compared.
 func (r *Report) compared() []*plan.Group {
 	return r.groups(measure.Rate, func(g *plan.Group) bool { return g.Cell.Percent == 70 })
 }
 
-// Tails says in how many rows the latencies could be compared.
+// Tails reports in how many rows the latencies could be compared.
 func (r *Report) Tails() string {
 	all, calm := r.compared(), 0
 	for _, g := range all {
@@ -201,7 +200,7 @@ func (r *Report) Tails() string {
 	return fmt.Sprintf("%d of %d", calm, len(all))
 }
 
-// Taken says how much of the processors' time the machine's host took in the runs.
+// Taken reports how much of the processors' time the machine's host took in the runs.
 func (r *Report) Taken() string {
 	var all []float64
 	for i := range r.Groups {

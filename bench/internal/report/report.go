@@ -1,4 +1,4 @@
-// Package report shows what was measured: as text, as docs/BENCHMARKS.md, and in Go's benchmark format.
+// Package report shows the measurements: as text, as docs/BENCHMARKS.md, and in Go's benchmark format.
 package report
 
 import (
@@ -20,24 +20,24 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Report is what is shown.
+// Report is the content of a report.
 type Report struct {
 	Groups  []plan.Group
 	Peers   map[string]*peer.Peer // by name; nil for one that isn't installed
 	Store   *measure.Store
 	Machine proc.Machine
-	Tools   map[string]string // versions of what was used besides
+	Tools   map[string]string // versions of the other programs used
 	Warmup  time.Duration
-	Command string // what has made the report
+	Command string // the command that has made the report
 	Time    time.Time
-	Causes  map[string]string // why filo isn't first, by row: see ReadCauses
-	Failed  error             // what couldn't be measured
+	Causes  map[string]string // the causes for which filo isn't first, by row: see ReadCauses
+	Failed  error             // measurements that failed
 }
 
-// home is whose report it is.
+// home is the peer that the report is about.
 const home = "filo"
 
-// figure is how a figure is shown.
+// figure says how a figure is shown.
 type figure struct {
 	name, title, format string
 	more                bool // is better
@@ -61,21 +61,21 @@ var (
 	refusedP99  = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
 )
 
-// maxStolen is what the host may take of the processors' time in a run whose p99 is compared, in percent. The one request in a hundred that
-// is slow is mostly one that waited for the host, if that took more.
+// maxStolen is the largest share of the processors' time, in percent, that the host may take in a run whose p99 is compared. If it took
+// more, the slow one in a hundred requests is mostly one that waited for the host.
 const maxStolen = 1
 
 // isTail reports whether the figure is compared only in runs in which the host took little.
 func (f figure) isTail() bool { return f == openP99 || f == refusedP99 }
 
-// The groups of peers that stand beside each other in a table.
+// The groups of peers that appear beside each other in a table.
 var (
 	three      = []string{"filo-base", "filo", "fasthttp", "nethttp"}
 	frameworks = []string{"filo", "filo-blocking", "fiber", "hertz", "gin", "echo"}
 	references = []string{"filo", "nginx", "haproxy", "nghttpd", "h2o", "limit"}
 )
 
-// cell is a peer's in a group, one without records if the peer isn't there.
+// cell returns a peer's cell in a group. It has no records if the peer isn't there.
 func (r *Report) cell(g *plan.Group, name string) measure.Cell {
 	p := r.Peers[name]
 	if p == nil || !slices.Contains(g.Peers, name) {
@@ -89,7 +89,7 @@ func (r *Report) spread(g *plan.Group, name, figure string) (measure.Spread, boo
 	return r.Store.Spread(r.cell(g, name), figure)
 }
 
-// groups are the groups of a kind that the filter, if there is one, lets through.
+// groups returns the groups of a kind that pass the filter, if there is one.
 func (r *Report) groups(kind measure.Kind, filter func(*plan.Group) bool) (groups []*plan.Group) {
 	for i := range r.Groups {
 		if g := &r.Groups[i]; g.Cell.Kind == kind && (filter == nil || filter(g)) {
@@ -105,7 +105,7 @@ func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
 func isIdle(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Idle }
 func isFull(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Overload }
 
-// Table is one in text or Markdown, with the flags that measure it.
+// Table is a table in text or Markdown, with the flags that measure it.
 type Table struct {
 	Title, Command string
 
@@ -113,8 +113,8 @@ type Table struct {
 	Rows   [][]string
 }
 
-// of makes a table of a figure: a column for each peer that has it, and a row for each group that any but the first of them is in, or
-// the first if there is no other.
+// of makes a table of a figure. It has a column for each peer that has the figure, and a row for each group that contains any peer except
+// the first, or that contains the first if there is no other.
 func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) Table {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {
@@ -143,7 +143,7 @@ func (r *Report) of(f figure, names []string, groups []*plan.Group, command stri
 	return t
 }
 
-// label says what a row of a table is.
+// label names a row of a table.
 func label(g *plan.Group) string {
 	name := g.Row.Title
 	if g.Cell.Procs > 0 {
@@ -155,8 +155,8 @@ func label(g *plan.Group) string {
 	return name
 }
 
-// ratio divides a peer's figure by another one's, "" if that has none or it shows as 0. Each round has a ratio of its own, since its runs
-// were made one after the other: a machine that becomes slower or faster meanwhile does so for both.
+// ratio divides a peer's figure by another peer's, "" if that one has none or is shown as 0. Each round has a ratio of its own, since its
+// runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both peers.
 func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	base, ok := r.spread(g, to, f.name)
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
@@ -196,12 +196,12 @@ func (f figure) text(s measure.Spread) string {
 	return text
 }
 
-// number puts commas between thousands.
+// number puts commas between groups of three digits.
 func (f figure) number(v float64) string {
 	return message.NewPrinter(language.English).Sprintf(f.format, v)
 }
 
-// Tables are all that have rows, in the order in which they are shown.
+// Tables returns all tables that have rows, in the order in which they are shown.
 func (r *Report) Tables() []Table {
 	closed := r.groups(measure.Peak, func(g *plan.Group) bool { return isPlain(g) && g.Row.Kind != row.Idle })
 	idle, overload := r.groups(measure.Peak, isIdle), r.groups(measure.Peak, isFull)
@@ -230,7 +230,7 @@ func (r *Report) Tables() []Table {
 	return slices.DeleteFunc(tables, func(t Table) bool { return len(t.Rows) == 0 })
 }
 
-// beside has filo beside others than the usual ones.
+// beside compares filo with peers other than the usual ones.
 func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) Table {
 	t := titled(r.of(f, names, groups, "-kinds peak -rows ROW -peers "+strings.Join(names, ",")), of)
 	if len(t.Header) < 3 {
@@ -244,7 +244,7 @@ func titled(t Table, of string) Table {
 	return t
 }
 
-// percentiles has three of them in each field.
+// percentiles has three percentiles in each field.
 func (r *Report) percentiles(groups []*plan.Group, percent int) Table {
 	names := slices.DeleteFunc(slices.Clone(three), func(name string) bool { return r.Peers[name] == nil })
 	t := Table{

@@ -1,4 +1,4 @@
-// Package row has the rows of the comparison: what is asked for, over how many connections, and of whom.
+// Package row has the rows of the comparison: which requests are sent, over how many connections, and to which servers.
 package row
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/filohttp/filo/bench/internal/site"
 )
 
-// Kind is how a row is measured.
+// Kind says how a row is measured.
 type Kind int
 
 // The kinds.
 const (
 	Closed   Kind = iota // each connection sends its next request when it has the answer
-	Mixed                // that, while other connections ask for what blocks, at a constant rate
+	Mixed                // the same, while other connections send blocking requests at a constant rate
 	Idle                 // many idle connections, and then a request on each at once
 	Overload             // a constant rate that is twice what the server may serve
 )
 
 // Row is one row.
 type Row struct {
-	// ID names the row in flags and results, Title in tables. About says what a reader has to know.
+	// ID names the row in flags and results, Title in tables. About says what a reader must know.
 	ID, Title, About string
 
 	Kind Kind
@@ -36,19 +36,19 @@ type Row struct {
 
 	Requests      []Request // one after the other
 	Connections   int
-	Pipeline      int // requests that are on their way at once on each connection; 0 is one
-	Streams       int // the same with HTTP/2; 0 is HTTP/1.1
-	PerConnection int // requests after which a connection is closed; 0 is never
-	Message       int // of WebSocket messages, in bytes; 0 is no WebSocket
+	Pipeline      int // simultaneous requests on each connection; 0 means one
+	Streams       int // the same with HTTP/2; 0 means HTTP/1.1
+	PerConnection int // requests after which a connection is closed; 0 means never
+	Message       int // the size of WebSocket messages, in bytes; 0 means no WebSocket
 
-	// Seconds is how many times as long as others the row is measured, since little happens in a second; 0 is once.
+	// Seconds is the factor by which the row is measured longer than others, since little happens in a second; 0 means 1.
 	Seconds int
 	// Latency is set if latencies at constant rates are measured.
 	Latency bool
 
 	// Varies are the fields in which answers may differ.
 	Varies []string
-	// Peers are measured in the default size, More besides in the whole one.
+	// Peers are measured in the default size, and More in addition in the full size.
 	Peers, More []string
 }
 
@@ -61,10 +61,10 @@ var (
 	http2      = []string{"filo", "nethttp", "nghttpd", "h2o", "nginx"}
 )
 
-// Core are the peers that are in every row.
+// Core are the peers in every row.
 func Core() []string { return slices.Clone(core) }
 
-// Core are the core peers that are in the row.
+// Core returns those of the core peers that are in the row.
 func (r *Row) Core() []string {
 	return slices.DeleteFunc(Core(), func(name string) bool { return !slices.Contains(r.Peers, name) })
 }
@@ -87,17 +87,17 @@ const (
 // Files are the names and sizes of those that servers have at /files.
 var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
 
-// IdleConnections is how many of them the row of that kind has.
+// IdleConnections is the number of connections in the row of idle ones.
 const IdleConnections = 9000
 
-// OverloadLimit is how many requests the servers of that row serve at once.
+// OverloadLimit is how many requests the servers serve at once in the overload row.
 const OverloadLimit = 16
 
-// OverloadRate is how many come per second: twice what that limit and site.Wait let through.
+// OverloadRate is how many requests arrive per second: twice as many as that limit and site.Wait allow.
 var OverloadRate = 2 * OverloadLimit / site.Wait.Seconds()
 
-// MixedRate is how many blocking requests per second are in the background of the Mixed row, and MixedConnections over how
-// many connections they come.
+// MixedRate is the number of blocking requests per second in the background of the Mixed row, and MixedConnections the number of their
+// connections.
 const (
 	MixedRate        = 2000
 	MixedConnections = 64
@@ -131,7 +131,7 @@ func Find(id string) (Row, error) {
 	return Row{}, fmt.Errorf("there is no row %q, only %q", id, ids)
 }
 
-// get is a request for a path whose answer is checked.
+// get is a request for a path, whose answer is checked.
 func get(path string, want Want, header ...string) []Request {
 	return []Request{{Target: path, Header: header, Want: want}}
 }
@@ -148,7 +148,7 @@ func plaintext() (rows []Row) {
 			r.Title = "13 bytes, keep-alive, 1 connection"
 		}
 		if n == 4096 {
-			r.Seconds = 3 // in which wrk has to connect, too
+			r.Seconds = 3 // the time in which wrk must connect, too
 		}
 		if n == 64 {
 			r.Peers, r.More = slices.Concat(core, others, references), nil
@@ -231,7 +231,7 @@ func structure() []Row {
 	}
 }
 
-// github asks for each route of GitHub's API.
+// github requests each route of GitHub's API.
 func github() (requests []Request) {
 	for _, route := range githubapi.Routes() {
 		r := Request{Method: route.Method, Target: route.Request(), Want: greeting}
@@ -267,7 +267,7 @@ func waiting() []Row {
 	}
 }
 
-// products asks for a hundred rows of the table, whose IDs have four digits.
+// products requests a hundred rows of the table, whose IDs have four digits.
 func products() (requests []Request) {
 	for id := 1000; id < database.Rows; id += 90 {
 		requests = append(requests, get(fmt.Sprintf("/db?id=%d", id), Want{Body: database.Stored(id).JSON()})...)
@@ -302,7 +302,7 @@ func multiplexed() (rows []Row) {
 	return rows
 }
 
-// Request is one that servers are asked.
+// Request is a request to the servers.
 type Request struct {
 	Method string // GET if it is empty
 	Target string
@@ -311,13 +311,13 @@ type Request struct {
 	Want   Want
 }
 
-// Want is the answer to a request, which has the status 200.
+// Want is the expected answer to a request, which has the status 200.
 type Want struct {
 	Body   []byte // nil is any
 	Length int64  // of a body that isn't compared; 0 is any
 }
 
-// Raw is the request as it is sent. With last it asks for the connection to be closed.
+// Raw is the request in the form that is sent. If last is set, it asks for the connection to be closed.
 func (r *Request) Raw(host string, last bool) []byte {
 	method := r.Method
 	if method == "" {

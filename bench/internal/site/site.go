@@ -1,5 +1,5 @@
-// Package site is what the servers of the comparison have in common: their flags, what they answer, and how they tell what
-// they allocate. Nothing of it runs while a request is being served, except encoding JSON, which all do alike.
+// Package site is the code that the compared servers share: their flags, their answers, and how they report their allocations. None of it
+// runs while a request is served, except encoding JSON, which is the same for all.
 //
 // These are the resources:
 //
@@ -45,14 +45,14 @@ const (
 	Server   = "bench"              // the Server field of all answers
 	Wait     = 5 * time.Millisecond // how long handlers sleep
 	MaxBody  = 64 << 20
-	// GzipLevel is how hard all compress, filo's default. They use the same implementation, that of klauspost/compress.
+	// GzipLevel is the level at which all compress, filo's default. They use the same implementation, klauspost/compress.
 	GzipLevel = 5
 )
 
 // GreetingBytes is Greeting, never changed.
 var GreetingBytes = []byte(Greeting)
 
-// Flags are what a server is told on its command line: see Parse.
+// Flags are the settings of a server from its command line: see Parse.
 type Flags struct {
 	Addr, Files, Database  string
 	Secure, Routes, Stream bool
@@ -89,7 +89,7 @@ func (f *Flags) Listen() net.Listener {
 	return listener
 }
 
-// Announce says where the server listens: cmd/compare waits for that line.
+// Announce prints where the server listens: cmd/compare waits for that line.
 func (f *Flags) Announce(addr net.Addr) {
 	scheme := "http"
 	if f.Secure {
@@ -106,8 +106,7 @@ var (
 	key []byte
 )
 
-// TLS returns the configuration of TLS, nil without it. There are no session tickets, so that every handshake is a
-// whole one.
+// TLS returns the configuration of TLS, nil without it. There are no session tickets, so every handshake is a full one.
 func (f *Flags) TLS() *tls.Config {
 	if !f.Secure {
 		return nil
@@ -129,7 +128,7 @@ const (
 	KeyFile         = "key.pem"
 )
 
-// WriteFiles writes what servers of others need to a folder: the certificate, its key, and the greeting as index.html.
+// WriteFiles writes the files that foreign servers need to a folder: the certificate, its key, and the greeting as index.html.
 func WriteFiles(folder string) error {
 	write := func(name string, content []byte) error {
 		return os.WriteFile(filepath.Join(folder, name), content, 0o644)
@@ -137,8 +136,8 @@ func WriteFiles(folder string) error {
 	return errors.Join(write(CertificateFile, certificate), write(KeyFile, key), write("index.html", GreetingBytes))
 }
 
-// GitHub has the routes of GitHub's API, and the names of their wildcards, if they were asked for. Colons begins wildcards with a
-// colon instead of putting them in braces.
+// GitHub has the routes of GitHub's API and, if requested, the names of their wildcards. Colons begins wildcards with a colon instead of
+// putting them in braces.
 func (f *Flags) GitHub(colons bool) iter.Seq2[githubapi.Route, []string] {
 	return func(yield func(githubapi.Route, []string) bool) {
 		for _, route := range githubapi.Routes() {
@@ -158,7 +157,7 @@ type Message struct {
 	Message string `json:"message"`
 }
 
-// Item is one of the large one.
+// Item is an element of the large document.
 type Item struct {
 	ID       int      `json:"id"`
 	Name     string   `json:"name"`
@@ -188,12 +187,11 @@ func SmallJSON() []byte { return encode(Message{Greeting}) }
 func LargeJSON() []byte { return encode(&Items) }
 
 func encode(v any) []byte {
-	b, _ := json.Marshal(v) // which both can be
+	b, _ := json.Marshal(v) // both can
 	return b
 }
 
-// reportOnSignal prints what the process has allocated whenever it gets SIGUSR1: the number of objects, and their
-// bytes.
+// reportOnSignal prints the process's allocations whenever it gets SIGUSR1: the number of objects, and their bytes.
 func reportOnSignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
@@ -203,7 +201,7 @@ func reportOnSignal() {
 		}
 		for range signals {
 			metrics.Read(samples)
-			// As runtime.MemStats.Mallocs has it.
+			// The number is counted as in runtime.MemStats.Mallocs.
 			fmt.Printf("allocated %d objects %d bytes\n", samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64())
 		}
 	}()

@@ -64,7 +64,7 @@ func newRouter(flags *site.Flags) *router.Router {
 	})
 	upgrader := &websocket.FastHTTPUpgrader{}
 	r.GET("/websocket", func(ctx *fasthttp.RequestCtx) {
-		// An error has been answered by the upgrader.
+		// The upgrader has answered the error already.
 		upgrader.Upgrade(ctx, echo)
 	})
 	for route, names := range flags.GitHub(false) {
@@ -110,7 +110,7 @@ func sleep(ctx *fasthttp.RequestCtx) {
 	greet(ctx)
 }
 
-// limited sleeps for as many at once as the channel has places.
+// limited sleeps for at most as many requests at once as the channel has places.
 func limited(ctx *fasthttp.RequestCtx, places chan struct{}) {
 	select {
 	case places <- struct{}{}:

@@ -33,7 +33,7 @@ func main() {
 	h.Spin()
 }
 
-// listen returns a plain listener: netpoll takes it over, which it can't with one of TLS.
+// listen returns a plain listener: netpoll takes it over, which isn't possible for a TLS listener.
 func listen(flags *site.Flags) net.Listener {
 	flags.Secure = false
 	return flags.Listen()

@@ -87,7 +87,7 @@ func newMux(flags *site.Flags) *http.ServeMux {
 	return mux
 }
 
-// Values that are set as they are, which spares Header.Set's work.
+// Values are set directly, which saves Header.Set's work.
 var (
 	server   = []string{site.Server}
 	textType = []string{site.TextType}
@@ -108,7 +108,7 @@ func sleep(w http.ResponseWriter) {
 	greet(w)
 }
 
-// limited sleeps for as many at once as the channel has places.
+// limited sleeps for at most as many requests at once as the channel has places.
 func limited(w http.ResponseWriter, places chan struct{}) {
 	select {
 	case places <- struct{}{}:
@@ -128,7 +128,7 @@ func product(w http.ResponseWriter, r *http.Request, pool *database.Pool) {
 	answer(w, jsonType, body)
 }
 
-// length reads a body as a whole or, for an upload, as it comes.
+// length reads a body as a whole or, for an upload, as it arrives.
 func length(w http.ResponseWriter, r *http.Request, whole bool) {
 	reader, body, n := http.MaxBytesReader(w, r.Body, site.MaxBody), []byte(nil), int64(0)
 	var err error
