@@ -70,7 +70,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	c := &carried{transport: t, place: s.pool.places.NewPlace()}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, scratch: w, answered: &c.counts}
 	refused := c.join()
-	if w.place = nil; !c.isPart { // a part runs in the place of the request around it, which is listed
+	if w.place = nil; !c.isPart { // a part uses the place of the request around it, which is listed
 		w.place = &c.place
 		s.running.add(w.running)
 	}
@@ -215,7 +215,7 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 	return nil
 }
 
-// call runs the handler once the request has a place. A part of a request runs in the place of that, which measures the handler as well.
+// call runs the handler once the request has a place. A part of a request uses that request's place, and the request measures the handler as well.
 func (c *carried) call(ctx *Ctx, h Handler) error {
 	w, own := c.scratch, &c.server.classes.handler
 	w.timer.Switch(own)
@@ -691,7 +691,7 @@ func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches b
 	return c.taken(ctx, p, err)
 }
 
-// takeOver has take take the connection beneath over.
+// takeOver calls take to take over the connection beneath.
 func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	ok, err := c.transport.(nested).TakeOver(take)
 	if !ok {

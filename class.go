@@ -201,7 +201,7 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 		entered = w.place.Enter(places)
 	}
 	if !entered {
-		w.timer.DropSample() // if the handler runs later, much else may be to do
+		w.timer.DropSample() // if the handler runs later, there may be much other work
 		return errBusy
 	}
 	if led {

@@ -233,7 +233,7 @@ func (h *heavyClients) swap(a, b *heavyClient) {
 	h.heap[a.index], h.heap[b.index] = a, b
 }
 
-// refused counts a refusal, and tells of it. The caller holds no lock, since the logger is the user's.
+// refused counts a refusal and logs it. The caller holds no lock, since the logger is the user's.
 func (s *Server) refused(reason refusalReason, client netip.AddrPort) {
 	s.counts.refusals[reason].Add(1)
 	s.tellRefused(reason, func() netip.AddrPort { return client })

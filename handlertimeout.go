@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// handlerTimeout answers in the place of a handler that takes too long: see Ctx.SetTimeout. While a handler runs, only its own
+// handlerTimeout answers instead of a handler that takes too long: see Ctx.SetTimeout. While a handler runs, only its own
 // goroutine and this timer's can answer. The first of them that claims the answer, under mu, sends it.
 type handlerTimeout struct {
 	timer *time.Timer

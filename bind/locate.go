@@ -47,7 +47,7 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 	f.Name = f.Field
 }
 
-// locateText fills in the place of a field of root that was bound from a source of text. The last such source counts.
+// locateText sets the location of a field of root that was bound from a source of text. The last such source counts.
 func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool {
 	for in := sources - 1; in > inBody; in-- {
 		if !b.bound[in] {

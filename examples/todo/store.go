@@ -176,7 +176,7 @@ func failure(what string, err error) error {
 	var sqliteError *sqlite.Error
 	code := 0
 	if errors.As(err, &sqliteError) {
-		code = sqliteError.Code() & 0xff // the rest tells of details
+		code = sqliteError.Code() & 0xff // the other bits give details
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

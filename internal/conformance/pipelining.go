@@ -10,7 +10,7 @@ const (
 	drainOrEnd = "A server MUST read the entire request message body or close the connection after sending its response, since otherwise the remaining data would be misinterpreted as the next request."
 )
 
-// smuggled is a request that stands in the place of a body, and so isn't a request.
+// smuggled is a request where a body should be, and so isn't a request.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 var pipelineCases = slices.Concat(

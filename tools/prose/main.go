@@ -54,6 +54,8 @@ var patterns = []pattern{
 	{regexp.MustCompile(`\b(?:is|are|was|were|be) (?:that|those) (?:of|to|for|in)\b`), nil, "repeat the noun, or give the verb to the thing itself"},
 	{regexp.MustCompile(`\b(?:is|are|was|were|isn't|aren't) to (?:be|[a-z]+)\b`), regexp.MustCompile(`to (?:an?|the|it|them|this|that|those|its|their|each|every|one|others?)$`), "must, will, should, or the verb alone"},
 	{regexp.MustCompile(`\bin (?:its|their|his|her|whose) stead\b`), nil, "instead of it, for it"},
+	{regexp.MustCompile(`\bin the place of\b`), nil, "instead of, at the position of"},
+	{regexp.MustCompile(`\btells? of\b`), nil, "reports, describes, has"},
 	{regexp.MustCompile(`\bbut for\b`), nil, "except, except for"},
 	{regexp.MustCompile(`\bwaits? so\b(?: \w+)?`), regexp.MustCompile(`so (?:that|long)`), "say what waits for what"},
 	{regexp.MustCompile(`\bso many\b(?: \w+)?`), regexp.MustCompile(`so many that`), "n, that number of"},

@@ -45,7 +45,7 @@ func (j *Job) h2load(ctx context.Context, d time.Duration) (string, error) {
 	return out.String(), nil
 }
 
-// readH2load reads h2load's report. One that tells of an error is an error.
+// readH2load reads h2load's report. A report with an error is an error.
 func readH2load(out string, took time.Duration) (*Result, error) {
 	var total, started, done, succeeded, failed, errored, timeout, good float64
 	_, requests, _ := strings.Cut(out, "\nrequests: ")

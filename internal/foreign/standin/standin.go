@@ -198,7 +198,7 @@ func (p *part) changed(conn net.Conn, state filo.ConnState) {
 	}
 }
 
-// awaitNew waits until ConnState has been told of each connection that was accepted. net/http's Serve tells of one before it accepts the
+// awaitNew waits until ConnState was called for each connection that was accepted. net/http's Serve reports one before it accepts the
 // next, so a test may count its connections in a WaitGroup that waits for Serve, too. filo's ConnState is called by the connection's worker.
 func (p *part) awaitNew() {
 	for range 1000 {
