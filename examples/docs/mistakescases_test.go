@@ -36,15 +36,15 @@ import (
 
 const errorsIntro = `# What filo says to mistakes
 
-Mistakes that people make who come from gin, echo, fiber, chi or net/http, each as code, with what filo says to it and what to write
-instead. A test makes them all and compares: what is here is what filo says.
+Mistakes that people make who come from gin, echo, fiber, chi or net/http. Each entry shows the code, what filo says about it, and what to
+write instead. A test makes all of these mistakes, and checks that filo says what is written here.
 
-- **panic** is at start, where a route is registered or a middleware is made, unless said otherwise.
+- **panic** is at start, where a route is registered or a middleware is made, unless the entry says otherwise.
 - **error** is what a function returns.
-- **log** is a record of ` + "`s.Logger`" + `, with ` + "`s.LogAllErrors`" + ` where it is the client's mistake, and **answer** what the client gets. Both are of the
+- **log** is a record of ` + "`s.Logger`" + `, with ` + "`s.LogAllErrors`" + ` where it is the client's mistake, and **answer** what the client gets. Both are for the
   request in the comment.
 
-The [guide](GUIDE.md) has what is right, and [MIGRATING](MIGRATING.md) the whole way from another framework.
+The [guide](GUIDE.md) shows the right way, and [MIGRATING](MIGRATING.md) the whole way from another framework.
 `
 
 // What the mistakes take for granted.
@@ -528,7 +528,7 @@ var topics = []topic{
 			instead: `r.Use(jwt.New(jwt.Options[gojwt.RegisteredClaims]{Key: []byte("a secret of 32 bytes and a bit more"), Algorithms: []string{"HS256"}}))`,
 		},
 	}},
-	{"Handlers and answers", "A handler returns its error, and the server logs what it can't be blamed on the client.", []mistake{
+	{"Handlers and answers", "A handler returns its error, and the server logs errors that aren't the client's fault.", []mistake{
 		{
 			title: "A status that there isn't",
 			do: func(r *router.Router, s *filo.Server) error {

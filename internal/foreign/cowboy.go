@@ -132,7 +132,7 @@ func cowboyRun(o *options, dir, ebin, server string) ([]*testRun, error) {
 	return runs, nil
 }
 
-// readCowboy returns the tests of the results.
+// readCowboy parses the suites' results, and returns the tests.
 func readCowboy(text []byte, verbose bool) (runs []*testRun) {
 	for line := range bytes.Lines(text) {
 		if verbose {
