@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // heldHandshakes lets handshakes for the server name "slow" wait in a function of the program until gate is closed.
@@ -17,10 +18,10 @@ type heldHandshakes struct {
 	peak    atomic.Int32
 }
 
-func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *lifeServer {
+func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *filotest.Server {
 	t.Helper()
 	h.gate = make(chan struct{})
-	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{lifeCertificate()}}
+	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}}
 	config.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if hello.ServerName != "slow" {
 			return nil, nil
@@ -32,24 +33,24 @@ func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *lifeServer {
 		h.running.Add(-1)
 		return nil, nil
 	}
-	s := lifeNew(config, 1)
+	s := filotest.New(config, 1)
 	listener, err := config.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addr = listener.Addr().String()
-	s.run(func() { s.served <- config.ServeTLS(listener, "", "") })
-	s.closeAtEnd(t, 1)
+	s.Addr = listener.Addr().String()
+	s.Go(func() { s.Served <- config.ServeTLS(listener, "", "") })
+	s.CloseAtEnd(t, 1)
 	return s
 }
 
 // dial begins a number of slow handshakes, and returns what becomes of them.
-func (h *heldHandshakes) dial(t *testing.T, s *lifeServer, n int) <-chan error {
+func (h *heldHandshakes) dial(t *testing.T, s *filotest.Server, n int) <-chan error {
 	ended := make(chan error, n)
 	for range n {
-		c := s.dial(t)
-		s.run(func() {
-			config := lifeClientTLS()
+		c := s.Dial(t)
+		s.Go(func() {
+			config := filotest.ClientTLS()
 			config.ServerName, config.InsecureSkipVerify = "slow", true
 			ended <- tls.Client(c, config).Handshake()
 		})
@@ -59,19 +60,19 @@ func (h *heldHandshakes) dial(t *testing.T, s *lifeServer, n int) <-chan error {
 
 // No more handshakes compute at once than the processors can take, however many clients come.
 func TestHandshakesAtOnce(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var held heldHandshakes
-	config := &filo.Server{Handler: newLifeGate().handle}
+	config := &filo.Server{Handler: filotest.NewGate().Handle}
 	config.SetLongHandshake(time.Hour)
 	s := held.listen(t, config)
 	most := filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
 	clients := 4 * most
 	ended := held.dial(t, s, clients)
-	lifeAwait(t, "the clients to come", func() bool { return s.Stats().ConnsOpen == clients })
-	lifeAwait(t, "as many as may to compute", func() bool { return held.running.Load() >= int32(most) })
+	filotest.Await(t, "the clients to come", func() bool { return s.Stats().ConnsOpen == clients })
+	filotest.Await(t, "as many as may to compute", func() bool { return held.running.Load() >= int32(most) })
 	close(held.gate)
 	for range clients {
-		if err := lifeRecv(t, ended, "the end of a handshake"); err != nil {
+		if err := filotest.Recv(t, ended, "the end of a handshake"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -82,19 +83,19 @@ func TestHandshakesAtOnce(t *testing.T) {
 
 // Handshakes that wait for a function of the program keep others out only briefly.
 func TestHandshakesHeldByTheProgram(t *testing.T) {
-	lifeLooped(t)
+	filotest.NeedLoops(t)
 	var held heldHandshakes
-	s := held.listen(t, &filo.Server{Handler: newLifeGate().handle})
+	s := held.listen(t, &filo.Server{Handler: filotest.NewGate().Handle})
 	clients := 4 * filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
 	ended := held.dial(t, s, clients)
-	lifeAwait(t, "all of them to begin", func() bool { return held.running.Load() == int32(clients) })
-	c := s.dialTLS(t)
-	c.get("/")
-	c.want(200, "quick", false)
+	filotest.Await(t, "all of them to begin", func() bool { return held.running.Load() == int32(clients) })
+	c := s.DialTLS(t)
+	c.Get("/")
+	c.Want(200, "quick", false)
 	c.Close()
 	close(held.gate)
 	for range clients {
-		if err := lifeRecv(t, ended, "the end of a handshake"); err != nil {
+		if err := filotest.Recv(t, ended, "the end of a handshake"); err != nil {
 			t.Error(err)
 		}
 	}
