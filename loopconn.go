@@ -147,7 +147,7 @@ func (lc *loopConn) want(size int) {
 // keepsWorker implements driver.
 func (lc *loopConn) keepsWorker() bool { return false }
 
-// canWatch implements driver: the loop can tell of any client.
+// canWatch implements driver: the loop notices the end of any client.
 func (lc *loopConn) canWatch() bool { return true }
 
 // gathers implements driver.
