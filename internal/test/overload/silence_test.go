@@ -259,10 +259,10 @@ func TestSlowClient(t *testing.T) {
 			conn := silenceDial(t, s, secure, true)
 			all.Go(func() {
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, piece*pieces)
-				for range pieces {
-					conn.Write(make([]byte, piece))
-					time.Sleep(tick)
-				}
+				silencePaced(tick, pieces, func(n int) bool {
+					conn.Write(make([]byte, n*piece))
+					return true
+				})
 				select {
 				case err := <-ended:
 					if err != nil {
@@ -278,14 +278,27 @@ func TestSlowClient(t *testing.T) {
 			conn := silenceDial(t, s, secure, true)
 			all.Go(func() {
 				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
-				for n := range pieces {
-					if _, err := io.ReadFull(conn, make([]byte, 4<<10)); err != nil {
-						t.Errorf("%s, TLS %t: a slow client is cut off after %v: %v", path, secure, time.Duration(n)*tick, err)
-						return
+				silencePaced(tick, pieces, func(n int) bool {
+					_, err := io.ReadFull(conn, make([]byte, n*4<<10))
+					if err != nil {
+						t.Errorf("%s, TLS %t: a slow client is cut off: %v", path, secure, err)
 					}
-					time.Sleep(tick)
-				}
+					return err == nil
+				})
 			})
 		}
+	}
+}
+
+// silencePaced handles a number of pieces, one each tick, until handle returns false. A test that runs late catches up: otherwise its client
+// would be slower than it is meant to be.
+func silencePaced(tick time.Duration, pieces int, handle func(n int) bool) {
+	start := time.Now()
+	for done := 0; done < pieces; time.Sleep(tick) {
+		due := min(int(time.Since(start)/tick)+1, pieces)
+		if !handle(due - done) {
+			return
+		}
+		done = due
 	}
 }
