@@ -30,6 +30,15 @@ var decisions = []struct {
 	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
 		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
 	}},
+	{"how an answer of HTTP/1 begins", []string{"appendHead"}, []string{"conn.render", "conn.head", "Ctx.ParkStream"}},
+	{"how a refusal is written", []string{"appendRefusal"}, []string{
+		"conn.refuse",            // a request that can't be parsed
+		"conn.answerApart",       // a timeout's
+		"loopConn.holdBody",      // there is no room for the answer
+		"Server.refuseConn",      // no place for the connection
+		"Server.answerPlainHTTP", // HTTP where TLS is spoken
+	}},
+	{"how a body of HTTP/2 is read by its handler", []string{"Fills"}, []string{"http2Exchange.receive"}},
 	{"who waits for a place", []string{"JoinQueue", "AwaitPlace"}, []string{"Server.joinQueue", "exchange.awaitPlace"}},
 }
 
