@@ -142,7 +142,7 @@ func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 		return 0, ErrReset
 	}
 	size = s.refuseLocked(a, head)
-	s.late = true // the handler may wait for the body
+	s.endLateLocked() // the handler may wait for the body
 	s.wakeLocked()
 	h.mu.Unlock()
 	h.Flush()

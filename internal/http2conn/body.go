@@ -188,7 +188,7 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 		}
 		var inTime bool
 		if n, inTime = s.awaitBodyLocked(p, r, deadline); !inTime && r.Pace != nil && n == 0 && s.mayComeLocked() {
-			s.late = true
+			s.endLateLocked()
 		}
 	}
 	credited := false
@@ -211,9 +211,9 @@ func (s *Stream) endOfBodyLocked() error {
 	switch {
 	case s.gone:
 		return ErrReset
-	case s.overrun:
+	case s.cut == bodyNoRoom:
 		return ErrNoRoom
-	case s.late:
+	case s.cut == bodyLate:
 		return s.overdueLocked()
 	case s.hasEndedLocked():
 		return io.EOF
@@ -224,7 +224,7 @@ func (s *Stream) endOfBodyLocked() error {
 // mayComeLocked reports whether nothing has come of the body, and something may.
 func (s *Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.body.Len() == 0 && !s.gone && !s.overrun && !s.late && !s.hasEndedLocked()
+	return s.body.Len() == 0 && !s.gone && s.cut == bodyGoesOn && !s.hasEndedLocked()
 }
 
 // overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
@@ -306,7 +306,7 @@ func (h *Conn) HasLooked() {
 // fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
 func (s *Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
-	if !s.fills || s.late {
+	if !s.fills || s.cut == bodyLate {
 		return 0
 	}
 	f := &s.filling
@@ -361,7 +361,7 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	if s.mayComeLocked() {
 		return nil, false, true
 	}
-	if !s.hasEndedLocked() || s.overrun || s.late {
+	if !s.hasEndedLocked() || s.cut != bodyGoesOn {
 		return nil, false, false
 	}
 	whole, ok = s.body.Whole()

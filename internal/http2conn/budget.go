@@ -37,7 +37,7 @@ func (s *Stream) keepsUpLocked(n int) bool {
 // wantsBodyLocked reports whether what comes of the body may be read.
 func (s *Stream) wantsBodyLocked() bool {
 	s.h.mu.AssertHeld()
-	return !s.overrun && !s.late && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
+	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
 }
 
 // lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
@@ -76,10 +76,10 @@ func (s *Stream) QueuedBody() int64 {
 func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if s.overrun {
+	if s.cut == bodyNoRoom {
 		return false
 	}
-	s.overrun = true
+	s.cut = bodyNoRoom
 	s.body.Drop()
 	s.h.chargeLocked(s, 0)
 	return true
@@ -93,7 +93,7 @@ func (s *Stream) CutBody(room *budget.Room) bool {
 		return false
 	}
 	s.h.shared.Bodies.Pass(room)
-	s.late = true
+	s.endLateLocked()
 	s.wakeLocked()
 	return true
 }
@@ -105,7 +105,7 @@ func (h *Conn) overrunLocked(s *Stream) (ended Watcher) {
 	h.shared.Counts.RefusedBodies.Add(1)
 	go h.driver.BodyRefused() // not here: the connection and the logger may be the user's
 	if s.running && s.parked == nil && s.taken == nil {
-		s.overrun = true
+		s.cut = bodyNoRoom
 		s.body.Drop()
 		h.chargeLocked(s, 0)
 		s.wakeLocked()

@@ -195,7 +195,7 @@ func (h *Conn) awaitedLate(_ *Turn, now clock.Time) {
 		}
 		switch s.awaits {
 		case awaitsBody:
-			s.late = true // the handler gets the error
+			s.endLateLocked() // the handler gets the error
 			h.leaveUndecided(s)
 		case awaitsEnd:
 			counts.Body.Add(1)

@@ -19,7 +19,7 @@ type Stream struct {
 	id       uint32 // immutable
 	Extended bool   // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
 
-	lent bool // an BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool
@@ -36,8 +36,7 @@ type Stream struct {
 	fills    bool // it is the handler, and what comes next is put into filling, and not into body
 	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
 	hasRead  bool // a part of the body was read
-	overrun  bool // there was no room for the body
-	late     bool // the body takes too long: who reads it gets a 408, or learns that the time-out has answered (see overdueLocked)
+	cut      bodyCut
 	state    http2.State
 	awaits   awaits
 	send     http2.SendWindow
@@ -111,9 +110,24 @@ func (s *Stream) open(h *Conn, id uint32) {
 	s.awaits, s.headSent = awaitsNothing, false
 	s.ReadPace, s.writePace = pace.Pace{}, pace.Pace{}
 	s.listed, s.running, s.gone, s.complete = false, false, false, false
-	s.parked, s.taken, s.closed, s.starved, s.overrun, s.late, s.hasRead, s.charged = nil, nil, false, false, false, false, false, 0
+	s.parked, s.taken, s.closed, s.starved, s.cut, s.hasRead, s.charged = nil, nil, false, false, bodyGoesOn, false, 0
 	s.send = 0
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
+}
+
+// bodyCut is why the server takes no more of a body.
+type bodyCut uint8
+
+const (
+	bodyGoesOn bodyCut = iota
+	bodyLate           // it takes too long: its reader gets a 408, or learns that the timeout has answered (see overdueLocked)
+	bodyNoRoom         // there was no room for it
+)
+
+// endLateLocked ends a body that takes too long, unless it has ended already.
+func (s *Stream) endLateLocked() {
+	s.h.mu.AssertHeld()
+	s.cut = max(s.cut, bodyLate)
 }
 
 // awaits is what is awaited of a stream's request without a handler.
