@@ -252,7 +252,7 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 	t.Parallel()
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const size = 20_000
-		config := &filo.Server{ReadTimeout: time.Second, MinTransferRate: 1, Handler: func(c *filo.Ctx) error {
+		config := &filo.Server{ReadTimeout: 4 * time.Second, MinTransferRate: 1, Handler: func(c *filo.Ctx) error {
 			body, err := c.Body()
 			if err != nil {
 				return err
