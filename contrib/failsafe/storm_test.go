@@ -55,15 +55,15 @@ func storm(t *testing.T, builder adaptivelimiter.Builder[any], seconds int) []in
 // The recommended limiter has a resource do nearly all that it can in each second of a storm, and doesn't let ever more requests in.
 // With failsafe-go's correlation window, seconds after the tenth one have a third of that: see Recommended.
 func TestStorm(t *testing.T) {
-	var limit uint
-	builder := failsafe.Recommended(4, 1000, 10).OnLimitChanged(func(e adaptivelimiter.LimitChangedEvent) { limit = e.NewLimit })
+	var limit atomic.Uint64 // the limiter calls the function on several goroutines
+	builder := failsafe.Recommended(4, 1000, 10).OnLimitChanged(func(e adaptivelimiter.LimitChangedEvent) { limit.Store(uint64(e.NewLimit)) })
 	done := storm(t, builder, 25)
 	for second, n := range done {
 		if n < 900 {
 			t.Errorf("second %d: %d of 1,000 were done", second, n)
 		}
 	}
-	if limit < 20 || limit > 40 {
+	if limit := limit.Load(); limit < 20 || limit > 40 {
 		t.Errorf("the limit is %d for a resource that does 20 at once", limit)
 	}
 }
