@@ -186,7 +186,7 @@ func is(t *testing.T, document, want string) {
 		}
 	}
 	if got := read(t, document); got != want {
-		t.Errorf("%s isn't what its sources say (go test -run AgentsDocuments -update . writes it anew):\n%s", document, firstDifference(want, got))
+		t.Errorf("%s isn't what its sources say (go test -run '^%s$' -update . writes it anew):\n%s", document, t.Name(), firstDifference(want, got))
 	}
 }
 
