@@ -18,7 +18,7 @@ type KeyAuthOptions struct {
 	// Ctx.Set. EqualSecret compares in constant time. An error of Check becomes the error of the request.
 	Check func(c *filo.Ctx, key []byte) (bool, error)
 
-	// Header, Query and Cookie name the only place where KeyAuth looks for the key; set one of them. Header is a header field, by default
+	// Header, Query and Cookie name the only place where KeyAuth looks for the key; set at most one of them. Header is a header field, by default
 	// Authorization. Query is a parameter, which RedactParameter keeps out of filo's logs; the keys still end up in other programs' logs,
 	// and in browsers' histories. Cookie must be combined with CSRF.
 	Header, Query, Cookie string

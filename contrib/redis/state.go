@@ -86,7 +86,7 @@ func (s *state) now() int64 { return int64(time.Since(s.start)) + 1 }
 // down reports whether Redis doesn't answer.
 func (s *state) down() bool { return s.inARow.Load() >= maxFailures }
 
-// up reports whether Redis answers and executes all kinds of commands.
+// up reports whether Redis answers, and executes commands of this kind of access.
 func (s *state) up(a access) bool { return !s.down() && !s.refuses[a].Load() }
 
 // claim reports true to one caller in each interval: that caller may act.

@@ -217,7 +217,7 @@ func unread(c *conn) {
 	}
 }
 
-// politely sends requests at intervals, each with a larger head.
+// politely sends requests at intervals, each with these further bytes in its head.
 func politely(more string, interval time.Duration) func(*conn) {
 	return func(c *conn) {
 		block := append(c.head(get, pathQuick), more...)

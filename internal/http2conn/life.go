@@ -51,7 +51,7 @@ func (h *Conn) handlerEndedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
-	if s.listed || s.lent { // an BodyReader may still read
+	if s.listed || s.lent { // a BodyReader may still read
 		s.body.Drop()
 	}
 	s.wakeLocked()

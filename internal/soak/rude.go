@@ -63,8 +63,8 @@ func watchedResets(v *visit) error {
 	return nil
 }
 
-// refused sends requests that get an error and end the connection in any case: those of the conformance table, and one whose
-// body is too large.
+// refused are requests that get an error, after which the server ends the connection in any case: those of the conformance table, and one
+// whose body is too large.
 var refused = func() [][]byte {
 	requests := [][]byte{[]byte("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n")}
 	for _, c := range conformance.Table() {

@@ -475,7 +475,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	}
 	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
-		// If the rule was removed meanwhile, the cache knows no rule of the target any more.
+		// If the target's answers were removed meanwhile, the next answer may be one that is kept.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
@@ -659,7 +659,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
-		return 0, false // only this request may have caused the error, whatever the handler set before
+		return 0, false // perhaps nobody else's request fails, whatever the handler set before
 	case status >= 300 && conditional(&c.Request.Header):
 		return 0, false // perhaps the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
