@@ -154,7 +154,7 @@ func (lc *loopConn) http2Ended() {
 		}
 		lc.resume()
 	}
-	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+	// The client may not have read the last frames yet. Closing a socket with unread bytes resets the connection, and the frames would be lost.
 	lc.endConn(!lc.failed && !lc.IsBroken())
 }
 

@@ -344,8 +344,8 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-// flushAnswers writes the complete answers. What the client doesn't take at once waits in the connection. For more than maxUnsent a
-// worker waits, if there is one.
+// flushAnswers writes the complete answers. What the client doesn't take at once waits in the connection. If the answers are
+// larger than maxUnsent, the worker waits for the client instead, unless it gets no place.
 func (lc *loopConn) flushAnswers() {
 	size := len(lc.out) + len(lc.outBody)
 	if size == 0 {

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement. So faults that depend on the
-// order of two goroutines' steps, and hardly ever show, show soon. A seed determines where they pause. It runs the soak with several
-// numbers of processors, with both drivers, over TCP, TLS and HTTP/2. Some runs stop the process for longer than the server's time-outs, or
-// set its clock.
+// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement. Some faults depend on the order of
+// two goroutines' steps, and hardly ever happen otherwise; here they soon do. A seed determines where they pause. It runs the soak with
+// several numbers of processors, with both drivers, over TCP, TLS and HTTP/2. Some runs stop the process for longer than the server's
+// time-outs, or set its clock.
 //
 // A failure prints the seed, and where the goroutines paused last. The same seed pauses at the same sites, so the failure mostly comes
 // again:

@@ -42,7 +42,7 @@ type ReceiveWindow struct {
 	drained int32 // since the size changed, or since Recount
 }
 
-// MaxReceiveWindow is the size that a receive window grows to unless there is a reason for another, in bytes.
+// MaxReceiveWindow is the size in bytes up to which a receive window grows by default.
 const MaxReceiveWindow = 4 << 20
 
 // Open makes the window as large as it is at first.

@@ -46,7 +46,7 @@ type Seat struct {
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
 	// crossed is how many handlers that might stay are handed off first, since another client asked while one had stayed: another worker
-	// would have served that at once. It is atomic since a worker may touch it that has just lost the seat.
+	// would have served that at once. It is atomic since a worker that has just lost the seat may change it.
 	crossed atomic.Int32
 
 	slot      uint32      // of the connection that was served last

@@ -174,7 +174,7 @@ func bytesOf(list []Frame) []byte {
 	return b
 }
 
-// on gives do a connection of its own, and says of its error how the case was played.
+// on calls do with a new connection. If do fails, the error also says how the case was run.
 func (r *runner) on(how string, do func(*session) error) error {
 	conn, err := r.dial()
 	if err != nil {
