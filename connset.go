@@ -493,7 +493,9 @@ func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	case stateRest:
 		return c.server.life.endsRest(func() clock.Time { return now })
 	case stateLast:
-		return deadlineIn(word) <= now // the sweep may come much later
+		// The sweep may come much later. Without a deadline the owner was told already, or ends the wait itself: see lastRead.
+		deadline := deadlineIn(word)
+		return deadline != 0 && deadline <= now
 	}
 	return false
 }
