@@ -35,7 +35,7 @@ func TestFailures(t *testing.T) {
 		mode   string                          // of the new program
 		before func(t *testing.T, r *replaced) // the restart
 		after  func(r *replaced)               // the restart has begun
-		logged string                          // when it is over
+		logged string                          // when it is over; "" if after has awaited it
 		serves string                          // old, new or nobody
 		kept   bool                            // clients keep their connections
 	}{
@@ -71,7 +71,18 @@ func TestFailures(t *testing.T) {
 			r.first.Wait()
 			r.setMode("")
 		}, logged: "the program that started this one has vanished", serves: "new"},
-		{name: "the new one is killed after it was ready", after: func(r *replaced) {
+		{name: "the old one is killed after the new one was ready", after: func(r *replaced) {
+			awaitNew(r)
+			r.awaitLine("a new program has taken over")
+			r.signal(r.old, syscall.SIGKILL)
+			r.first.Wait()
+		}, serves: "new"},
+		{name: "the new one is killed before the old one has ended", after: func(r *replaced) {
+			awaitNew(r)
+			r.awaitLine("a new program has taken over")
+			r.signal(r.new, syscall.SIGKILL)
+		}, serves: "nobody"},
+		{name: "the new one is killed after the old one has ended", after: func(r *replaced) {
 			awaitNew(r)
 			r.awaitLine(fmt.Sprintf("done %d <nil>", r.old))
 			r.signal(r.new, syscall.SIGKILL)
@@ -123,7 +134,9 @@ func TestFailures(t *testing.T) {
 			if test.after != nil {
 				test.after(r)
 			}
-			r.awaitLine(test.logged)
+			if test.logged != "" {
+				r.awaitLine(test.logged)
+			}
 			if test.serves != "nobody" {
 				answers(100)
 			}
