@@ -35,7 +35,8 @@ type Options struct {
 	// Clients in one scope can get each other's answers. A request with a key but without an owner, whose scope is empty, is refused with
 	// 400. Scope is required; AuthorizationScope is such a function.
 	Scope func(c *filo.Ctx) []byte
-	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes.
+	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An answer that it can't keep
+	// is logged, unless the error wraps filo.ErrBusy, as from a Store that logs its own errors.
 	Store Store
 	// TTL is how long an answer is kept, a day if 0.
 	TTL time.Duration
@@ -197,7 +198,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	defer func() { // after a panic, too
 		done := claim
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
-		if err := m.settle(c, key, undone, done); err != nil {
+		if err := m.settle(c, key, undone, done); err != nil && !errors.Is(err, filo.ErrBusy) {
 			// The handler has executed the request: the client gets its answer, even if that can't be repeated.
 			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", syntax.LoggedError(err))
 		}

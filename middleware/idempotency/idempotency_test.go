@@ -508,6 +508,31 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
+// An answer that can't be kept is logged, unless the Store logs its errors itself and says so by filo.ErrBusy.
+func TestStoreErrorsLog(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		records int
+	}{
+		"a plain error":    {errors.New("down"), 1},
+		"one that is busy": {&filo.HTTPError{Status: 503, Err: filo.ErrBusy}, 0},
+	} {
+		for path, status := range map[string]int{"/": 201, "/busy": 503} { // one answer is kept, and one key released
+			var log strings.Builder
+			s := servertest.NewServer(t, &filo.Server{
+				Handler: idempotency.New(idempotency.Options{Scope: scopeOf, Store: &failingKeys{complete: test.err}})(new(order).serve),
+				Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			if got := s.Do(t, "POST "+path, "Idempotency-Key: a"); got.Status != status {
+				t.Errorf("%s: %v", name, got)
+			}
+			if got := strings.Count(log.String(), "storing a response"); got != test.records {
+				t.Errorf("%s, %s: %d records, want %d:\n%s", name, path, got, test.records, log.String())
+			}
+		}
+	}
+}
+
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte{200, 1, 1, 1, 'A', 1, 'b', 'c'})
 	f.Add([]byte{200, 1, 0})
