@@ -52,8 +52,8 @@ type HTTP2Options struct {
 	PingInterval time.Duration
 
 	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of its own request is one,
-	// unless the client has let another request be answered for it. It may send 33 more in each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a
-	// proxy with many users; negative: no limit.
+	// unless the client has let another request be answered for it. It may send 33 more in each second. Beyond that the connection ends
+	// with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
 	MaxGlitches int
 }
 

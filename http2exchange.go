@@ -29,11 +29,11 @@ type http2Exchange struct {
 	apart             bool // others may have the connection
 }
 
-var _ wire = (*http2Exchange)(nil)
-
-var _ watchWire = (*http2Exchange)(nil)
-
-var _ windowWire = (*http2Exchange)(nil)
+var (
+	_ wire       = (*http2Exchange)(nil)
+	_ watchWire  = (*http2Exchange)(nil)
+	_ windowWire = (*http2Exchange)(nil)
+)
 
 // begin makes s the exchange of the stream of w's turn.
 func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
@@ -392,8 +392,6 @@ func (s *http2Exchange) endStream(trailer *Header) {
 	}
 	s.Finish(&trailer.list)
 }
-
-var _ windowWire = (*http2Exchange)(nil)
 
 // window implements windowWire.
 func (s *http2Exchange) window() int { return s.Window() }

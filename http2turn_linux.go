@@ -24,7 +24,7 @@ func (lc *loopConn) startHTTP2() {
 	lc.Share()
 }
 
-// http2conn.Turn is Turn for HTTP/2.
+// http2Turn is Turn for HTTP/2.
 func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	h := lc.http2.Load()
 	lc.resume()

@@ -26,10 +26,10 @@ func (h *Conn) Received(t *Turn, space []byte, n int) {
 	if t.In.Received(n); n == len(space) {
 		t.In.Enlarge() // more is probably there
 	}
-	if n > 0 {
-		h.Shed = false
+	if n == 0 {
+		return
 	}
-	if n > 0 && h.silence != nil {
+	if h.Shed = false; h.silence != nil {
 		*h.silence = silence{heard: h.shared.Clock.Now()}
 	}
 }
@@ -70,7 +70,7 @@ func (h *Conn) GiveAway(t *Turn) {
 // Disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
 func (h *Conn) Disown(t *Turn) { h.inline.Store(t) }
 
-// Own ends what disown has begun. It reports false if the monitor has taken the connection: then WasTaken follows.
+// Own ends what Disown has begun. It reports false if the monitor has taken the connection: then WasTaken follows.
 func (h *Conn) Own(t *Turn) bool { return h.inline.CompareAndSwap(t, nil) }
 
 // WasTaken records that the monitor has taken the connection. Once WasTaken returns, the monitor has left the turn alone.
