@@ -33,15 +33,7 @@ func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *filotest.Ser
 		h.running.Add(-1)
 		return nil, nil
 	}
-	s := filotest.New(config, 1)
-	listener, err := config.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Addr = listener.Addr().String()
-	s.Go(func() { s.Served <- config.ServeTLS(listener, "", "") })
-	s.CloseAtEnd(t, 1)
-	return s
+	return filotest.ListenTLS(t, config)
 }
 
 // dial begins a number of slow handshakes, and returns what becomes of them.

@@ -2,8 +2,6 @@ package filotest
 
 import (
 	"bufio"
-	"context"
-	"errors"
 	"io"
 	"net"
 	"testing"
@@ -45,13 +43,7 @@ func ServeMemory(t testing.TB, config *filo.Server) *Host {
 // ServeSocket starts a server on a loopback socket.
 func ServeSocket(t testing.TB, config *filo.Server) *Host {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Logger == nil {
-		config.Logger = Quiet
-	}
+	listener := Listen(t, "tcp", "127.0.0.1:0")
 	ServeOn(t, config, listener)
 	return &Host{Config: config, Dial: func() (StrictConn, error) {
 		c, err := net.Dial("tcp", listener.Addr().String())
@@ -71,17 +63,12 @@ func ServeOn(t testing.TB, config *filo.Server, listener net.Listener) {
 // ServeBy calls serve, and shuts the server down when the test ends.
 func ServeBy(t testing.TB, config *filo.Server, serve func() error) {
 	t.Helper()
-	served := make(chan error, 1)
-	go func() { served <- serve() }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), Bound)
-		defer cancel()
-		if err := config.Shutdown(ctx); err != nil {
+	s := New(config, 1)
+	s.Go(func() { s.Served <- serve() })
+	s.CloseAtEnd(t, 1)
+	t.Cleanup(func() { // before the Close
+		if err := s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
-			config.Close()
-		}
-		if err := <-served; !errors.Is(err, filo.ErrServerClosed) {
-			t.Errorf("Serve returned %v, want ErrServerClosed", err)
 		}
 	})
 }

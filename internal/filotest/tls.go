@@ -93,10 +93,13 @@ func EachTLS(t *testing.T, test func(t *testing.T, serve func(testing.TB, *filo.
 	t.Run("server's", func(t *testing.T) { test(t, ListenTLS) })
 }
 
-// ListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any.
+// ListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any. A server without a TLSConfig
+// gets one.
 func ListenTLS(t testing.TB, config *filo.Server) *Server {
 	t.Helper()
-	config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{Certificate()}}
+	if config.TLSConfig == nil {
+		config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{Certificate()}}
+	}
 	s := New(config, 1)
 	listener, err := config.Listen("127.0.0.1:0")
 	if err != nil {
