@@ -15,25 +15,14 @@ import (
 
 // The README of each module in contrib is its package comment, and contrib/README.md lists all of them.
 func TestContribDocuments(t *testing.T) {
-	modules, err := filepath.Glob(root + "/contrib/*/go.mod")
-	if err != nil || len(modules) == 0 {
-		t.Fatalf("no modules in contrib: %v", err)
-	}
 	index := "# contrib\n\nModules for what needs a dependency that most programs don't have. Each is versioned by itself.\n\n" +
 		"| module | |\n| --- | --- |\n"
-	for _, module := range modules {
-		folder := filepath.Dir(module)
-		text, err := os.ReadFile(module)
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		path, name := strings.TrimPrefix(line, "module "), filepath.Base(folder)
-		pkg := packageOf(t, folder, path)
+	for _, folder := range contribModules(t) {
+		pkg, name := modulePackage(t, folder), filepath.Base(folder)
 		markdown := pkg.Printer()
 		markdown.HeadingLevel, markdown.HeadingID = 2, func(*comment.Heading) string { return "" }
-		text = markdown.Markdown(pkg.Parser().Parse(pkg.Doc))
-		is(t, "contrib/"+name+"/README.md", fmt.Sprintf("# %s\n\n%s\n[All of its API, with examples](https://pkg.go.dev/%s)\n", name, text, path))
+		text := markdown.Markdown(pkg.Parser().Parse(pkg.Doc))
+		is(t, "contrib/"+name+"/README.md", fmt.Sprintf("# %s\n\n%s\n[All of its API, with examples](https://pkg.go.dev/%s)\n", name, text, pkg.ImportPath))
 		synopsis := strings.TrimPrefix(pkg.Synopsis(pkg.Doc), "Package "+pkg.Name+" ")
 		index += fmt.Sprintf("| [%s](%s) | %s |\n", name, name, synopsis)
 	}
@@ -41,9 +30,37 @@ func TestContribDocuments(t *testing.T) {
 	is(t, "contrib/README.md", index)
 }
 
-// packageOf reads the package in a folder.
-func packageOf(t *testing.T, folder, path string) *doc.Package {
+// The page of each module for users says by which command it is installed.
+func TestInstallLines(t *testing.T) {
+	for _, folder := range append(contribModules(t), root) {
+		pkg := modulePackage(t, folder)
+		if want := "\n\tgo get " + pkg.ImportPath + "@latest\n"; !strings.Contains(pkg.Doc, want) {
+			t.Errorf("no package comment in %s has%s", folder, want)
+		}
+	}
+}
+
+// contribModules returns the folders of the modules in contrib.
+func contribModules(t *testing.T) (folders []string) {
 	t.Helper()
+	modules, err := filepath.Glob(root + "/contrib/*/go.mod")
+	if err != nil || len(modules) == 0 {
+		t.Fatalf("no modules in contrib: %v", err)
+	}
+	for _, module := range modules {
+		folders = append(folders, filepath.Dir(module))
+	}
+	return folders
+}
+
+// modulePackage reads the package in the folder of a module.
+func modulePackage(t *testing.T, folder string) *doc.Package {
+	t.Helper()
+	module, err := os.ReadFile(folder + "/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(module), "\n")
 	names, err := filepath.Glob(folder + "/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +76,7 @@ func packageOf(t *testing.T, folder, path string) *doc.Package {
 		}
 		files = append(files, file)
 	}
-	pkg, err := doc.NewFromFiles(fileSet, files, path)
+	pkg, err := doc.NewFromFiles(fileSet, files, strings.TrimPrefix(line, "module "))
 	if err != nil {
 		t.Fatal(err)
 	}
