@@ -150,28 +150,6 @@ func (o *observed) hold(c *filo.Ctx) error {
 	return c.NoContent()
 }
 
-// release lets go what is held, and what is asked for later is held again.
-func (o *observed) release() {
-	for {
-		select {
-		case o.held <- struct{}{}:
-		default:
-			if o.running() == 0 {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
-}
-
-// running returns how many handlers run.
-func (o *observed) running() float64 {
-	match := regexp.MustCompile(`(?m)^http_requests_in_flight (\S+)$`).FindStringSubmatch(o.text())
-	var n float64
-	fmt.Sscan(match[1], &n)
-	return n
-}
-
 func (o *observed) text() string {
 	o.t.Helper()
 	response, err := http.Get("http://" + o.inside + "/metrics")
@@ -221,13 +199,24 @@ func (o *observed) ask(n int, path string, status int) {
 	}
 }
 
-// together asks n times for a path at once, and returns a function that waits for the answers.
-func (o *observed) together(n int, path string) (wait func()) {
-	var all sync.WaitGroup
+// together asks n times at once for a path that is held, and returns a function that lets these go and waits for their answers.
+func (o *observed) together(n int, path string) (release func()) {
+	answered := make(chan struct{}, n)
 	for range n {
-		all.Go(func() { o.do(path) })
+		go func() {
+			o.do(path)
+			answered <- struct{}{}
+		}()
 	}
-	return all.Wait
+	return func() {
+		for left := n; left > 0; {
+			select {
+			case o.held <- struct{}{}:
+			case <-answered:
+				left--
+			}
+		}
+	}
 }
 
 // idle is a scrape in which no handler runs.
@@ -365,21 +354,19 @@ var situations = map[string]struct {
 		o := observe(t, &filo.Server{})
 		return o.load(situation, func() {
 			o.ask(50, "/", 200)
-			wait := o.together(5, "/hold")
+			release := o.together(5, "/hold")
 			time.Sleep(slowly)
-			o.release()
-			wait()
+			release()
 		})
 	}, []string{"FiloSlow"}},
 	"long streams": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
 		return o.load(situation, func() {
 			o.ask(50, "/", 200)
-			wait := o.together(20, "/stream")
+			release := o.together(20, "/stream")
 			o.scrape(`http_requests_in_flight 20`)
 			time.Sleep(slowly)
-			o.release()
-			wait()
+			release()
 		})
 	}, nil},
 	"slow uploads": {func(t *testing.T) *timeline {
@@ -458,13 +445,12 @@ var situations = map[string]struct {
 		o := observe(t, &filo.Server{Concurrency: 20})
 		return o.crowded(map[string]int{"127.0.0.2": 20, "127.0.0.3": 6, "127.0.0.4": 6}, func() {
 			o.ask(50, "/", 200)
-			wait := o.together(20, "/hold")
+			release := o.together(20, "/hold")
 			o.scrape(`http_requests_in_flight 20`)
 			for range 30 {
 				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			}
-			o.release()
-			wait()
+			release()
 			o.client.CloseIdleConnections()
 		})
 	}, []string{"FiloClientHogs", "FiloOverloaded"}},
@@ -487,10 +473,9 @@ var situations = map[string]struct {
 		o.ask(1, "/", 200)
 		from, to := o.calm()
 		l.scraped(from, to, calmBefore)
-		wait := o.together(20, "/hold")
+		release := o.together(20, "/hold")
 		polling := o.scrape(`filo_requests_running\{route="GET /hold",state="handler"\} 20`)
-		o.release()
-		wait()
+		release()
 		for range situation / 8 { // after which others come
 			l.scraped(from, polling, 8)
 		}
@@ -603,13 +588,12 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 		o := observe(t, &filo.Server{Concurrency: 2})
 		return o.load(steps, func() {
 			o.ask(50, "/", 200)
-			wait := o.together(2, "/hold")
+			release := o.together(2, "/hold")
 			o.scrape(`http_requests_in_flight 2`)
 			for range n { // of a route that takes a place; a quick one is answered all the same
 				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			}
-			o.release()
-			wait()
+			release()
 		})
 	}
 }
@@ -617,10 +601,9 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 // standing is a scrape while three requests wait in the queue.
 func (o *observed) standing() *scrape {
 	o.t.Helper()
-	wait := o.together(5, "/hold")
+	release := o.together(5, "/hold")
 	standing := o.scrape(`filo_requests_queued 3`)
-	o.release()
-	wait()
+	release()
 	o.idle()
 	return standing
 }
@@ -742,7 +725,7 @@ func held(steps, n int, request, state string) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
 		shown := fmt.Sprintf(`filo_requests_running\{route="[A-Z]+ /[a-z]+",state=%q\} %d`, state, n)
-		return o.with(steps, n, request, shown, o.release) // what goes on for some seconds when its client has gone
+		return o.with(steps, n, request, shown, func() { close(o.held) }) // a handler would go on for some seconds when its client has gone
 	}
 }
 
@@ -755,13 +738,12 @@ func draining(scrapes int) func(*testing.T) *timeline {
 		o.ask(1, "/", 200)
 		from, to := o.calm()
 		l.scraped(from, to, calmBefore)
-		wait := o.together(1, "/hold")
+		release := o.together(1, "/hold")
 		before := o.scrape(`http_requests_in_flight 1`)
 		ended := make(chan error, 1)
 		go func() { ended <- o.server.Shutdown(context.Background()) }()
 		l.scraped(before, o.scrape(`filo_draining 1`, `filo_drain_start_time_seconds \S+`), scrapes)
-		o.release()
-		wait()
+		release()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
