@@ -397,12 +397,13 @@ func (lc *loopConn) endWaits() {
 
 // Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
+	owner := w.Owner().(*workerChan)
+	defer func() { owner.scratch = nil }() // the buffers may be in any state; deferred, since a body's Close may end the goroutine
 	if lc.http2.Load() != nil {
-		lc.abandonHTTP2(w.Owner().(*workerChan).scratch, goexit)
+		lc.abandonHTTP2(owner.scratch, goexit)
 	} else {
 		lc.abandon(goexit)
 	}
-	w.Owner().(*workerChan).scratch = nil // the buffers may be in any state
 }
 
 // abandon ends a connection whose turn has failed. If linger is set, the client first gets the time to read its answer.
@@ -416,21 +417,23 @@ func (lc *loopConn) abandon(linger bool) {
 			lc.endConn(false)
 		}
 	}()
+	defer func() { // deferred, since a body's Close may end the goroutine
+		switch {
+		case lc.parked != nil:
+			(*loopParked)(lc).end()
+		case lc.hijacked:
+		case lc.scratch != nil:
+			if !linger && lc.closing == closingLinger {
+				lc.setClosing(closingPlain)
+			}
+			lc.end()
+		default:
+			lc.endConn(false)
+		}
+	}()
 	lc.dropUnsent()
 	if lc.hijacked && lc.scratch != nil {
 		lc.detach() // the request has ended, no matter who has the connection now
-	}
-	switch {
-	case lc.parked != nil:
-		(*loopParked)(lc).end()
-	case lc.hijacked:
-	case lc.scratch != nil:
-		if !linger && lc.closing == closingLinger {
-			lc.setClosing(closingPlain)
-		}
-		lc.end()
-	default:
-		lc.endConn(false)
 	}
 }
 

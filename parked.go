@@ -197,7 +197,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 	c.Request.body.hijacked()
 	owner.hijacked, owner.parked = true, p
 	owner.driver.setParked()
-	owner.server.changed(owner, StateHijacked)
+	owner.tellTaken()
 	return p, nil
 }
 

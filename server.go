@@ -509,10 +509,12 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 			return
 		case c.hijacked:
 			j.conn = nil
+			defer func() { // deferred, since a body's Close may end the goroutine
+				if c.parked != nil {
+					go c.parked.run()
+				}
+			}()
 			c.detach()
-			if c.parked != nil {
-				go c.parked.run()
-			}
 			return
 		case c.closing == closingUnserved:
 			refusal = errNoPlace

@@ -164,15 +164,28 @@ func (s *Server) changed(c *conn, state ConnState) {
 	}
 }
 
+// tellTaken tells ConnState that a handler has taken the connection over. The handler has the connection by then, whatever ConnState does:
+// a panic is logged.
+func (c *conn) tellTaken() {
+	survive(c.server.logger(), "panic in ConnState", func() { c.server.changed(c, StateHijacked) })
+}
+
 // connHijacked makes the server forget a connection that a handler has taken over.
 func (s *Server) connHijacked(c *conn) {
+	told := false
 	c.scratch.running.end()
 	s.conns.remove(c)
 	s.conns.awaitWakeUp() // the wake-up must not hit the new owner
 	if worker := c.scratch.worker; worker != nil {
 		worker.pool.forget(worker)
 	}
-	s.changed(c, StateHijacked)
+	defer func() {
+		if !told { // ConnState has ended the goroutine, so nobody gets the connection
+			linger.Cut(c.netConn)
+		}
+	}()
+	c.tellTaken()
+	told = true
 }
 
 // observedConn is the net.Conn that Server.ConnState and ConnContext get: the conn itself, with other methods. So it costs nothing, is

@@ -226,15 +226,17 @@ func (s *Seat) turnFailed(w *Worker, socket *Socket, returned *bool) {
 	if *returned {
 		return
 	}
-	value := recover()
+	value, ends := recover(), true
 	if value != nil {
 		s.workers.Panicked(value, debug.Stack())
 	}
+	defer func() { // deferred, since Abandon may end the goroutine
+		if s.endTurn(w); ends && w.seat == s {
+			s.workers.HandOver(w, admit.None.Only())
+		}
+	}()
 	if socket != nil {
 		socket.served.Abandon(w, value == nil)
 	}
-	s.endTurn(w)
-	if value == nil && w.seat == s {
-		s.workers.HandOver(w, admit.None.Only())
-	}
+	ends = value == nil
 }

@@ -38,6 +38,9 @@ var connEndParked = []filo.ConnState{filo.StateHijacked, filo.StateClosed}
 
 // connEndHandler has a path for each way in which its answer ends the connection.
 func connEndHandler(c *filo.Ctx) error {
+	if c.Query("body") != "" {
+		c.Response.SetBodyStream(connEndBody{}, -1)
+	}
 	how, isParked := strings.CutPrefix(c.Path(), "/park/")
 	switch {
 	case isParked:
@@ -61,8 +64,23 @@ func connEndHandler(c *filo.Ctx) error {
 			return err
 		}
 		return conn.Close()
+	case c.Path() == "/hijack/goexit":
+		if conn, _, err := c.Hijack(); err == nil {
+			conn.Close()
+		}
+		runtime.Goexit()
 	}
 	return c.Text(200, "fine")
+}
+
+// connEndBody is an answer's body whose Close ends the goroutine.
+type connEndBody struct{}
+
+func (connEndBody) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (connEndBody) Close() error {
+	runtime.Goexit()
+	return nil
 }
 
 // connEndPark parks a connection that ends in some way once something has come.
@@ -156,27 +174,33 @@ func connEndParks(how string) connEnd {
 
 // connEnds are the ways in which a connection of HTTP/1 ends.
 var connEnds = map[string]connEnd{
-	"the client closes":         {end: connEndAnswered(func(*testing.T, *filotest.Server, *filotest.Client) {}), leaves: true},
-	"the client sends nothing":  {end: func(*testing.T, *filotest.Server, net.Conn) {}, leaves: true},
-	"the client resets":         {end: func(_ *testing.T, _ *filotest.Server, conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }, early: true, leaves: true},
-	"an answer ends it":         {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
-	"a head is refused":         {end: connEndAsk("GET / HTTP/1.1\r\n\r\n")},
-	"it lingers":                {end: connEndAsk("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nthe beginning")},
-	"the handler panics":        {end: connEndAsk("GET /panic HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
-	"the handler's Goexit":      {end: connEndAsk("GET /goexit HTTP/1.1\r\nHost: a\r\n\r\n")},
-	"an answer breaks off":      {end: connEndAsk("GET /broken HTTP/1.1\r\nHost: a\r\n\r\n")},
-	"a reset breaks off":        {end: connEndAsk("GET /broken HTTP/1.0\r\n\r\n")},
-	"parked":                    connEndParks("eof"),
-	"parked stream":             connEndParks("stream"),
-	"parked, panic":             connEndParks("panic"),
-	"parked, Goexit":            connEndParks("goexit"),
-	"parked, error":             connEndParks("error"),
-	"parked, Close":             connEndParks("close"),
-	"parked, End":               connEndParks("end"),
-	"parked, the client closes": connEndParks("stays"),
-	"OnClose panics":            connEndParks("onclose panic"),
-	"OnClose's Goexit":          connEndParks("onclose goexit"),
-	"hijacked":                  {end: connEndAsk("GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
+	"the client closes":                         {end: connEndAnswered(func(*testing.T, *filotest.Server, *filotest.Client) {}), leaves: true},
+	"the client sends nothing":                  {end: func(*testing.T, *filotest.Server, net.Conn) {}, leaves: true},
+	"the client resets":                         {end: func(_ *testing.T, _ *filotest.Server, conn net.Conn) { conn.(*net.TCPConn).SetLinger(0) }, early: true, leaves: true},
+	"an answer ends it":                         {end: connEndAsk("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
+	"a head is refused":                         {end: connEndAsk("GET / HTTP/1.1\r\n\r\n")},
+	"it lingers":                                {end: connEndAsk("POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nthe beginning")},
+	"the handler panics":                        {end: connEndAsk("GET /panic HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")},
+	"the handler's Goexit":                      {end: connEndAsk("GET /goexit HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"the handler's Goexit and its body's":       {end: connEndAsk("GET /goexit?body=1 HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"the handler's panic and its body's Goexit": {end: connEndAsk("GET /panic?body=1 HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"hijacked, Goexit":                          {end: connEndAsk("GET /hijack/goexit HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
+	"hijacked, its body's Goexit":               {end: connEndAsk("GET /hijack?body=1 HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
+	"hijacked, Goexit and its body's":           {end: connEndAsk("GET /hijack/goexit?body=1 HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
+	"parked, its body's Goexit":                 connEndParks("goexit?body=1"),
+	"an answer breaks off":                      {end: connEndAsk("GET /broken HTTP/1.1\r\nHost: a\r\n\r\n")},
+	"a reset breaks off":                        {end: connEndAsk("GET /broken HTTP/1.0\r\n\r\n")},
+	"parked":                                    connEndParks("eof"),
+	"parked stream":                             connEndParks("stream"),
+	"parked, panic":                             connEndParks("panic"),
+	"parked, Goexit":                            connEndParks("goexit"),
+	"parked, error":                             connEndParks("error"),
+	"parked, Close":                             connEndParks("close"),
+	"parked, End":                               connEndParks("end"),
+	"parked, the client closes":                 connEndParks("stays"),
+	"OnClose panics":                            connEndParks("onclose panic"),
+	"OnClose's Goexit":                          connEndParks("onclose goexit"),
+	"hijacked":                                  {end: connEndAsk("GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n"), told: []filo.ConnState{filo.StateHijacked}},
 	"a PROXY header is refused": {
 		config: func(config *filo.Server) { config.ProxyProtocol = loopback },
 		end:    connEndAsk("this is no header of the PROXY protocol\r\n\r\n"), over: "server's", early: true,
@@ -292,12 +316,12 @@ func connEndLast(e connEnd) connEnd {
 	return e
 }
 
-// connTold records what ConnState is told. It does something when a connection is closed.
+// connTold records what ConnState is told. It calls ended when a connection is closed, or taken over by a handler.
 type connTold struct {
-	mu     sync.Mutex
-	conns  map[string]net.Conn           // by the client's address, when they are new; guarded by mu
-	told   map[net.Conn][]filo.ConnState // guarded by mu
-	closed func()
+	mu    sync.Mutex
+	conns map[string]net.Conn           // by the client's address, when they are new; guarded by mu
+	told  map[net.Conn][]filo.ConnState // guarded by mu
+	ended func()
 }
 
 func (c *connTold) changed(conn net.Conn, state filo.ConnState) {
@@ -307,8 +331,8 @@ func (c *connTold) changed(conn net.Conn, state filo.ConnState) {
 	}
 	c.told[conn] = append(c.told[conn], state)
 	c.mu.Unlock()
-	if state == filo.StateClosed {
-		c.closed()
+	if state == filo.StateClosed || state == filo.StateHijacked {
+		c.ended()
 	}
 }
 
@@ -326,7 +350,7 @@ func TestConnEnds(t *testing.T) {
 	if os.Getenv(filotest.DriverVariable) != "" {
 		t.Skip("the test chooses its drivers")
 	}
-	closed := map[string]func(){
+	ended := map[string]func(){
 		"":                   func() {},
 		"ConnState panics":   func() { panic("told on purpose") },
 		"ConnState's Goexit": runtime.Goexit,
@@ -339,18 +363,18 @@ func TestConnEnds(t *testing.T) {
 			if driver == filo.DriverLoop && transport == "listener's TLS" {
 				continue // no loop accepts from it
 			}
-			for what, closed := range closed {
+			for what, ended := range ended {
 				t.Run(fmt.Sprintf("%v/%s/%s", driver, transport, what), func(t *testing.T) {
 					t.Setenv(filotest.DriverVariable, driver.String())
 					for name, e := range connEnds {
 						if e.over == "TLS" && transport == "plain" || e.over == "server's" && transport == "listener's TLS" {
 							continue
 						}
-						t.Run(name, func(t *testing.T) { e.test(t, transport, false, closed) })
+						t.Run(name, func(t *testing.T) { e.test(t, transport, false, ended) })
 					}
 					for name, e := range connEndsHTTP2 {
 						if transport != "listener's TLS" {
-							t.Run("HTTP2 "+name, func(t *testing.T) { e.test(t, transport, true, closed) })
+							t.Run("HTTP2 "+name, func(t *testing.T) { e.test(t, transport, true, ended) })
 						}
 					}
 				})
@@ -360,10 +384,10 @@ func TestConnEnds(t *testing.T) {
 }
 
 // test ends a connection in this way.
-func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, closed func()) {
+func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, ended func()) {
 	before := len(connEndSockets(t))
 	var log filotest.Log
-	told := &connTold{conns: make(map[string]net.Conn), told: make(map[net.Conn][]filo.ConnState), closed: closed}
+	told := &connTold{conns: make(map[string]net.Conn), told: make(map[net.Conn][]filo.ConnState), ended: ended}
 	config := &filo.Server{Handler: connEndHandler, ConnState: told.changed, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	config.HTTP2.Unencrypted, config.HTTP2.ExtendedConnect = isHTTP2, true
 	if e.config != nil {
