@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/storelog"
 )
 
 // generation is the requests for a target since its answers were last removed. They may read data from before the next removal, so
@@ -113,7 +114,7 @@ func (m *cache) remove(c *filo.Ctx, key string) {
 	})
 	m.flights.EndOf(key, key+" ")
 	if m.Store != nil {
-		logFailure(c, "removing", m.Store.Put(c, markKey(key), []byte(rand.Text()), time.Now().Add(markTime)))
+		storelog.Failure(c, "cache: removing a response failed", m.Store.Put(c, markKey(key), []byte(rand.Text()), time.Now().Add(markTime)))
 		m.removeShared(c, key)
 	}
 }

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,7 +9,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/replay"
-	"github.com/filohttp/filo/internal/syntax"
+	"github.com/filohttp/filo/internal/storelog"
 )
 
 // Store keeps answers, and can be shared by several servers. It may forget any answer. Many goroutines call its methods at once. A method that
@@ -126,22 +125,15 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e
 
 // removeShared removes the answers to a target from the Store: the answer to GET, and the rules by which other answers are found.
 func (m *cache) removeShared(c *filo.Ctx, key string) {
-	logFailure(c, "removing", m.Store.Remove(c, key))
-	logFailure(c, "removing", m.Store.Remove(c, string(appendQueries([]byte(key)))))
+	storelog.Failure(c, "cache: removing a response failed", m.Store.Remove(c, key))
+	storelog.Failure(c, "cache: removing a response failed", m.Store.Remove(c, string(appendQueries([]byte(key)))))
 }
 
 // share puts an entry into the Store, and reports whether the entry is there.
 func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
 	err := m.Store.Put(c, key, e.appendTo(nil), e.until)
-	logFailure(c, "storing", err)
+	storelog.Failure(c, "cache: storing a response failed", err)
 	return err == nil
-}
-
-// logFailure logs a Store's error, unless the Store does so itself.
-func logFailure(c *filo.Ctx, what string, err error) {
-	if err != nil && !errors.Is(err, filo.ErrBusy) {
-		c.Logger().Error("cache: "+what+" a response failed", "error", syntax.LoggedError(err))
-	}
 }
 
 // sharedRule is rule for a cache with a Store. The number of a new rule is random, so that no two servers choose the same.

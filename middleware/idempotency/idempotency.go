@@ -22,6 +22,7 @@ import (
 	"github.com/filohttp/filo/internal/refusals"
 	"github.com/filohttp/filo/internal/replay"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/storelog"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -198,10 +199,8 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	defer func() { // after a panic, too
 		done := claim
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
-		if err := m.settle(c, key, undone, done); err != nil && !errors.Is(err, filo.ErrBusy) {
-			// The handler has executed the request: the client gets its answer, even if that can't be repeated.
-			c.Logger().Error("idempotency: storing a response or releasing a key failed", "error", syntax.LoggedError(err))
-		}
+		// The handler has executed the request: the client gets its answer, even if that can't be repeated.
+		storelog.Failure(c, "idempotency: storing a response or releasing a key failed", m.settle(c, key, undone, done))
 	}()
 	// A client that repeats the request may accept other codings, and gets the same answer.
 	accepted := acceptedBy(c)

@@ -9,7 +9,6 @@ package ratelimit
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/storelog"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/middleware"
 )
@@ -166,9 +166,7 @@ func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
 		if !l.FailOpen {
 			return false, err
 		}
-		if !errors.Is(err, filo.ErrBusy) {
-			c.Logger().Error("ratelimit: the Store failed, so the request was admitted", "error", syntax.LoggedError(err))
-		}
+		storelog.Failure(c, "ratelimit: the Store failed, so the request was admitted", err)
 		return false, nil
 	}
 	if !l.HideFields {
@@ -213,9 +211,8 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 		l.memory.giveBack(key)
 		return
 	}
-	if err := l.Store.Return(c, bytes.Clone(key), l.quota); err != nil && !errors.Is(err, filo.ErrBusy) {
-		c.Logger().Error("ratelimit: the Store failed, so a request that doesn't count was counted", "error", syntax.LoggedError(err))
-	}
+	err := l.Store.Return(c, bytes.Clone(key), l.quota)
+	storelog.Failure(c, "ratelimit: the Store failed, so a request that doesn't count was counted", err)
 }
 
 // clientNetwork returns the client's address, with the last 64 bits of an IPv6 address cleared. Clients without an address, as on a

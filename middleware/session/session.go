@@ -29,7 +29,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/setup"
-	"github.com/filohttp/filo/internal/syntax"
+	"github.com/filohttp/filo/internal/storelog"
 	"github.com/filohttp/filo/internal/unshared"
 )
 
@@ -115,7 +115,7 @@ func New(options Options) filo.Middleware {
 				if failed != nil && err == nil && !c.Committed() {
 					return failed
 				}
-				logUnsaved(c, failed)
+				storelog.Failure(c, unsavedMessage, failed)
 			}
 			return err
 		}
@@ -355,16 +355,12 @@ func (s *Session) expires(now time.Time) time.Time {
 
 // beforeHead saves the session before a streamed answer begins, or the connection is parked or upgraded. It wraps nothing.
 func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
-	logUnsaved(c, s.save(c))
+	storelog.Failure(c, unsavedMessage, s.save(c))
 	return nil
 }
 
-// logUnsaved logs an error of save that can't become the request's error.
-func logUnsaved(c *filo.Ctx, err error) {
-	if err != nil {
-		c.Logger().Error("saving a session failed", "error", syntax.LoggedError(err))
-	}
-}
+// unsavedMessage is the log's message if an error of save can't become the request's error.
+const unsavedMessage = "saving a session failed"
 
 // unsaved reports whether save has anything to do.
 func (s *Session) unsaved() bool {

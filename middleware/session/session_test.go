@@ -830,6 +830,39 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
+// A session that can't be saved before a streamed answer begins is logged, unless the Store logs its errors itself and says so by
+// filo.ErrBusy.
+func TestStoreErrorsLog(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		records int
+	}{
+		"a plain error":    {errors.New("down"), 1},
+		"one that is busy": {&filo.HTTPError{Status: 503, Err: filo.ErrBusy}, 0},
+	} {
+		var log strings.Builder
+		handler := func(c *filo.Ctx) error {
+			s, err := session.Get(c)
+			if err == nil {
+				s.Set("a", "1")
+				c.Stream().WriteString("streamed")
+				err = c.Stream().Flush()
+			}
+			return err
+		}
+		s := servertest.NewServer(t, &filo.Server{
+			Handler: session.New(session.Options{Store: brokenStore{new(session.Memory), nil, test.err}})(handler),
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if got := s.Do(t, "GET /"); got.Status != 200 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got := strings.Count(log.String(), "saving a session failed"); got != test.records {
+			t.Errorf("%s: %d records, want %d:\n%s", name, got, test.records, log.String())
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	keys := [][]byte{sessionSecret}
 	mwtest.MustPanic(t, "session", map[string]func(){
