@@ -14,7 +14,7 @@ import (
 // Streams that are open keep their connection, however long nothing happens, with and without PINGs.
 func TestHTTP2IdleKeepsStreams(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
-		parked := make(chan *filo.ParkedConn, 1)
+		parked, next := make(chan *filo.ParkedConn, 1), make(chan struct{})
 		_, dial := serve(&filo.Server{IdleTimeout: 150 * time.Millisecond, HTTP2: filo.HTTP2Options{ExtendedConnect: true}, Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
 			case "/park":
@@ -25,6 +25,7 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 				return err
 			case "/wait":
 				time.Sleep(700 * time.Millisecond)
+				<-next
 			case "/upload":
 				n, err := io.Copy(io.Discard, c.BodyReader())
 				if err != nil {
@@ -34,17 +35,20 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 			}
 			return c.Text(200, "ok")
 		}})
+		// Each stream begins before the one before ends, so the connection is never idle, however slow the machine is.
 		c := dial().Request(1, "/wait", true).Send()
-		c.WantAnswer(1, "200 ok")
+		time.Sleep(600 * time.Millisecond)
 		c.Request(3, "/upload", false, ":method", "POST").Send()
+		close(next)
+		c.WantAnswer(1, "200 ok")
 		for range 5 {
 			time.Sleep(200 * time.Millisecond)
 			c.Data(3, false, []byte("hello")).Send()
 		}
-		c.Data(3, true, nil).Send()
-		c.WantAnswer(3, "200 25")
 		c.Request(5, "/park", true).Send()
 		p := <-parked
+		c.Data(3, true, nil).Send()
+		c.WantAnswer(3, "200 25")
 		time.Sleep(700 * time.Millisecond)
 		c.Request(7, "/", true).Send()
 		c.WantAnswer(7, "200 ok")
