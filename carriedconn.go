@@ -19,7 +19,7 @@ type carriedConn struct {
 	whole     bool       // the answer ends as it should; the serving goroutine's
 	writing   sync.Mutex // held during a Write
 
-	mu        race.Mutex
+	mu        race.Mutex[race.OfLeaf]
 	closed    bool          // guarded by mu
 	left      bool          // the transport must not be used any more; guarded by mu
 	readUntil time.Time     // guarded by mu

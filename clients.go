@@ -114,7 +114,7 @@ const (
 
 // clientHistory has what Clients says of the past, in halves: the current one, and the one of the minute before.
 type clientHistory struct {
-	mu             race.Mutex // nothing else is locked, and nothing of the user's called, while it is held
+	mu             race.Mutex[race.OfLeaf]
 	turned         clock.Time // when the current halves began; guarded by mu
 	ended, refused [2]heavyClients
 	logged         [refusalReasons]struct { // guarded by mu

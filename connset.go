@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,7 @@ type connSet struct {
 	_    apart.Lines // requests read what stands above; connections that come and go write what follows
 	room connRoom
 
-	mu        race.Mutex
+	mu        race.Mutex[race.OfConns]
 	conns     connList                      // guarded by mu
 	counting  int                           // number of the last element of answered that was given out; guarded by mu
 	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
@@ -53,7 +52,7 @@ type connSet struct {
 
 	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
 	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
-	waking sync.Mutex
+	waking race.Mutex[race.OfWaking]
 }
 
 // sharedCounts is answerCounts in cache lines of their own.

@@ -37,7 +37,7 @@ type requestContext struct {
 	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see clientEnded.
 	writes atomic.Uint32
 
-	mu race.Mutex
+	mu race.Mutex[race.OfContext]
 	// wire is set while the client may be watched. It is changed only by the owner, which may therefore read it without mu.
 	wire     watchWire
 	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed

@@ -18,7 +18,7 @@ import (
 type handlerTimeout struct {
 	timer *time.Timer
 
-	mu race.Mutex
+	mu race.Mutex[race.OfTimeout]
 	// armed is changed only by the handler's goroutine, which may therefore read it without mu.
 	armed  bool
 	fired  bool

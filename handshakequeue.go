@@ -33,7 +33,7 @@ type handshakeQueue struct {
 	most int           // 0: maxHandshakes; immutable
 	long time.Duration // 0: longHandshake; immutable
 
-	mu        race.Mutex
+	mu        race.Mutex[race.OfHandshakes]
 	computing list.List                       // of *handshake, the first one for longest; guarded by mu
 	held      int                             // handshakes that have computed for too long to count; guarded by mu
 	looks     bool                            // a timer is set that looks for such handshakes; guarded by mu

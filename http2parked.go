@@ -31,6 +31,7 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 	stream := (*http2conn.StreamConn)(s.Stream)
 	p := &ParkedConn{conn: s.conn, netConn: stream, serve: serve}
 	p.out.Open((*parkedOwner)(p), stream, nil, false)
+	p.out.OnStream()
 	if switches {
 		ctx.switchProtocols()
 	} else {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/outbox"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -56,9 +56,9 @@ type ParkedConn struct {
 	unread   bool        // the client may still be sending, and nobody reads; the owner's
 	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
-	sealing sync.Mutex // orders the writes to TLS if sealed is set; taken before the outbox's lock
+	sealing race.Mutex[race.OfSealing] // orders the writes to TLS if sealed is set; taken before the outbox's lock
 
-	mu sync.Mutex
+	mu race.Mutex[race.OfParked]
 	// turn is the last turn in which a leader called the function, the zero value if no leader has. Guarded by mu.
 	turn loop.Turn
 	// readUntil is the deadline for Read, 0 for none. netConn has it only during a Read: while the connection waits, the server sets

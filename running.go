@@ -105,7 +105,7 @@ func describeRunning(requests []RunningRequest) string {
 
 // runningSet holds the records of all goroutines that handle requests of a server.
 type runningSet struct {
-	mu    race.Mutex
+	mu    race.Mutex[race.OfRunning]
 	first *runningRecord // of a doubly linked list; guarded by mu
 }
 
@@ -113,7 +113,7 @@ type runningSet struct {
 type runningRecord struct {
 	on atomic.Bool // there is a request; set under mu
 
-	mu     race.Mutex
+	mu     race.Mutex[race.OfLeaf]
 	since  clock.Time     // guarded by mu
 	class  *class.Class   // nil if it isn't known; guarded by mu
 	conn   *conn          // nil if another server has received the request; guarded by mu

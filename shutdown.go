@@ -39,7 +39,7 @@ type lifecycle struct {
 	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
 	cancelHandshakes context.CancelCauseFunc
 
-	mu             race.Mutex
+	mu             race.Mutex[race.OfLifecycle]
 	started        bool                   // the clock, the pool and the sweep run; guarded by mu
 	listened       bool                   // a listener was served, and the end isn't logged; guarded by mu
 	drainingSince  time.Time              // guarded by mu

@@ -47,7 +47,7 @@ type workerPool struct {
 	// What a hand-over of a loop writes stands together, in a few cache lines: from places.taken to leading.
 	places     admit.Admission            // of workers that serve; ready workers have no place
 	appointed  atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
-	mu         race.Mutex
+	mu         race.Mutex[race.OfLeaf]
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
 	leading    int           // guarded by mu
 	goroutines int           // the cleaner and all workers but leaders, until they end; guarded by mu
@@ -427,10 +427,10 @@ func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 
 // stats sets the numbers of workers.
 func (wp *workerPool) stats(st *Stats) {
+	st.RequestsQueued = wp.places.Waiting()
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
 	st.WorkersReady, st.WorkersLeading = len(wp.ready), wp.leading
 	st.WorkersRunning = wp.places.Taken(admit.Ordinary)
 	st.WorkersSpawned, st.WorkersRetired = wp.spawned, wp.retired
-	st.RequestsQueued = wp.places.Waiting()
 }

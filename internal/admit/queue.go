@@ -21,7 +21,7 @@ type queue struct {
 
 	waiting atomic.Int64 // how many goroutines wait, or are about to
 
-	mu      race.Mutex
+	mu      race.Mutex[race.OfLeaf]
 	waiters []*waiter // the oldest waiter first; guarded by mu
 }
 

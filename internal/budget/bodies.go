@@ -3,7 +3,7 @@
 package budget
 
 import (
-	"sync"
+	"github.com/filohttp/filo/internal/race"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +20,7 @@ type Bodies struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
 
-	mu     sync.Mutex // locked before the locks of connections
+	mu     race.Mutex[race.OfBodies]
 	silent map[*Room]silentBody
 	next   clock.Time // after a search that has found none, the next one isn't made before then
 }

@@ -25,7 +25,7 @@ type Coarse struct {
 	// a clock that is stopped and started again doesn't go back. Each clock has its own, since a synctest bubble has another time.
 	base atomic.Pointer[time.Time]
 
-	mu        race.Mutex
+	mu        race.Mutex[race.OfClock]
 	running   bool                 // guarded by mu
 	refreshed func(wall time.Time) // see Start; guarded by mu
 	wake      chan struct{}        // ends a rest; capacity 1, one send per rest; guarded by mu

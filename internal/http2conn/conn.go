@@ -63,7 +63,7 @@ type Conn struct {
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken
 
-	mu race.Mutex
+	mu race.Mutex[race.OfHTTP2]
 
 	// What follows is guarded by mu.
 	streams    http2.Table[Stream]    // those that others than the owner may touch

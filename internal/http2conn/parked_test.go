@@ -44,6 +44,7 @@ func TestParkedStreamRests(t *testing.T) {
 					s := deadlineConn{h, nil}.await(awaitsNothing)
 					s.running, s.state = true, http2.HalfClosedRemote
 					out.Open(owner, (*StreamConn)(s), nil, false)
+					out.OnStream()
 					if err := s.Park(out); err != nil {
 						t.Fatal(err)
 					}

@@ -54,7 +54,7 @@ type listenerEntry struct {
 
 	closing atomic.Bool // the next turn accepts all waiting connections, and closes the socket
 
-	mu      race.Mutex
+	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
 	older   bool          // connections may wait that are older than the socket's options, which they lack; guarded by mu

@@ -51,8 +51,8 @@ type Loop struct {
 	monitor monitor
 	_       apart.Lines
 
-	looks      atomic.Int64     // see Socket.Looks; the filler writes it, and anybody reads it
-	mu         race.Mutex       // in the order of docs/LOOP.md, "Locks"
+	looks      atomic.Int64 // see Socket.Looks; the filler writes it, and anybody reads it
+	mu         race.Mutex[race.OfLoop]
 	slots      []*Socket        // by slot; nil: free; guarded by mu
 	free       []uint32         // free slots; guarded by mu
 	generation uint32           // of the last connection; guarded by mu

@@ -15,10 +15,10 @@ import (
 // up. So a leader that finds nothing rests until its bell rings, unless it is the last one awake: that one looks after the loop, and waits
 // in the parker. A leader that doesn't keep up calls the one that rested last.
 type roster struct {
-	mu     race.Mutex // in the order of docs/LOOP.md, "Locks"
-	awake  int        // leaders that don't wait for their bells; guarded by mu
-	rested []*Seat    // the seats of those that do, the last one to rest at the end; guarded by mu
-	closed bool       // no leader rests any more; guarded by mu
+	mu     race.Mutex[race.OfLeaf]
+	awake  int     // leaders that don't wait for their bells; guarded by mu
+	rested []*Seat // the seats of those that do, the last one to rest at the end; guarded by mu
+	closed bool    // no leader rests any more; guarded by mu
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
 	until   clock.Atomic[clock.Nanos] // no leader is called before: it would have no processor

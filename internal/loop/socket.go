@@ -67,7 +67,7 @@ type connWaiters struct {
 	waiter                  [2]waiter
 	wanted                  int32                    // see Want; the owner's
 	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
-	mu                      race.Mutex               // guards what the loop's set reports, for two goroutines of a handler
+	mu                      race.Mutex[race.OfLeaf]  // guards what the loop's set reports, for two goroutines of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there

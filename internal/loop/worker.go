@@ -60,7 +60,7 @@ type Worker struct {
 	losable atomic.Pointer[Socket]
 	// socket is the turn's, nil for a listener. The goroutine that takes the seat away reads it, under losing.
 	socket *Socket
-	losing race.Mutex // held while the seat is taken from the worker and Owner.Losing is called
+	losing race.Mutex[race.OfSeat] // held while the seat is taken from the worker and Owner.Losing is called
 }
 
 // Turn identifies one turn of a leader: its seat has this word in no other turn.

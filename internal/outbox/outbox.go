@@ -49,7 +49,7 @@ type Outbox struct {
 	socket Socket   // nil: goroutines write to conn, and wait; immutable
 	conn   net.Conn // immutable
 
-	mu       race.Mutex
+	mu       race.Mutex[race.OfLeaf]
 	waiting  int32      // goroutines in awaitLocked
 	limit    int32      // for the bytes of messages in queue
 	progress *sync.Cond // uses mu; signals changes that goroutines wait for; nil if none has ever waited
@@ -75,6 +75,10 @@ type seal struct {
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 }
+
+// OnStream says that the socket is a stream of HTTP/2: the lock of its connection, and that of the connection's outbox, are taken under the
+// lock of this outbox.
+func (o *Outbox) OnStream() { o.mu.SetRank(race.OfStream{}) }
 
 // Owner returns the connection that the outbox belongs to.
 func (o *Outbox) Owner() Owner { return o.owner }

@@ -1,6 +1,0 @@
-//go:build !race
-
-package race
-
-// Enabled says whether this is a build with the race detector.
-const Enabled = false

@@ -1,0 +1,72 @@
+package race
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// panicOf returns what f panics with, "" for nothing.
+func panicOf(f func()) (message string) {
+	defer func() {
+		if value := recover(); value != nil {
+			message = value.(string)
+		}
+	}()
+	f()
+	return ""
+}
+
+// A goroutine takes locks in the order of their ranks, and never two of one rank.
+func TestRanks(t *testing.T) {
+	if !Enabled {
+		t.Skip("only builds with the race detector check ranks")
+	}
+	var conns Mutex[OfConns]
+	var loop, otherLoop Mutex[OfLoop]
+	var outbox, stream Mutex[OfLeaf]
+	stream.SetRank(OfStream{})
+	nested := func(outer, inner sync.Locker) func() {
+		return func() {
+			outer.Lock()
+			defer outer.Unlock()
+			inner.Lock()
+			inner.Unlock()
+		}
+	}
+	for _, test := range []struct {
+		what         string
+		outer, inner sync.Locker
+		allowed      bool
+	}{
+		{"in order", &conns, &loop, true},
+		{"in the other order", &loop, &conns, false},
+		{"two of one rank", &loop, &otherLoop, false},
+		{"a rank of its own", &stream, &outbox, true},
+		{"a rank of its own, in the other order", &outbox, &stream, false},
+	} {
+		message := panicOf(nested(test.outer, test.inner))
+		if allowed := message == ""; allowed != test.allowed {
+			t.Errorf("%s: %q", test.what, message)
+		}
+		// The panic has left nothing behind.
+		if message := panicOf(nested(&stream, &conns)); message != "" {
+			t.Errorf("after %s: %q", test.what, message)
+		}
+	}
+	// Locks of one rank may follow each other, and other goroutines have locks of their own.
+	loop.Lock()
+	done := make(chan string)
+	go func() { done <- panicOf(nested(&conns, &otherLoop)) }()
+	if message := <-done; message != "" {
+		t.Errorf("by another goroutine: %q", message)
+	}
+	if !conns.TryLock() { // which can't wait
+		t.Error("TryLock fails")
+	}
+	conns.Unlock()
+	loop.Unlock()
+	if message := panicOf(loop.Unlock); !strings.Contains(message, "hasn't locked") {
+		t.Errorf("unlocked twice: %q", message)
+	}
+}
