@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -125,23 +126,48 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	// code is what may look like a link without being one: inline code, and indented lines.
+	code = regexp.MustCompile("`[^`\n]+`|(?m)^(?:    |\t).*$")
 )
 
-// Links to files, and to headings of the same document or another one, lead somewhere.
+// Links to files, and to headings of the same document or another one, lead somewhere, in every Markdown file of the repository.
 func TestLinks(t *testing.T) {
-	// The snippets of RECIPES.md are files of examples/recipes, which has a test for that.
-	for _, document := range append(documents, agentsDocument, "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "docs/RECIPES.md", "docs/NETHTTP.md", "docs/LOOP.md", "docs/ARCHITECTURE.md", "docs/INTERNALS.md", "docs/POOL.md") {
-		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, document), ""), -1) {
+	for _, document := range markdown(t) {
+		text := code.ReplaceAllString(fenced.ReplaceAllString(read(t, document), ""), "")
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			if err := follow(document, match[1]); err != nil {
 				t.Errorf("%s: %v", document, err)
 			}
 		}
 	}
-	for _, broken := range []string{"none.md", "GUIDE.md#no-such-heading", "#no-such-heading"} {
+	for _, broken := range []string{"none.md", "GUIDE.md#no-such-heading", "#no-such-heading", "guide/none.md#routes"} {
 		if follow("docs/GUIDE.md", broken) == nil {
 			t.Errorf("%s seems to lead somewhere", broken)
 		}
 	}
+}
+
+// markdown returns the Markdown files of the repository. What begins with a dot isn't searched.
+func markdown(t *testing.T) (documents []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (name[0] == '.' || name == "node_modules"):
+			return filepath.SkipDir
+		case filepath.Ext(name) == ".md":
+			document, err := filepath.Rel(root, path)
+			documents = append(documents, filepath.ToSlash(document))
+			return err
+		}
+		return nil
+	})
+	if err != nil || len(documents) < 30 {
+		t.Fatal(documents, err)
+	}
+	return documents
 }
 
 // follow looks for what a link in a document leads to. Links to other sites aren't followed.
