@@ -32,7 +32,7 @@ type HTTP2Options struct {
 
 	// ExtendedConnect accepts requests that make a tunnel of their stream, as browsers do for WebSockets (RFC 8441). Ctx.Upgrade and
 	// Ctx.Park serve them as they serve an Upgrade of HTTP/1.1. Default off: browsers that see the offer open all their WebSockets in
-	// this way, and handlers that need Ctx.Hijack would refuse them. docs/HTTP2.md has the details.
+	// this way, and handlers that need Ctx.Hijack would refuse them. docs/internals/HTTP2.md has the details.
 	ExtendedConnect bool
 
 	// MaxConcurrentStreams is how many requests a client may have open on one connection. Further ones are refused in a way that lets the

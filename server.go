@@ -206,7 +206,7 @@ type Server struct {
 	//
 	// GetConfigForClient is also called for requests whose host isn't that of their connection's handshake, with a ClientHelloInfo that has
 	// no Context and a Conn that has only its addresses. If it demands another client certificate for the host, or returns an error, the
-	// answer is 421: see docs/HTTP2.md.
+	// answer is 421: see docs/internals/HTTP2.md.
 	TLSConfig *tls.Config
 
 	// HTTP2 configures HTTP/2.

@@ -757,7 +757,7 @@ func TestCarriedTrailerOfWholeAnswer(t *testing.T) {
 	}
 }
 
-// Each setting of a server holds for requests of another server, or is listed as one that is that server's; docs/NETHTTP.md says which.
+// Each setting of a server holds for requests of another server, or is listed as one that is that server's; docs/internals/NETHTTP.md says which.
 func TestCarriedSettings(t *testing.T) {
 	var logged bytes.Buffer
 	big := strings.Repeat("x", 300)
@@ -791,7 +791,7 @@ func TestCarriedSettings(t *testing.T) {
 	}
 	const others = " Driver Leaders SocketOptions MaxIdleWorkerDuration MaxConns MaxConnsPerIP MaxRequestsPerConn ReadHeaderTimeout ReadTimeout WriteTimeout " +
 		"IdleTimeout GracePeriod IdleGrace MinTransferRate MaxBufferedAnswers TLSConfig HTTP2 ProxyProtocol ConnState ConnContext "
-	page, err := os.ReadFile("../docs/NETHTTP.md")
+	page, err := os.ReadFile("../docs/internals/NETHTTP.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@
 // # Handlers of net/http in filo
 //
 // FromHTTP gives the handler its own http.Request, which it may keep just as in net/http, and an http.ResponseWriter that
-// flushes, hijacks, streams, sends trailers and 1xx answers, and works with http.ResponseController. docs/NETHTTP.md lists the
+// flushes, hijacks, streams, sends trailers and 1xx answers, and works with http.ResponseController. docs/internals/NETHTTP.md lists the
 // differences from net/http's server. The most important are:
 //
 //   - The server's ErrorHandler answers a panic with 500, as for every handler of filo. http.ErrAbortHandler aborts the

@@ -15,6 +15,6 @@
 // its stack has grown to the size that the tasks need and is still in the processor's caches. A worker that wasn't used for
 // [Options.ExpiryDuration] ends. An idle pool without parked workers has no goroutine.
 //
-// Names and meanings are the same as in github.com/panjf2000/ants/v2, so users of ants change only the import; docs/POOL.md
+// Names and meanings are the same as in github.com/panjf2000/ants/v2, so users of ants change only the import; docs/internals/POOL.md
 // lists the differences.
 package pool

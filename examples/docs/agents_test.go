@@ -81,9 +81,9 @@ var llms = []struct {
 		{"docs/ERRORS.md", "mistakes with what filo says to each, and what to write instead"},
 		{"docs/RECIPES.md", "complete pieces: sessions, pagination, PostgreSQL, nginx and others"},
 		{"docs/MIGRATING.md", "from net/http, chi, gin, echo, fasthttp and fiber, side by side"},
-		{"docs/NETHTTP.md", "what handlers, middleware and clients may notice"},
-		{"docs/HTTP2.md", "what it offers, costs and refuses"},
-		{"docs/POOL.md", "functions on a bounded set of goroutines, with the names of ants"},
+		{"docs/internals/NETHTTP.md", "what handlers, middleware and clients may notice"},
+		{"docs/internals/HTTP2.md", "what it offers, costs and refuses"},
+		{"docs/internals/POOL.md", "functions on a bounded set of goroutines, with the names of ants"},
 		{"docs/OPERATIONS.md", "from one binary to many machines: limits, alerts, certificates, restarts"},
 		{"docs/FAQ.md", "short answers"},
 		{"CHANGELOG.md", "what each version has"},
@@ -91,10 +91,10 @@ var llms = []struct {
 	}},
 	{"Optional", [][2]string{
 		{"docs/ARCHITECTURE.md", "which file of filo does what"},
-		{"docs/INTERNALS.md", "the rules that hold between the parts"},
-		{"docs/LOOP.md", "the event loop on Linux"},
+		{"docs/internals/INTERNALS.md", "the rules that hold between the parts"},
+		{"docs/internals/LOOP.md", "the event loop on Linux"},
 		{"docs/BENCHMARKS.md", "comparisons with other servers"},
-		{"docs/PROFILE.md", "profiles under three loads"},
+		{"docs/internals/PROFILE.md", "profiles under three loads"},
 		{"CONTRIBUTING.md", "what a change of filo needs"},
 		{"SECURITY.md", "how to report a vulnerability"},
 	}},
@@ -138,21 +138,17 @@ func TestAgentsDocuments(t *testing.T) {
 			}
 		}
 	}
-	names, err := filepath.Glob(root + "/docs/*.md")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
 	index := read(t, "docs/README.md")
-	for _, name := range names {
-		name := filepath.Base(name)
-		if name == "README.md" {
-			continue // the index of the others
+	for _, document := range markdown(t) {
+		name, found := strings.CutPrefix(document, "docs/")
+		if !found || name == "README.md" { // which is the index of the others
+			continue
 		}
-		if !listed["docs/"+name] {
-			t.Errorf("%s doesn't name docs/%s", llmsDocument, name)
+		if !listed[document] {
+			t.Errorf("%s doesn't name %s", llmsDocument, document)
 		}
 		if !strings.Contains(index, "]("+name+")") {
-			t.Errorf("docs/README.md doesn't name %s", name)
+			t.Errorf("docs/README.md doesn't name %s", document)
 		}
 	}
 }

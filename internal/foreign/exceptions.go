@@ -48,7 +48,7 @@ func readExceptions(differences string) (map[string][]*exception, error) {
 			return nil, fmt.Errorf("exceptions.md:%d: the kind is none of %q", i+1, kinds)
 		}
 		if kind == "difference" && !strings.Contains(differences, "\n| **"+difference+"** |") {
-			return nil, fmt.Errorf("exceptions.md:%d: docs/NETHTTP.md has no difference %q", i+1, difference)
+			return nil, fmt.Errorf("exceptions.md:%d: docs/internals/NETHTTP.md has no difference %q", i+1, difference)
 		}
 		for name := range strings.SplitSeq(cells[0], ", ") {
 			name, atTimes := strings.CutSuffix(name, " (at times)")

@@ -8,7 +8,7 @@ import (
 
 // Each exception has a reason, is listed for a suite that there is, and a difference is one that users are told of.
 func TestExceptions(t *testing.T) {
-	differences, err := os.ReadFile("../../docs/NETHTTP.md")
+	differences, err := os.ReadFile("../../docs/internals/NETHTTP.md")
 	if err != nil {
 		t.Fatal(err)
 	}

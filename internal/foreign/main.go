@@ -93,7 +93,7 @@ func foreign(o *options) (ok bool, err error) {
 	if o.goroot, err = gotool.Output(".", "env", "GOROOT"); err != nil {
 		return false, err
 	}
-	differences, err := os.ReadFile(filepath.Join(o.repository, "docs/NETHTTP.md"))
+	differences, err := os.ReadFile(filepath.Join(o.repository, "docs/internals/NETHTTP.md"))
 	if err != nil {
 		return false, err
 	}

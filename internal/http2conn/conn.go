@@ -29,7 +29,7 @@ import (
 // A server may have very many idle connections. So what only some of them need, or for a short time, is behind a pointer, and the fields
 // are in an order that leaves few gaps.
 //
-// Nobody calls user code, or posts the connection, with mu held. LOOP.md has the order of the locks.
+// Nobody calls user code, or posts the connection, with mu held. docs/internals/LOOP.md has the order of the locks.
 type Conn struct {
 	shared *Shared // immutable
 	driver Driver  // immutable
