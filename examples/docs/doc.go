@@ -1,10 +1,10 @@
 // Package docs holds the documents of the repository to what they say: its tests compile every snippet of Go in README.md,
-// docs/GUIDE.md, docs/MIGRATING.md and docs/ERRORS.md, look up the names in inline code, and follow the links.
+// the guide, docs/MIGRATING.md, docs/OPERATIONS.md and docs/ERRORS.md, look up the names in inline code, and follow the links.
 //
 // docs/ERRORS.md comes out of a test, which makes every mistake in mistakescases_test.go and asks what filo says. When that, or a
 // sentence of filo's, has changed, go test -run ErrorsDocument -update . writes the document anew.
 //
-// AGENTS.md has passages of docs/GUIDE.md and CONTRIBUTING.md, which stand there between <!-- agents: title --> and <!-- end -->, and llms.txt
+// AGENTS.md has passages of the guide's pages and CONTRIBUTING.md, which stand there between <!-- agents: title --> and <!-- end -->, and llms.txt
 // names every document. go test -run AgentsDocuments -update . writes them anew.
 //
 // A snippet is a block that begins with ```go. One with a package clause is compiled as it is. Any other is completed first:

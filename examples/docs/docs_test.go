@@ -42,7 +42,14 @@ import (
 
 const root = "../.."
 
-var documents = []string{"README.md", "docs/GUIDE.md", "docs/MIGRATING.md", "docs/FAQ.md", "docs/OPERATIONS.md", errorsDocument}
+// documents are those with snippets; guide are the pages of the guide, which are among them.
+var (
+	guide = []string{
+		"docs/GUIDE.md", "docs/guide/handlers.md", "docs/guide/routes.md", "docs/guide/requests.md", "docs/guide/answers.md",
+		"docs/guide/middleware.md", "docs/guide/files.md", "docs/guide/events.md", "docs/guide/production.md",
+	}
+	documents = append([]string{"README.md", "docs/MIGRATING.md", "docs/FAQ.md", "docs/OPERATIONS.md", errorsDocument}, guide...)
+)
 
 func read(t *testing.T, document string) string {
 	t.Helper()
@@ -188,12 +195,16 @@ func follow(document, target string) error {
 	if err != nil {
 		return err
 	}
+	found := 0
 	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 		if anchor(match[1]) == to.Fragment {
-			return nil
+			found++
 		}
 	}
-	return fmt.Errorf("%s leads to no heading", target)
+	if found != 1 {
+		return fmt.Errorf("%s leads to %d headings", target, found)
+	}
+	return nil
 }
 
 // anchor returns the fragment by which a heading is known.

@@ -83,6 +83,7 @@ var assumed = map[string]string{
 	"showUser":       "func showUser(c *filo.Ctx) error { return nil }",
 	"deleteUser":     "func deleteUser(c *filo.Ctx) error { return nil }",
 	"handler":        "func handler(c *filo.Ctx) error { return nil }",
+	"checkPassword":  "func checkPassword(c *filo.Ctx) (user string, err error) { return c.Query(\"user\"), nil }",
 	"sendMail":       "func sendMail(ctx context.Context, address string) error { return ctx.Err() }",
 	"userKey":        "var userKey = filo.NewKey[User](\"user\")",
 	"db":             "var db *sql.DB",
