@@ -94,7 +94,6 @@ var llms = []struct {
 		{"docs/internals/HTTP2.md", "what it offers, costs and refuses"},
 		{"docs/internals/POOL.md", "functions on a bounded set of goroutines, with the names of ants"},
 		{"docs/OPERATIONS.md", "from one binary to many machines: limits, alerts, certificates, restarts"},
-		{"docs/FAQ.md", "short answers"},
 		{"CHANGELOG.md", "what each version has"},
 		{"docs/UPGRADING.md", "what has changed for users of earlier revisions, and what to write instead"},
 	}},

@@ -48,7 +48,7 @@ var (
 		"docs/GUIDE.md", "docs/guide/handlers.md", "docs/guide/routes.md", "docs/guide/requests.md", "docs/guide/answers.md",
 		"docs/guide/middleware.md", "docs/guide/files.md", "docs/guide/events.md", "docs/guide/production.md",
 	}
-	documents = append([]string{"README.md", "docs/MIGRATING.md", "docs/FAQ.md", "docs/OPERATIONS.md", errorsDocument}, guide...)
+	documents = append([]string{"README.md", "docs/MIGRATING.md", "docs/OPERATIONS.md", errorsDocument}, guide...)
 )
 
 func read(t *testing.T, document string) string {
