@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -198,6 +199,48 @@ func (r *Report) Tails() string {
 		}
 	}
 	return fmt.Sprintf("%d of %d", calm, len(all))
+}
+
+// Summary has the result in a few lines: for each of the main figures, the others' as multiples of filo's, over all rows.
+func (r *Report) Summary() []string { return summary(r.Tables()) }
+
+func summary(tables []Table) (lines []string) {
+	for _, f := range []figure{cpu, throughput, closedP99, idleMemory} {
+		for _, t := range tables {
+			if t.Title != f.title {
+				continue
+			}
+			line := "| " + t.Title + " |"
+			for _, name := range []string{"fasthttp", "nethttp"} {
+				line += " " + overRows(t, name) + " |"
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// overRows returns the median of a column's ratios, with the least and the largest, and how many rows have one.
+func overRows(t Table, name string) string {
+	var all []float64
+	column := slices.Index(t.Header, name)
+	for _, line := range t.Rows {
+		if column < 0 {
+			return "–"
+		}
+		if _, ratio, found := strings.Cut(line[column], "×"); found {
+			if v, err := strconv.ParseFloat(ratio, 64); err == nil {
+				all = append(all, v)
+			}
+		}
+	}
+	switch len(all) {
+	case 0:
+		return "–"
+	case 1:
+		return fmt.Sprintf("×%.2f", all[0])
+	}
+	return fmt.Sprintf("×%.2f [%.2f–%.2f] in %d rows", measure.Median(all), slices.Min(all), slices.Max(all), len(all))
 }
 
 // Taken reports how much of the processors' time the machine's host took in the runs.

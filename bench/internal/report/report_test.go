@@ -184,7 +184,7 @@ func TestWrite(t *testing.T) {
 	}
 	text := read(t, folder, "BENCHMARKS.md")
 	for _, want := range []string{
-		"| filo | abc123 |",
+		"| filo | abc123 |", "| Server CPU time per request, µs | ×0.83 [0.58–1.50] in 3 rows | ×316.67 |",
 		"| upload-20m | Server CPU time per request, µs | 60.00 [50.00–70.00] | fasthttp: 35.00 [30.00–40.00] | 1.71 | smaller reads |",
 		"`go run ./cmd/compare -rows json`", "mixed, round 1, filo: 3 errors",
 	} {
