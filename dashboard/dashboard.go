@@ -4,7 +4,7 @@
 //	d := dashboard.New(server)
 //	r.Use(d.Middleware())
 //	inside := &filo.Server{Handler: d.Serve, ForOperator: true} // beside the server that is shown
-//	go inside.Run(ctx, "localhost:9090")
+//	go inside.Run(ctx, "localhost:6060")
 //
 // The page, its style and its scripts are part of the program, and load nothing from other hosts. Once a second the server
 // sends the figures to all open pages, as server-sent events. One goroutine runs for this while a page is open, and for Options.History

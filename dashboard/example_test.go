@@ -22,10 +22,10 @@ func ExampleNew() {
 	r.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "hello") })
 
 	inside := &filo.Server{Handler: d.Serve, ForOperator: true} // beside the server of the clients
-	ln := servertest.NewListener()                              // inside.Run(ctx, "localhost:9090") in a program
+	ln := servertest.NewListener()                              // inside.Run(ctx, "localhost:6060") in a program
 	go inside.Serve(ln)
 	defer inside.Shutdown(context.Background())
-	show(ln, "127.0.0.1", "GET http://localhost:9090/") // what a browser on the same machine asks for
+	show(ln, "127.0.0.1", "GET http://localhost:6060/") // what a browser on the same machine asks for
 	show(ln, "192.0.2.1", "GET http://example.com/")
 	// Output:
 	// 200 text/html; charset=utf-8

@@ -2,9 +2,9 @@
 // runtime and the server, and the settings that the program was built with.
 //
 //	inside := &filo.Server{Handler: debug.Handler(), ForOperator: true} // beside the server of the clients
-//	go inside.Run(ctx, "localhost:9090")
+//	go inside.Run(ctx, "localhost:6060")
 //
-//	go tool pprof http://localhost:9090/pprof/profile?seconds=10
+//	go tool pprof http://localhost:6060/pprof/profile?seconds=10
 //
 // The package registers nothing elsewhere. It doesn't import net/http/pprof and expvar, since their import adds handlers to
 // http.DefaultServeMux, where any client may find them.
@@ -34,9 +34,9 @@
 //	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &level})))
 //	inside.Handler = debug.Handler(debug.Options{LogLevel: &level})
 //
-//	curl localhost:9090/loglevel                           # {"level":"INFO"}
-//	curl -d level=debug -d for=10m localhost:9090/loglevel # INFO returns after 10 minutes
-//	curl -d level=warn localhost:9090/loglevel             # stays
+//	curl localhost:6060/loglevel                           # {"level":"INFO"}
+//	curl -d level=debug -d for=10m localhost:6060/loglevel # INFO returns after 10 minutes
+//	curl -d level=warn localhost:6060/loglevel             # stays
 //
 // A level is one of slog's, or an offset from one, such as INFO+2. An invalid level gets 400, and so does a duration over 24 hours. Each
 // change is logged, as a warning.

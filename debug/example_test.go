@@ -20,11 +20,11 @@ func ExampleHandler() {
 	inside := router.New()
 	inside.Mount("/debug", debug.Handler())
 	operators := &filo.Server{Handler: inside.Serve, ForOperator: true}
-	ln := servertest.NewListener() // operators.Run(ctx, "localhost:9090") in a program
+	ln := servertest.NewListener() // operators.Run(ctx, "localhost:6060") in a program
 	go operators.Serve(ln)
 	defer operators.Shutdown(context.Background())
-	show(ln, "127.0.0.1", "GET http://localhost:9090/debug/pprof/heap")
-	show(ln, "192.0.2.1", "GET http://localhost:9090/debug/pprof/heap")
+	show(ln, "127.0.0.1", "GET http://localhost:6060/debug/pprof/heap")
+	show(ln, "192.0.2.1", "GET http://localhost:6060/debug/pprof/heap")
 
 	r := router.New() // for everybody
 	r.Mount("/ops", debug.Handler(debug.Options{

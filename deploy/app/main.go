@@ -5,7 +5,7 @@
 //	ADDR           address of the clients, ":8080" if empty
 //	TLS_CERT       file of the certificate, with its intermediates, as PEM; without it there is no TLS
 //	TLS_KEY        file of its key
-//	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:9090" if empty
+//	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:6060" if empty
 //	METRICS_TOKEN  what they ask for, as "Authorization: Bearer TOKEN"; without it only processes on the same machine see them
 //	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
 //	GOMEMLIMIT     memory that the limits are made for, 1 GiB if empty
@@ -97,7 +97,7 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 	metrics.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token})).Always()
 	metrics.Mount("/debug", pages.Handler(pages.Options{Token: token, LogLevel: &logLevel, Server: server}))
 	inside := &filo.Server{Handler: metrics.Serve, ForOperator: token == ""}
-	insideListener, err := restarter.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:9090"))
+	insideListener, err := restarter.Listen(cmp.Or(env("METRICS_ADDR"), "127.0.0.1:6060"))
 	if err != nil {
 		return err
 	}

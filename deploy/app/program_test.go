@@ -255,7 +255,7 @@ func TestOperationsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^    (curl .*localhost:9090/.*)$`).FindAllStringSubmatch(string(text), -1)
+	commands := regexp.MustCompile(`(?m)^    (curl .*localhost:6060/.*)$`).FindAllStringSubmatch(string(text), -1)
 	if len(commands) < 6 {
 		t.Fatalf("found only %q", commands)
 	}
@@ -263,7 +263,7 @@ func TestOperationsCommands(t *testing.T) {
 		t.Run("token "+token, func(t *testing.T) {
 			metrics, home := free(t), t.TempDir()
 			r := start(t, "ADDR="+free(t), "METRICS_ADDR="+metrics, "METRICS_TOKEN="+token)
-			rc := fmt.Sprintf("fail\nconnect-to = \"localhost:9090:%s\"\n", metrics)
+			rc := fmt.Sprintf("fail\nconnect-to = \"localhost:6060:%s\"\n", metrics)
 			if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte(rc), 0o600); err != nil {
 				t.Fatal(err)
 			}

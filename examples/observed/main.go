@@ -1,9 +1,9 @@
 // Command observed shows a server at work: metrics, traces, a log, profiles, probes and a dashboard, under a load that it makes
 // itself.
 //
-//	go run ./observed              # http://localhost:9090 has links to all of it
+//	go run ./observed              # http://localhost:6060 has links to all of it
 //	go run ./observed -load 1000   # requests a second, 0 for none
-//	go tool pprof http://localhost:9090/debug/pprof/profile?seconds=5
+//	go tool pprof http://localhost:6060/debug/pprof/profile?seconds=5
 //
 // Operators look into it at an address of its own, which no proxy may lead to. Clients have the other one.
 package main
@@ -30,7 +30,7 @@ func main() { program.Main("observed", run) }
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("observed", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
-	inside := flags.String("inside", "localhost:9090", "loopback `address` on which only the operator sees what looks into it")
+	inside := flags.String("inside", "localhost:6060", "loopback `address` on which only the operator sees what looks into it")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,[::1]", "`hosts` that it is asked for by, without ports, separated by commas")
 	rate := flags.Float64("load", 200, "requests a second that it sends itself; 0 for none")
 	drain := flags.Duration("drain", time.Second, "how long it isn't ready before it stops accepting, for a balancer to see it")
