@@ -50,9 +50,9 @@ endef
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
 
-run: ## start examples/hello on ADDR (default 127.0.0.1:8080); more flags in ARGS
-	@cd examples && go build -o ../.bin/hello ./hello
-	@exec .bin/hello -addr '$(ADDR)' $(ARGS)
+run: ## start examples/echo on ADDR (default 127.0.0.1:8080); more flags in ARGS
+	@cd examples && go build -o ../.bin/echo ./echo
+	@exec .bin/echo -addr '$(ADDR)' $(ARGS)
 
 $(TESTRUN): internal/testrun/main.go
 	@go build -o $@ ./internal/testrun

@@ -122,7 +122,7 @@ text { fill: #1f2328 } .filo { fill: #0969da } .fasthttp { fill: #8c959f } .neth
 	return b.String()
 }
 
-// README, guide and package comment begin with the same program.
+// README, guide, package comment and examples/hello have the same first program.
 func TestFirstProgram(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "README.md"), "```go\n")
 	want, _, _ := strings.Cut(rest, "```")
@@ -132,6 +132,9 @@ func TestFirstProgram(t *testing.T) {
 	_, rest, _ = strings.Cut(read(t, "docs/GUIDE.md"), "```go\n")
 	if got, _, _ := strings.Cut(rest, "```"); got != want {
 		t.Errorf("the guide's first program is\n%s\nand the README's\n%s", got, want)
+	}
+	if got := read(t, "examples/hello/main.go"); !strings.HasSuffix(got, "\n"+want) {
+		t.Errorf("examples/hello is\n%s\nand the README's first program\n%s", got, want)
 	}
 	comment := "//\t" + strings.ReplaceAll(strings.TrimSuffix(want, "\n"), "\n", "\n//\t") + "\n"
 	if !strings.Contains(read(t, "server.go"), strings.ReplaceAll(comment, "//\t\n", "//\n")) {

@@ -1,7 +1,7 @@
 // Package conformance tests a server against the RFCs with a table of raw requests, each beside the sentence that decides its answer. It
 // sends them whole, pipelined and cut at every byte.
 //
-// The server under test has the routes of examples/hello: GET /hello answers
+// The server under test has the routes of examples/echo: GET /hello answers
 // "Hello, World!" as text/plain, POST /echo answers the request's body whatever its
 // size, GET / answers a page of HTML, OPTIONS * answers 204, other methods at these
 // paths get 405 and other paths 404.

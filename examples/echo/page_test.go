@@ -26,7 +26,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(1000, 800)); err != nil {
 		t.Fatal(err)
 	}
-	browser.Screenshot(t, tab, "docs/hello.png")
+	browser.Screenshot(t, tab, "docs/echo.png")
 
 	// The numbers renew themselves, and the page says when they don't any more.
 	first, err := chromedp.Run(tab, chromedp.Evaluate[string](numbers))
