@@ -25,7 +25,7 @@ func (s *Server) leftover() string {
 		return ""
 	}
 	s.pool.audit(check)
-	check("places of handshakes", int64(s.handshakes.used()))
+	check("places of handshakes", int64(s.handshakes.Used()))
 	waiting, polled := s.loops.Load().Waiting()
 	check("goroutines that wait for clients", waiting)
 	check("second descriptors", polled)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/filotest"
+	"github.com/filohttp/filo/internal/handshakes"
 )
 
 // heldHandshakes lets handshakes for the server name "slow" wait in a function of the program until gate is closed.
@@ -57,7 +58,7 @@ func TestHandshakesAtOnce(t *testing.T) {
 	config := &filo.Server{Handler: filotest.NewGate().Handle}
 	config.SetLongHandshake(time.Hour)
 	s := held.listen(t, config)
-	most := filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
+	most := handshakes.PerProc * runtime.GOMAXPROCS(0)
 	clients := 4 * most
 	ended := held.dial(t, s, clients)
 	filotest.Await(t, "the clients to come", func() bool { return s.Stats().ConnsOpen == clients })
@@ -78,7 +79,7 @@ func TestHandshakesHeldByTheProgram(t *testing.T) {
 	filotest.NeedLoops(t)
 	var held heldHandshakes
 	s := held.listen(t, &filo.Server{Handler: filotest.NewGate().Handle})
-	clients := 4 * filo.HandshakesPerProc * runtime.GOMAXPROCS(0)
+	clients := 4 * handshakes.PerProc * runtime.GOMAXPROCS(0)
 	ended := held.dial(t, s, clients)
 	filotest.Await(t, "all of them to begin", func() bool { return held.running.Load() == int32(clients) })
 	c := s.DialTLS(t)

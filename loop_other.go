@@ -12,10 +12,6 @@ import (
 
 // There is no loop driver here: every connection is served by the blocking one.
 
-type handshakeQueue struct{}
-
-func (*handshakeQueue) used() int { return 0 }
-
 // Losing implements loop.Owner.
 func (w *workerChan) Losing(*loop.Socket, *class.Class) {}
 

@@ -26,7 +26,7 @@ type loopConn struct {
 	woken       woken
 	parkedOnce  bool // the request whose handler parked the connection has ended
 	toldIdle    bool // ConnState was told that the connection is idle
-	handshaking bool // the server's handshakeQueue has its TLS handshake
+	handshaking bool // the server's queue of handshakes has its TLS handshake
 	ousted      bool // that had to make room for another one
 
 	deadline  clock.Time // the end of the current wait, 0 for none
@@ -68,7 +68,7 @@ var _ overdueSocket = (*loopConn)(nil)
 // BeforeWait implements loop.Conn: it gives the loop to another worker.
 func (lc *loopConn) BeforeWait() error {
 	if lc.handshaking {
-		lc.server.handshakes.wait(lc)
+		lc.server.handshakes.Wait(lc)
 	}
 	if p := lc.parked; p != nil {
 		if p.serving != nil {

@@ -4,12 +4,12 @@ package filo
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"net"
 	"runtime"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/handshakes"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/proxyproto"
@@ -38,7 +38,7 @@ func (lc *loopConn) handshakeTurn() bool {
 		}
 	}
 	if lc.handshaking {
-		s.handshakes.end(lc)
+		lc.endHandshake()
 	}
 	if lc.woken == wokenExpired && !lc.ousted {
 		s.counts.timeouts.handshake.Add(1)
@@ -63,13 +63,23 @@ func (lc *loopConn) helloInTime() bool {
 // mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when it is
 // the connection's turn.
 func (lc *loopConn) mayBegin() bool {
-	return !lc.ousted && (lc.handshaking || lc.helloCame()) && lc.server.handshakes.begin(lc)
+	if lc.ousted || !lc.handshaking && !lc.helloCame() {
+		return false
+	}
+	lc.handshaking = true
+	return lc.server.handshakes.Begin(lc, limitAddress(lc.RemoteAddr()))
+}
+
+// endHandshake takes the handshake out of the queue. It reports whether the handshake was ousted.
+func (lc *loopConn) endHandshake() (ousted bool) {
+	lc.handshaking = false
+	return lc.server.handshakes.End(lc)
 }
 
 // completeHandshake makes the handshake, which has begun. It reports false if the handshake has failed, or was ousted.
 func (lc *loopConn) completeHandshake() (complete bool) {
 	defer func() {
-		ousted := lc.server.handshakes.end(lc)
+		ousted := lc.endHandshake()
 		lc.ousted = ousted && !complete
 		lc.failed = !complete && !ousted
 	}()
@@ -109,38 +119,7 @@ func (lc *loopConn) helloCame() bool {
 	if size := lc.server.SocketOptions.ReadBuffer; size > 0 {
 		most = min(most, size/2)
 	}
-	return err != nil || n == 0 || n >= most || isWholeHello(buffer[:n])
-}
-
-// isWholeHello reports whether b holds all of a client's hello, in one record or in several, or something else that crypto/tls refuses.
-func isWholeHello(b []byte) bool {
-	const recordHeader, handshakeRecord, messageHeader, maxMessage = 5, 22, 4, 64 << 10
-	var header [messageHeader]byte // of the message: its type and its size
-	for came := 0; len(b) > 0; {
-		if b[0] != handshakeRecord {
-			return true
-		}
-		if len(b) < recordHeader {
-			return false
-		}
-		size := int(binary.BigEndian.Uint16(b[recordHeader-2:]))
-		if b = b[recordHeader:]; size == 0 {
-			return true // no handshake has such a record
-		}
-		if len(b) < size {
-			return false
-		}
-		if came < messageHeader {
-			copy(header[came:], b[:size])
-		}
-		came += size
-		message := int(binary.BigEndian.Uint32(header[:]) & (1<<24 - 1))
-		if came >= messageHeader && (came >= messageHeader+message || message > maxMessage) {
-			return true
-		}
-		b = b[size:]
-	}
-	return false
+	return err != nil || n == 0 || n >= most || handshakes.IsWholeHello(buffer[:n])
 }
 
 // proxyTurn reads the connection's header of the PROXY protocol, and nothing that follows it. It reports false if the connection isn't served

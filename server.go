@@ -43,6 +43,7 @@ import (
 	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/handshakes"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/linger"
@@ -256,7 +257,7 @@ type Server struct {
 	_          apart.Lines
 	bodies     budget.Bodies
 	lingerer   linger.Group
-	handshakes handshakeQueue
+	handshakes handshakes.Queue
 	counts     serverCounts
 	tasks      serverTasks
 	proxyLog   proxyLog

@@ -28,6 +28,7 @@ var layers = []string{
 	"internal/outbox",
 	"internal/http2conn",
 	"internal/admit",
+	"internal/handshakes",
 	"internal/class",
 	"internal/loop",
 }

@@ -1,6 +1,5 @@
-//go:build linux
-
-package filo
+// Package handshakes limits how many TLS handshakes run at once. It knows of a connection only how to wake its owner, by a deadline.
+package handshakes
 
 import (
 	"container/list"
@@ -16,36 +15,42 @@ const (
 	// maxHandshakes is how many TLS handshakes have begun and don't wait for their clients, and how many wait for them. Each needs a worker
 	// meanwhile.
 	maxHandshakes = 1024
-	// handshakesPerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
+	// PerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
 	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
-	handshakesPerProc = 2
+	PerProc = 2
 	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
 	// tls.Config.GetCertificate.
 	longHandshake = 100 * time.Millisecond
 )
 
-// handshakeQueue limits how many TLS handshakes run at once. Nobody can keep others out by handshakes that never end: when too many wait
+// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline is set that is over.
+type Conn interface {
+	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
+}
+
+// Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
 //
 // Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted. Addresses that have only
 // begun to queue come first, each with its newest handshake, whose client is the least likely to have given up.
-type handshakeQueue struct {
-	most int           // 0: maxHandshakes; immutable
-	long time.Duration // 0: longHandshake; immutable
+type Queue struct {
+	Most int           // 0: maxHandshakes; immutable
+	Long time.Duration // 0: longHandshake; immutable
 
 	mu        race.Mutex[race.OfHandshakes]
 	computing list.List                       // of *handshake, the first one for longest; guarded by mu
 	held      int                             // handshakes that have computed for too long to count; guarded by mu
 	looks     bool                            // a timer is set that looks for such handshakes; guarded by mu
 	waiting   list.List                       // of *handshake: they wait for their clients, the first one for longest; guarded by mu
-	all       map[*loopConn]*handshake        // all of them, a loopConn has no room for more than a flag; guarded by mu
+	all       map[Conn]*handshake             // all of them, since a connection has no room for more than a flag; guarded by mu
 	clients   map[netip.Addr]*handshakeClient // those that have a handshake here; guarded by mu
 	turns     list.List                       // of *handshakeClient: those that have queued handshakes; guarded by mu
 }
 
 // handshake is a TLS handshake that runs or is queued. Its fields are guarded by the queue's mu.
 type handshake struct {
-	lc      *loopConn
+	conn    Conn
 	client  *handshakeClient
 	stage   handshakeStage
 	began   clock.Nanos   // to compute
@@ -55,7 +60,7 @@ type handshake struct {
 type handshakeStage uint8
 
 const (
-	handshakeQueued handshakeStage = iota
+	Queued handshakeStage = iota
 	handshakeComputes
 	handshakeHeld   // by a function of the program, it seems
 	handshakeWaits  // for its client, or it has done so
@@ -71,82 +76,81 @@ type handshakeClient struct {
 	turn       *list.Element // in turns; nil if none is queued
 }
 
-// used returns how many places of the queue are in use.
-func (q *handshakeQueue) used() int {
+// Used returns how many places of the queue are in use.
+func (q *Queue) Used() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.computing.Len() + q.held + q.waiting.Len() + len(q.all) + len(q.clients) + q.turns.Len()
 }
 
-func (q *handshakeQueue) limit() int {
-	if q.most > 0 {
-		return q.most
+func (q *Queue) limit() int {
+	if q.Most > 0 {
+		return q.Most
 	}
 	return maxHandshakes
 }
 
-func (q *handshakeQueue) patience() time.Duration {
-	if q.long > 0 {
-		return q.long
+func (q *Queue) patience() time.Duration {
+	if q.Long > 0 {
+		return q.Long
 	}
 	return longHandshake
 }
 
-// begin reports whether the connection's handshake may begin. If not it is queued, and the owner is woken when it may.
-func (q *handshakeQueue) begin(lc *loopConn) bool {
+// Begin reports whether the connection's handshake may begin. If not it is queued, and the owner is woken when it may: then it calls Begin
+// once more. client is the address that the handshake counts for. End follows in any case.
+func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := q.all[lc]
+	h := q.all[conn]
 	if h == nil {
-		h = q.addLocked(lc)
-		lc.handshaking = true
+		h = q.addLocked(conn, client)
 		h.element = h.client.queued.PushBack(h)
 		if h.client.turn == nil {
 			h.client.turn = q.turns.PushFront(h.client)
 		}
 		q.goOnLocked()
 	}
-	if h.stage == handshakeQueued {
+	if h.stage == Queued {
 		return false
 	}
-	lc.SetReadDeadline(time.Time{}) // it may have been woken
+	conn.SetReadDeadline(time.Time{}) // it may have been woken
 	return true
 }
 
 // addLocked makes a handshake.
-func (q *handshakeQueue) addLocked(lc *loopConn) *handshake {
+func (q *Queue) addLocked(conn Conn, address netip.Addr) *handshake {
 	q.mu.AssertHeld()
-	address := limitAddress(lc.RemoteAddr())
 	client := q.clients[address]
 	if client == nil {
 		if q.clients == nil {
-			q.all, q.clients = make(map[*loopConn]*handshake), make(map[netip.Addr]*handshakeClient)
+			q.all, q.clients = make(map[Conn]*handshake), make(map[netip.Addr]*handshakeClient)
 		}
 		client = &handshakeClient{address: address}
 		q.clients[address] = client
 	}
 	client.handshakes++
-	h := &handshake{lc: lc, client: client}
-	q.all[lc] = h
+	h := &handshake{conn: conn, client: client}
+	q.all[conn] = h
 	return h
 }
 
 // goOnLocked lets queued handshakes begin, as far as there is room.
-func (q *handshakeQueue) goOnLocked() {
+func (q *Queue) goOnLocked() {
 	q.mu.AssertHeld()
 	if q.turns.Len() == 0 {
 		return
 	}
 	now := clock.Nanotime()
 	q.setHeldLocked(now)
-	for most := handshakesPerProc * runtime.GOMAXPROCS(0); q.turns.Len() > 0 && q.computing.Len() < min(most, q.limit()-q.held); {
+	for most := PerProc * runtime.GOMAXPROCS(0); q.turns.Len() > 0 && q.computing.Len() < min(most, q.limit()-q.held); {
 		client := q.turns.Front().Value.(*handshakeClient)
 		h := client.queued.Back().Value.(*handshake)
 		q.turns.MoveToBack(client.turn)
 		q.leaveLocked(h)
 		h.stage, h.began = handshakeComputes, now
 		h.element = q.computing.PushBack(h)
-		h.lc.SetReadDeadline(clock.Past) // it wakes the owner
+		h.conn.SetReadDeadline(clock.Past) // it wakes the owner
 	}
 	if q.turns.Len() > 0 && !q.looks {
 		q.looks = true
@@ -155,7 +159,7 @@ func (q *handshakeQueue) goOnLocked() {
 }
 
 // setHeldLocked finds the handshakes that have computed for too long to count.
-func (q *handshakeQueue) setHeldLocked(now clock.Nanos) {
+func (q *Queue) setHeldLocked(now clock.Nanos) {
 	q.mu.AssertHeld()
 	for e := q.computing.Front(); e != nil; e = q.computing.Front() {
 		h := e.Value.(*handshake)
@@ -169,18 +173,18 @@ func (q *handshakeQueue) setHeldLocked(now clock.Nanos) {
 }
 
 // look lets queued handshakes begin behind those that have computed for too long.
-func (q *handshakeQueue) look() {
+func (q *Queue) look() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.looks = false
 	q.goOnLocked()
 }
 
-// wait records that the connection's handshake waits for its client.
-func (q *handshakeQueue) wait(lc *loopConn) {
+// Wait records that the connection's handshake waits for its client.
+func (q *Queue) Wait(conn Conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := q.all[lc]
+	h := q.all[conn]
 	if h.stage != handshakeComputes && h.stage != handshakeHeld {
 		return
 	}
@@ -195,7 +199,7 @@ func (q *handshakeQueue) wait(lc *loopConn) {
 }
 
 // oustLocked ends the wait of the handshake that has waited for longest, of the address that has most of them.
-func (q *handshakeQueue) oustLocked() {
+func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
 	var ousted *handshake
 	for e := q.waiting.Front(); e != nil; e = e.Next() {
@@ -205,14 +209,14 @@ func (q *handshakeQueue) oustLocked() {
 	}
 	q.leaveLocked(ousted)
 	ousted.stage = handshakeOusted
-	ousted.lc.SetDeadline(clock.Past)
+	ousted.conn.SetDeadline(clock.Past)
 }
 
 // leaveLocked takes a handshake out of what it is in.
-func (q *handshakeQueue) leaveLocked(h *handshake) {
+func (q *Queue) leaveLocked(h *handshake) {
 	q.mu.AssertHeld()
 	switch client := h.client; h.stage {
-	case handshakeQueued:
+	case Queued:
 		client.queued.Remove(h.element)
 		if client.queued.Len() == 0 {
 			q.turns.Remove(client.turn)
@@ -228,19 +232,18 @@ func (q *handshakeQueue) leaveLocked(h *handshake) {
 	}
 }
 
-// end forgets the connection's handshake, which is over or won't begin. It reports whether the handshake was ousted.
-func (q *handshakeQueue) end(lc *loopConn) (ousted bool) {
+// End forgets the connection's handshake, which is over or won't begin. It reports whether the handshake was ousted.
+func (q *Queue) End(conn Conn) (ousted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := q.all[lc]
-	delete(q.all, lc)
-	lc.handshaking = false
+	h := q.all[conn]
+	delete(q.all, conn)
 	q.leaveLocked(h)
 	if h.client.handshakes--; h.client.handshakes == 0 {
 		delete(q.clients, h.client.address)
 	}
 	if ousted = h.stage == handshakeOusted; ousted {
-		lc.SetDeadline(time.Time{})
+		conn.SetDeadline(time.Time{})
 	}
 	q.goOnLocked()
 	return ousted
