@@ -202,7 +202,7 @@ func (c *Ctx) File(path string) error {
 		}
 		h.list.SetID(field.ContentType, contentType)
 	}
-	h.list.SetID(field.LastModified, info.ModTime().UTC().Format(timeFormat))
+	h.list.SetID(field.LastModified, info.ModTime().UTC().Format(syntax.TimeFormat))
 	c.Response.SetBodyStream(file, info.Size())
 	return nil
 }
@@ -298,9 +298,6 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	return file, info, nil
 }
-
-// timeFormat is IMF-fixdate (RFC 9110, section 5.6.7); the time must be in UTC.
-const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 func fileError(err error) error {
 	switch {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // coarseClock is a server's clock, with a prepared Date line.
@@ -47,8 +48,8 @@ func (c *coarseClock) refreshed(wall time.Time) {
 }
 
 func newDateLine(wall time.Time) *dateLine {
-	line := append(make([]byte, 0, len("Date: \r\n")+len(timeFormat)), "Date: "...)
-	line = wall.UTC().AppendFormat(line, timeFormat)
+	line := append(make([]byte, 0, len("Date: \r\n")+len(syntax.TimeFormat)), "Date: "...)
+	line = wall.UTC().AppendFormat(line, syntax.TimeFormat)
 	literal := http2.NewLiteral("date", string(line[len("Date: "):]))
 	return &dateLine{second: wall.Unix(), line: append(line, "\r\n"...), http2: literal}
 }

@@ -8,7 +8,9 @@ import (
 	"mime/multipart"
 	"runtime/debug"
 
+	"github.com/filohttp/filo/internal/cookie"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/formdata"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/syntax"
@@ -199,7 +201,7 @@ func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)
 func (r *Request) CookieBytes(name string) []byte {
 	h := &r.Header
 	for i := h.list.FindID(field.Cookie, 0); i >= 0; i = h.list.FindID(field.Cookie, i+1) {
-		if value, ok := cookieValue(h.list.Value(i), name); ok {
+		if value, ok := cookie.Value(h.list.Value(i), name); ok {
 			return value
 		}
 	}
@@ -210,7 +212,7 @@ func (r *Request) CookieBytes(name string) []byte {
 func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for pairs := range r.Header.Values(field.Cookie.String()) {
-			for name, value := range cookiePairs(pairs) {
+			for name, value := range cookie.Pairs(pairs) {
 				if !yield(name, value) {
 					return
 				}
@@ -313,9 +315,9 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	case taken > 0:
 		return nil, errNotWhole
 	}
-	limits := r.ctx.exchange.server.MultipartLimits.withDefaults()
+	limits := formdata.Limits(r.ctx.exchange.server.MultipartLimits).WithDefaults()
 	room := &formRoom{x: r.ctx.exchange, body: body, most: max(limits.MaxMemory, 0)}
-	form, err := readMultipartForm(room, r.ContentType(), limits)
+	form, err := formdata.Read(room, r.ContentType(), limits)
 	if _, taken = r.progress(); !whole && taken > 0 {
 		if r.replaced != nil {
 			r.replaced.formRead = true
@@ -329,7 +331,7 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 			return nil, err
 		}
 	}
-	return form, err
+	return form, formError(err)
 }
 
 // progress reports whether Body has read the body, and how many bytes of the body were read so far.
@@ -352,7 +354,8 @@ func (c *Ctx) wholeBody() ([]byte, bool, error) {
 
 // MultipartReader returns a reader of the parts of a multipart body, one by one, as they arrive.
 func (r *Request) MultipartReader() (*multipart.Reader, error) {
-	return multipartReader(r.BodyReader(), r.ContentType())
+	reader, err := formdata.NewReader(r.BodyReader(), r.ContentType())
+	return reader, formError(err)
 }
 
 // requestChange holds the method and the target that SetMethod and SetTarget have set. The original ones stay in the connection's

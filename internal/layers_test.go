@@ -17,6 +17,8 @@ var layers = []string{
 	"internal/lend",
 	"internal/syntax",
 	"internal/field",
+	"internal/cookie",
+	"internal/formdata",
 	"internal/pace",
 	"internal/budget",
 	"internal/linger",

@@ -92,3 +92,6 @@ func IsTargeted(name []byte) bool {
 	const end = "-Cache-Control"
 	return len(name) > len(end) && EqualFold(name[len(name)-len(end):], end) || EqualFold(name, "Surrogate-Control")
 }
+
+// TimeFormat is IMF-fixdate (RFC 9110, section 5.6.7); the time must be in UTC.
+const TimeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
