@@ -10,6 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -171,7 +172,7 @@ func (d blockingDriver) canWatch() bool {
 }
 
 // watch implements driver. The goroutine reports a half-close when it has read up to it.
-func (d blockingDriver) watch(r *requestContext) (half, gone bool) {
+func (d blockingDriver) watch(r *requestctx.Context) (half, gone bool) {
 	w := &clientWatch{context: r, netConn: d.netConn, space: d.scratch.watchSpace}
 	if socket := &d.scratch.socket; socket.Attached() {
 		if w.halfClosed, gone = socket.Ended(); gone {
@@ -195,7 +196,7 @@ func (d blockingDriver) unwatch() {
 
 // clientWatch is the goroutine that watches a client in the blocking driver.
 type clientWatch struct {
-	context *requestContext
+	context *requestctx.Context
 	netConn net.Conn
 	space   []byte
 	// halfClosed says that the client had closed its sending side before the goroutine began.
@@ -234,12 +235,12 @@ func (w *clientWatch) run() {
 	case err == sock.ErrCannotTell:
 		return
 	case !isEOF(err):
-		r.cancel(ErrClientGone)
+		r.Cancel(ErrClientGone)
 		return
 	}
-	r.clientEnded(w.halfClosed || time.Since(start) <= halfCloseTime)
+	r.ClientEnded(w.halfClosed || time.Since(start) <= requestctx.HalfCloseTime)
 	if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, true) }); !stopped && err != sock.ErrCannotTell {
-		r.cancel(ErrClientGone)
+		r.Cancel(ErrClientGone)
 	}
 }
 

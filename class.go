@@ -8,6 +8,7 @@ import (
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/requestctx"
 )
 
 // inlineClass and offloadClass are the classes of the handlers that Inline and Offload make.
@@ -305,16 +306,17 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	}
 	// The client is watched by a context of the wait's own: if the request's were asked for its end, its deadline would be fixed.
 	own := ctx.context
-	watched := own != nil && own.wire != nil
+	watched := own != nil && own.IsWatchable()
 	ctx.endWatch()
-	wait := &requestContext{server: x.server}
-	if c, ok := x.wire.(*carried); ok {
-		outer := c.transport.Context()
-		wait.outer, wait.carried = outer, true // the other server watches its client
+	var outer context.Context
+	c, isCarried := x.wire.(*carried)
+	if isCarried {
+		outer = c.transport.Context() // the other server watches its client
 		if deadline, ok := outer.Deadline(); ok && (until.IsZero() || deadline.Before(until)) {
 			until = deadline
 		}
 	}
+	wait := requestctx.New(x.server.life.base, outer, isCarried)
 	ctx.context = wait
 	ctx.watch()
 	err := error(nil)
@@ -323,10 +325,10 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	}
 	ctx.endWatch()
 	ctx.context = own
-	switch cause := wait.finish(); {
+	switch cause := wait.Finish(); {
 	case cause != context.Canceled:
 		if err = ErrClientGone; own != nil {
-			own.cancel(cause)
+			own.Cancel(cause)
 		}
 	case ctx.timedOut():
 		err = ErrHandlerTimeout

@@ -19,6 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/requestctx"
 )
 
 // waitState says what a connection's owner is doing. It is a part of conn.word.
@@ -113,7 +114,7 @@ type driver interface {
 	canWatch() bool
 	// watch has the context cancelled when the client leaves, until unwatch. It reports what is known to have happened: the client has closed
 	// its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
-	watch(r *requestContext) (half, gone bool)
+	watch(r *requestctx.Context) (half, gone bool)
 	unwatch()
 	// sendApart sends a time-out's answer: see wire.answerApart. Any goroutine may call it.
 	sendApart(p []byte) error

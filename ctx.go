@@ -13,6 +13,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/requestctx"
+	"github.com/filohttp/filo/internal/requestlog"
 )
 
 // Handler answers a request. It may block. The server's ErrorHandler turns an error that it returns into a response. The Ctx,
@@ -36,7 +38,7 @@ type Ctx struct {
 
 	exchange *exchange // the request's; nil when the handler has returned
 	stream   StreamWriter
-	context  *requestContext
+	context  *requestctx.Context
 	room     budget.Room // of the request's body
 	deadline time.Time
 	timeout  *handlerTimeout // nil until one is set; kept for the next request
@@ -239,6 +241,36 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 		panic("filo: AddLogAttributes with a nil function")
 	}
 	c.logAttributes, c.logger = append(c.logAttributes, appendTo), nil
+}
+
+// LogHandler returns a handler that adds to each record the attributes of the request in whose context it is logged, and passes the record
+// on to next. Ctx.Logger has the same attributes: "route", and what middleware has added, such as "request_id" and "trace_id". It is for
+// code that has a context.Context but no Ctx:
+//
+//	slog.SetDefault(slog.New(filo.LogHandler(slog.NewJSONHandler(os.Stderr, nil))))
+//	…
+//	slog.InfoContext(ctx, "paid", "order", id) // ctx comes from Ctx.Context or Ctx.Go
+//
+// A context has the attributes that were known when the handler last called Ctx.Context, so middleware that adds some must stand outside of
+// the code that asks. They stay there when the request has ended, and in contexts that are derived from it. An attribute that the record or
+// its logger has already isn't added, and attributes stand outside of a logger's groups. Make the handler before the server starts: from
+// then on each request that asks for its context allocates its attributes.
+func LogHandler(next slog.Handler) slog.Handler {
+	if next == nil {
+		panic("filo: LogHandler with a nil handler")
+	}
+	return requestlog.NewHandler(next)
+}
+
+// requestLog returns what a LogHandler adds now, nil for nothing. last is what it was before, or nil.
+func (c *Ctx) requestLog(last *requestlog.Attributes) *requestlog.Attributes {
+	if c.match.Route == "" && len(c.logAttributes) == 0 {
+		return nil
+	}
+	if last != nil && last.Route == c.match.Route && last.Added == len(c.logAttributes) {
+		return last
+	}
+	return &requestlog.Attributes{List: c.attributes(), Route: c.match.Route, Added: len(c.logAttributes)}
 }
 
 // ShuttingDown returns a channel that is closed when the server starts to shut down. A handler that streams endlessly should

@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/valyala/bytebufferpool"
 )
@@ -24,7 +25,7 @@ var (
 	// that ended because of them.
 	ErrServerClosed = errors.New("filo: server closed")
 	// ErrClientGone is the cause of a request's context that ended because the client closed the connection.
-	ErrClientGone = errors.New("filo: client closed the connection")
+	ErrClientGone = requestctx.ErrClientGone
 	// ErrAbort, when a handler returns it or panics with it, closes the connection without an answer or a log record.
 	ErrAbort = errors.New("filo: request aborted by its handler")
 	// ErrHijacked is returned by methods that need the connection, or answer, after the handler has taken the connection over by

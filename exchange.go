@@ -14,6 +14,7 @@ import (
 
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/proxyproto"
+	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/sock"
 	"github.com/filohttp/filo/internal/syntax"
 )
@@ -108,14 +109,9 @@ type windowWire interface {
 
 // watchWire is a wire whose client can be watched while a handler runs.
 type watchWire interface {
-	// mayWatch reports whether the client can be watched from now until endWatch: nothing else reads the connection.
+	// mayWatch reports whether the client can be watched from now until EndWatch: nothing else reads the connection.
 	mayWatch(b *body) bool
-	// startWatch begins to watch the client, until endWatch: the context is cancelled when the client leaves. It reports what is known to
-	// have happened: the client has closed its sending side (half), or is gone. mayWatch has returned true. Any goroutine may call startWatch,
-	// holding the context's mu.
-	startWatch(r *requestContext) (half, gone bool)
-	// endWatch undoes mayWatch, and startWatch if that was called. Nobody calls startWatch at the same time or afterwards.
-	endWatch()
+	requestctx.Watcher
 }
 
 // ending is how a handler's run has ended.
@@ -232,7 +228,7 @@ func (x *exchange) abandon(ctx *Ctx, err error) error {
 // hasLeft reports whether the context of a request whose handler returns err has ended since the client left. Without a context it is the
 // error that tells.
 func (x *exchange) hasLeft(ctx *Ctx, err error) bool {
-	if r := ctx.context; r != nil && r.endedBy() == ErrClientGone {
+	if r := ctx.context; r != nil && r.EndedBy() == ErrClientGone {
 		return true
 	}
 	return ctx.clientGone || x.lost && errors.Is(err, ErrClientGone)

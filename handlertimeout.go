@@ -11,6 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/requestctx"
 )
 
 // handlerTimeout answers instead of a handler that takes too long: see Ctx.SetTimeout. While a handler runs, only its own
@@ -39,7 +40,7 @@ type handlerTimeout struct {
 
 // timedContext is a context that the timeout ends. It is immutable.
 type timedContext struct {
-	*requestContext
+	*requestctx.Context
 	deadline time.Time
 }
 
@@ -181,7 +182,7 @@ func (t *handlerTimeout) answerNowLocked() {
 // endContext ends the context that the timeout has to end, if there is one and the time is over. Another request may have its own by now.
 func (t *handlerTimeout) endContext() {
 	if r := t.context.Load(); r != nil && !time.Now().Before(r.deadline) {
-		r.cancel(context.DeadlineExceeded)
+		r.Cancel(context.DeadlineExceeded)
 	}
 }
 

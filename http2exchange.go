@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/requestctx"
 )
 
 // This file joins requests by HTTP/2 to what handlers see: a worker's exchange runs the handler of a stream, and is the handler's wire.
@@ -334,14 +335,11 @@ func (s *http2Exchange) deadlineSet(t time.Time, write bool) error {
 // mayWatch implements watchWire: the connection is read whatever the handler does.
 func (s *http2Exchange) mayWatch(*body) bool { return true }
 
-// startWatch implements watchWire.
-func (s *http2Exchange) startWatch(r *requestContext) (half, gone bool) { return false, s.Watch(r) }
+// StartWatch implements watchWire.
+func (s *http2Exchange) StartWatch(r *requestctx.Context) (half, gone bool) { return false, s.Watch(r) }
 
-// endWatch implements watchWire.
-func (s *http2Exchange) endWatch() { s.Unwatch() }
-
-// ClientGone implements http2conn.Watcher.
-func (r *requestContext) ClientGone() { r.cancel(ErrClientGone) }
+// EndWatch implements watchWire.
+func (s *http2Exchange) EndWatch() { s.Unwatch() }
 
 // inform implements wire.
 func (s *http2Exchange) inform(status int, header *Header) error {

@@ -41,7 +41,6 @@ func TestCalledWithoutTheLock(t *testing.T) {
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
-		"requestContext": func() { (&requestContext{cause: ErrClientGone}).newEndLocked() },
 		"workerPool":     func() { new(workerPool).countSpawnLocked() },
 	}
 	for name, call := range calls {

@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/proxyproto"
+	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -36,7 +37,7 @@ type loopConn struct {
 	// unsent is the part of complete answers that the client hasn't taken yet, nil if it has taken everything.
 	unsent *unsent
 	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
-	watcher atomic.Pointer[requestContext]
+	watcher atomic.Pointer[requestctx.Context]
 	// told is the header of the PROXY protocol; nil as long as it hasn't arrived, or if there is none.
 	told atomic.Pointer[proxyproto.Header]
 }
@@ -84,9 +85,9 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	switch r := lc.watcher.Load(); {
 	case r == nil:
 	case broken:
-		r.cancel(ErrClientGone)
+		r.Cancel(ErrClientGone)
 	default:
-		r.clientEnded(clock.Nanotime().Sub(r.watchedSince.Load()) <= halfCloseTime)
+		r.ClientEnded(clock.Nanotime().Sub(r.WatchedSince.Load()) <= requestctx.HalfCloseTime)
 	}
 }
 

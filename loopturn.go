@@ -13,6 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/requestctx"
 )
 
 // turnRequests is how many pipelined requests a connection may have answered before other connections have their turn. Reads of a body
@@ -461,9 +462,9 @@ func (lc *loopConn) wait() {
 }
 
 // watch makes the loop cancel the context when the client leaves. If the client has left already, the loop may not know yet, so watch asks
-// the system. The descriptor isn't closed meanwhile: see requestContext.
-func (lc *loopConn) watch(r *requestContext) (half, gone bool) {
-	r.watchedSince.Store(clock.Nanotime())
+// the system. The descriptor isn't closed meanwhile: see requestctx.Context.
+func (lc *loopConn) watch(r *requestctx.Context) (half, gone bool) {
+	r.WatchedSince.Store(clock.Nanotime())
 	lc.watcher.Store(r)
 	if half, gone = lc.SawEnd(); !half {
 		half, gone = lc.AskEnd()

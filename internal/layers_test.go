@@ -19,6 +19,8 @@ var layers = []string{
 	"internal/field",
 	"internal/cookie",
 	"internal/formdata",
+	"internal/requestlog",
+	"internal/requestctx",
 	"internal/pace",
 	"internal/budget",
 	"internal/linger",

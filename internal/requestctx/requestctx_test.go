@@ -1,10 +1,9 @@
-package filo
+package requestctx
 
 import (
 	"context"
-	"io"
+	"errors"
 	"log/slog"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,39 +30,72 @@ var armings = []struct {
 
 // "It costs one small allocation until its end is asked for, by Done, Err, or a context made of it that ends".
 func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
-	for _, driver := range []Driver{DriverBlocking, DriverAuto} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for _, use := range armings {
+		r, w := New(context.Background(), nil, false), new(testWatcher)
+		r.Watch(w)
+		use.use(r)
+		if armed := r.end.Load() != nil; armed != use.arms || w.watches != use.arms {
+			t.Errorf("%s: armed %v, the client watched %v, want %v", use.name, armed, w.watches, use.arms)
 		}
-		s := &Server{Driver: driver, Handler: func(c *Ctx) error {
-			use := armings[c.Request.URI().Path()[1]-'a']
-			ctx := c.Context()
-			use.use(ctx)
-			r := ctx.(*requestContext)
-			r.mu.Lock()
-			armed, watched := r.end.Load() != nil, r.watched
-			r.mu.Unlock()
-			if armed != use.arms || watched != use.arms {
-				t.Errorf("driver %v, %s: armed %v, the client watched %v, want %v", driver, use.name, armed, watched, use.arms)
-			}
-			return c.NoContent()
-		}}
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(listener) }()
-		client, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+		r.Unwatch()
+		if w.watches || r.IsWatchable() {
+			t.Errorf("%s: the client is still watched", use.name)
 		}
-		for i := range armings {
-			io.WriteString(client, "GET /"+string(rune('a'+i))+" HTTP/1.1\r\nHost: a\r\n\r\n")
-			if _, err := io.ReadAtLeast(client, make([]byte, 1000), 20); err != nil {
-				t.Fatal(err)
-			}
+		r.Finish()
+	}
+}
+
+// testWatcher says whether it watches, and what it finds when it begins to.
+type testWatcher struct{ watches, half, gone bool }
+
+func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
+	w.watches = true
+	return w.half, w.gone
+}
+
+func (w *testWatcher) EndWatch() { w.watches = false }
+
+// A context that is armed first and watched then ends like one that is watched first.
+func TestClientThatIsGone(t *testing.T) {
+	for _, armedFirst := range []bool{false, true} {
+		r := New(context.Background(), nil, false)
+		if armedFirst {
+			r.Done()
 		}
-		client.Close()
-		s.Close()
-		<-served
+		r.Watch(&testWatcher{gone: true})
+		<-r.Done()
+		if cause := context.Cause(r); cause != ErrClientGone || r.EndedBy() != ErrClientGone || r.Finish() != ErrClientGone {
+			t.Errorf("armed first %t: the cause is %v", armedFirst, cause)
+		}
+	}
+}
+
+// A context that is asked for its end too late has ended already. A deadline is fixed once somebody has asked.
+func TestEndedBefore(t *testing.T) {
+	r := New(context.Background(), nil, false)
+	if !r.SetDeadline(time.Now().Add(time.Hour)) {
+		t.Error("the deadline is fixed too early")
+	}
+	if r.Finish(); r.Err() != context.Canceled {
+		t.Errorf("Err is %v", r.Err())
+	}
+	if r.SetDeadline(time.Time{}) {
+		t.Error("the deadline isn't fixed")
+	}
+}
+
+// It ends with the outer context, for the same cause, or because the client left that the other server has watched.
+func TestOuterContextEnds(t *testing.T) {
+	ended := errors.New("ended")
+	for carried, want := range map[bool]error{false: ended, true: ErrClientGone} {
+		outer, cancel := context.WithCancelCause(context.Background())
+		r := New(context.Background(), outer, carried)
+		done := r.Done()
+		cancel(ended)
+		if <-done; context.Cause(r) != want {
+			t.Errorf("carried %t: the cause is %v", carried, context.Cause(r))
+		}
+		r.Finish()
 	}
 }
 
@@ -86,13 +118,13 @@ func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &requestContext{server: &Server{life: lifecycle{base: context.Background()}}, watched: true}
-				c := &Ctx{context: r}
+				r := New(context.Background(), nil, false)
+				r.Watch(new(testWatcher))
 				done := r.Done()
 				for range test.before {
-					c.countWrite()
+					r.CountWrite()
 				}
-				r.clientEnded(true)
+				r.ClientEnded(true)
 				start, ended := time.Now(), make(chan time.Duration, 1)
 				go func() {
 					<-done
@@ -101,7 +133,7 @@ func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 				for _, n := range test.during {
 					time.Sleep(time.Second / 2)
 					for range n {
-						c.countWrite()
+						r.CountWrite()
 					}
 					time.Sleep(time.Second / 2)
 				}
@@ -116,7 +148,7 @@ func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 						t.Errorf("the context hasn't ended, want after %v", test.ends)
 					}
 				}
-				r.finish()
+				r.Finish()
 			})
 		})
 	}

@@ -1,0 +1,362 @@
+// Package requestctx has a request's context, which costs little as long as nobody asks for its end. It doesn't know requests: the server
+// tells it when the client may be watched, and is told by a Watcher how.
+package requestctx
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/requestlog"
+)
+
+// ErrClientGone is the cause of a context that ended because the client left.
+var ErrClientGone = errors.New("filo: client closed the connection")
+
+// Watcher watches a client while a handler runs.
+type Watcher interface {
+	// StartWatch begins to watch the client, until EndWatch: the context is cancelled when the client leaves. It reports what is known to
+	// have happened: the client has closed its sending side (half), or is gone. Any goroutine may call StartWatch, holding the context's mu.
+	StartWatch(r *Context) (half, gone bool)
+	// EndWatch undoes StartWatch, if that was called, and what prepared it. Nobody calls StartWatch at the same time or afterwards.
+	EndWatch()
+}
+
+// Context is a request's context. Most handlers only pass it to calls that read its values or never wait. So the server sets up
+// nothing that could end the context until code asks for its end: by Done, by Err, or by deriving a context that can end. That arms
+// the context.
+//
+// Any goroutine may arm it at any time, although the connection belongs to the goroutine that runs the handler, its owner:
+//
+//   - While watcher is set, only a watch for the client may read the connection. The owner sets watcher when the whole body has arrived
+//     (Watch), and clears it before it reads the connection itself, gives it away or ends the request (Unwatch).
+//   - The goroutine that arms the context holds mu, and starts the watch if watcher is set. If watcher isn't set, the owner
+//     starts the watch when it sets watcher. A watch does only what is safe while the handler writes.
+//   - The owner clears watcher under mu, and then stops the watch if one was started. So while a goroutine holds mu and watcher is set,
+//     the connection and its descriptor stay open.
+//   - A request that ends sets cause. A context that is armed later has ended already, with that cause.
+type Context struct {
+	base context.Context // the server's: it ends when the server gives its requests up; immutable
+	// outer provides the values of this context. When outer ends, this context ends. outer comes from Server.ConnContext or, if
+	// carried is set, from a Transport; nil if there is none. Immutable.
+	outer         context.Context
+	outerDeadline time.Time // of outer; the zero time is none; immutable
+	// end is nil until the context is armed. It is set under mu.
+	end atomic.Pointer[armed]
+	// log is what a handler of package requestlog adds to records; nil if there is none.
+	log atomic.Pointer[requestlog.Attributes]
+	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see ClientEnded.
+	writes  atomic.Uint32
+	carried bool // another server received the request; immutable
+	watched bool // the client is watched; guarded by mu
+
+	mu race.Mutex[race.OfContext]
+	// watcher is set while the client may be watched. It is changed only by the owner, which may therefore read it without mu.
+	watcher  Watcher
+	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
+	cause    error       // why the context ended before it was armed, context.Canceled at the request's end; guarded by mu
+	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
+	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
+	leaveOuter func() bool
+	// WatchedSince is when the connection's loop began to watch the client.
+	WatchedSince clock.Atomic[clock.Nanos]
+}
+
+// armed holds the functions that end an armed context. It is immutable.
+type armed struct {
+	context.Context
+	cancel    context.CancelCauseFunc
+	stopTimer context.CancelFunc // releases the deadline's timer, if there is one
+}
+
+// New returns a context. See its fields.
+func New(base, outer context.Context, carried bool) *Context {
+	r := &Context{base: base, outer: outer, carried: carried}
+	if outer != nil {
+		r.outerDeadline, _ = outer.Deadline()
+	}
+	return r
+}
+
+// OuterDeadline returns the deadline of the outer context; the zero time is none.
+func (r *Context) OuterDeadline() time.Time { return r.outerDeadline }
+
+// SetDeadline sets the deadline; the zero time is none. It reports false if the context is armed, since its deadline is then fixed.
+func (r *Context) SetDeadline(deadline time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end.Load() != nil {
+		return false
+	}
+	r.deadline = deadline
+	return true
+}
+
+// Log returns what the context adds to records, nil for nothing.
+func (r *Context) Log() *requestlog.Attributes { return r.log.Load() }
+
+// SetLog sets what the context adds to records.
+func (r *Context) SetLog(log *requestlog.Attributes) { r.log.Store(log) }
+
+// Deadline implements context.Context.
+func (r *Context) Deadline() (time.Time, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.deadline, !r.deadline.IsZero()
+}
+
+// Done implements context.Context.
+func (r *Context) Done() <-chan struct{} { return r.arm().Done() }
+
+// Err implements context.Context.
+func (r *Context) Err() error { return r.arm().Err() }
+
+// Value implements context.Context. Package context looks up causeKey to find what ends the context: the armed context, not outer.
+func (r *Context) Value(key any) any {
+	if key == causeKey {
+		return r.arm().Value(key)
+	}
+	if _, ok := key.(requestlog.Key); ok {
+		if log := r.log.Load(); log != nil {
+			return log
+		}
+	}
+	if r.outer != nil {
+		return r.outer.Value(key)
+	}
+	return nil
+}
+
+// causeKey is the key with which package context looks for what ends a context, and why. Package context doesn't export the key, so
+// keyRecorder finds it out.
+var causeKey = func() any {
+	var asked keyRecorder
+	context.Cause(&asked)
+	return asked.key
+}()
+
+// keyRecorder is a context that has ended, and records the key that it is asked for.
+type keyRecorder struct {
+	context.Context
+	key any
+}
+
+func (r *keyRecorder) Err() error { return context.Canceled }
+
+func (r *keyRecorder) Value(key any) any {
+	r.key = key
+	return nil
+}
+
+// arm sets up what can end the context, unless that has been done.
+func (r *Context) arm() *armed {
+	if e := r.end.Load(); e != nil {
+		return e
+	}
+	r.mu.Lock()
+	e, first := r.end.Load(), false
+	var half, gone bool
+	if e == nil {
+		e, first = r.newEndLocked(), r.cause == nil
+		r.end.Store(e)
+		if first && r.watcher != nil {
+			r.watched = true
+			half, gone = r.watcher.StartWatch(r)
+		}
+	}
+	r.mu.Unlock()
+	if first {
+		r.clientFound(half, gone)
+		r.followOuter(e)
+	}
+	return e
+}
+
+// newEndLocked makes the armed context, which has ended already if there is a cause.
+func (r *Context) newEndLocked() *armed {
+	r.mu.AssertHeld()
+	e, parent := new(armed), context.Background()
+	if r.cause != context.Canceled { // the request isn't over
+		parent = r.base
+		if !r.deadline.IsZero() {
+			parent, e.stopTimer = context.WithDeadline(parent, r.deadline)
+		}
+	}
+	if e.Context, e.cancel = context.WithCancelCause(parent); r.cause != nil {
+		e.cancel(r.cause)
+	}
+	return e
+}
+
+// followOuter makes the context end when outer ends. outer may be user code, so the caller doesn't hold mu.
+func (r *Context) followOuter(e *armed) {
+	outer := r.outer
+	if outer == nil || outer.Done() == nil {
+		return
+	}
+	end := func() {
+		switch {
+		case errors.Is(outer.Err(), context.DeadlineExceeded): // the context has outer's deadline, too
+		case r.carried:
+			e.cancel(ErrClientGone)
+		default:
+			e.cancel(context.Cause(outer))
+		}
+	}
+	leave := context.AfterFunc(outer, end)
+	if outer.Err() != nil {
+		end() // now: AfterFunc's goroutine may run later
+	}
+	r.mu.Lock()
+	over := r.cause != nil
+	if !over {
+		r.leaveOuter = leave
+	}
+	r.mu.Unlock()
+	if over {
+		leave()
+	}
+}
+
+// Watch lets the client be watched, until Unwatch. Only the owner calls it, and not while IsWatchable.
+func (r *Context) Watch(watcher Watcher) {
+	var half, gone bool
+	r.mu.Lock()
+	r.watcher = watcher
+	if r.end.Load() != nil {
+		r.watched = true
+		half, gone = watcher.StartWatch(r)
+	}
+	r.mu.Unlock()
+	r.clientFound(half, gone)
+}
+
+// IsWatchable reports whether the client may be watched now. Only the owner calls it.
+func (r *Context) IsWatchable() bool { return r.watcher != nil }
+
+// Unwatch ends the watch, so that the owner can read the connection again. The context doesn't end.
+func (r *Context) Unwatch() {
+	if r.watcher == nil {
+		return
+	}
+	r.mu.Lock()
+	watching := r.watcher
+	r.watcher, r.watched = nil, false
+	if r.leaving != nil {
+		r.leaving.Stop()
+		r.leaving = nil
+	}
+	r.mu.Unlock()
+	watching.EndWatch()
+}
+
+// clientFound ends the context if StartWatch has found that the client is gone, or begins the grace period of a half-close.
+func (r *Context) clientFound(half, gone bool) {
+	switch {
+	case gone:
+		r.Cancel(ErrClientGone)
+	case half:
+		r.ClientEnded(true)
+	}
+}
+
+// Cancel ends the context.
+func (r *Context) Cancel(cause error) {
+	r.mu.Lock()
+	e := r.end.Load()
+	if e == nil && r.cause == nil {
+		r.cause = cause
+	}
+	r.mu.Unlock()
+	if e != nil {
+		e.cancel(cause)
+	}
+}
+
+// ClientGone ends the context because the client has left. It implements http2conn.Watcher.
+func (r *Context) ClientGone() { r.Cancel(ErrClientGone) }
+
+// EndedBy returns why the context has ended, nil if it hasn't or nobody has asked for its end.
+func (r *Context) EndedBy() error {
+	r.mu.Lock()
+	e, cause := r.end.Load(), r.cause
+	r.mu.Unlock()
+	if e != nil {
+		return context.Cause(e)
+	}
+	return cause
+}
+
+// Finish ends the context with its request. It returns why the context has ended: context.Canceled, unless it ended before.
+func (r *Context) Finish() (cause error) {
+	r.mu.Lock()
+	e, leave := r.end.Load(), r.leaveOuter
+	if r.cause == nil {
+		r.cause = context.Canceled
+	}
+	cause = r.cause
+	r.leaveOuter = nil
+	r.mu.Unlock()
+	if e == nil {
+		return cause
+	}
+	e.cancel(context.Canceled)
+	if e.stopTimer != nil {
+		e.stopTimer()
+	}
+	if leave != nil {
+		leave()
+	}
+	return context.Cause(e)
+}
+
+const (
+	// HalfCloseTime is how long after the watch's beginning a half-close still counts as early: sent with the request, though in a
+	// packet of its own.
+	HalfCloseTime = 20 * time.Millisecond
+	// halfCloseGrace is how long the context lasts after an early half-close. A client that waits for its answer and one that has left
+	// look the same until the server sends something.
+	halfCloseGrace = 5 * time.Second
+)
+
+// ClientEnded handles a client that sends nothing more. Normally such a client has left, and the context ends. But after an early
+// half-close the client may be waiting for its answer. The context then ends after the grace period, unless a write began meanwhile:
+// a client that has left answers such a write with a reset. A write that began before the half-close proves nothing when it completes,
+// since the client may have taken its bytes and left.
+func (r *Context) ClientEnded(early bool) {
+	r.mu.Lock()
+	if !r.watched || r.leaving != nil {
+		r.mu.Unlock()
+		return
+	}
+	if early {
+		begun := r.writesBegun()
+		var timer *time.Timer
+		timer = time.AfterFunc(halfCloseGrace, func() {
+			r.mu.Lock()
+			left := r.leaving == timer && r.writesBegun() == begun
+			if left && r.writes.Load()%2 != 0 {
+				left = false
+				timer.Reset(halfCloseGrace) // a write that began before is still in progress
+			}
+			r.mu.Unlock()
+			if left {
+				r.Cancel(ErrClientGone)
+			}
+		})
+		r.leaving = timer
+	}
+	r.mu.Unlock()
+	if !early {
+		r.Cancel(ErrClientGone)
+	}
+}
+
+// CountWrite counts the beginning or the end of a write to the client.
+func (r *Context) CountWrite() { r.writes.Add(1) }
+
+// writesBegun returns how many writes have begun.
+func (r *Context) writesBegun() uint32 { return (r.writes.Load() + 1) / 2 }
