@@ -34,10 +34,10 @@ func (s *Server) leftover() string {
 	check("handlers that wait for windows", s.answers.Waiting())
 	check("silent bodies", int64(s.bodies.Silents(clock.Last, 0)))
 	s.conns.mu.Lock()
-	check("connections", int64(s.conns.conns.count))
+	check("connections", int64(s.conns.conns.Len()))
 	check("parked streams", int64(s.conns.streams))
 	check("carried requests", int64(s.conns.carried))
-	check("addresses of clients", int64(len(s.conns.addresses)+len(s.conns.strangers)))
+	check("addresses of clients", int64(s.conns.addresses.Len()+len(s.conns.strangers)))
 	s.conns.mu.Unlock()
 	return all.String()
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"time"
 
-	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -54,7 +52,7 @@ func (s *Server) Clients() []Client {
 		return c
 	}
 	s.conns.walk(func(c *conn) {
-		client := of(limitIP(c.knownRemote().Addr()))
+		client := of(census.OfIP(c.knownRemote().Addr()))
 		client.Conns++
 		client.Requests += uint64(c.requestCount())
 		if received, sent, ok := sock.Transferred(c.netConn); ok {
@@ -62,11 +60,11 @@ func (s *Server) Clients() []Client {
 			client.BytesSent += sent
 		}
 	})
-	for _, each := range s.clients.all(s.clock.Now()) {
-		client := of(each.address)
-		client.ConnsEnded += each.ended
-		client.Requests += each.requests
-		client.Refusals += each.refusals
+	for _, each := range s.clients.All(s.clock.Now()) {
+		client := of(each.Address)
+		client.ConnsEnded += each.Ended
+		client.Requests += each.Requests
+		client.Refusals += each.Refusals
 	}
 	return topOf(found)
 }
@@ -103,136 +101,6 @@ func topOf(found map[netip.Addr]*Client) []Client {
 	return clients
 }
 
-const (
-	// clientTurn is after which time a half of a clientHistory gives way to a new one.
-	clientTurn = time.Minute
-	// maxHeavy is how many clients a heavyClients counts.
-	maxHeavy = 1024
-	// refusalLogInterval is the least time between two records of refusals for one reason.
-	refusalLogInterval = 10 * time.Second
-)
-
-// clientHistory has what Clients says of the past, in halves: the current one, and the one of the minute before.
-type clientHistory struct {
-	mu             race.Mutex[race.OfLeaf]
-	turned         clock.Time // when the current halves began; guarded by mu
-	ended, refused [2]heavyClients
-	logged         [refusalReasons]struct { // guarded by mu
-		next  clock.Time // no record before
-		count int        // refusals since the last record
-	}
-}
-
-// addEnded counts a connection that has ended.
-func (h *clientHistory) addEnded(now clock.Time, address netip.Addr, requests int32) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.turnLocked(now)
-	client := h.ended[0].add(address, 1+uint64(requests))
-	client.ended++
-	client.requests += uint64(requests)
-}
-
-// addRefused counts a refusal. It returns how many refusals the record has that is due now, or 0.
-func (h *clientHistory) addRefused(now clock.Time, reason refusalReason, address netip.Addr) (due int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.turnLocked(now)
-	h.refused[0].add(address, 1).refusals++
-	record := &h.logged[reason]
-	if record.count++; now < record.next {
-		return 0
-	}
-	due, record.count, record.next = record.count, 0, now.Add(refusalLogInterval)
-	return due
-}
-
-// all returns the clients of both halves, some of them more than once.
-func (h *clientHistory) all(now clock.Time) (all []heavyClient) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.turnLocked(now)
-	for i := range h.ended {
-		for _, kind := range [...]*heavyClients{&h.ended[i], &h.refused[i]} {
-			for _, client := range kind.heap {
-				all = append(all, *client)
-			}
-		}
-	}
-	return all
-}
-
-// turnLocked drops the halves that are too old.
-func (h *clientHistory) turnLocked(now clock.Time) {
-	h.mu.AssertHeld()
-	switch age := now.Sub(h.turned); {
-	case age < clientTurn:
-	case age < 2*clientTurn:
-		h.ended[1], h.refused[1] = h.ended[0], h.refused[0]
-		h.ended[0], h.refused[0] = heavyClients{}, heavyClients{}
-		h.turned = h.turned.Add(clientTurn)
-	default:
-		h.ended, h.refused = [2]heavyClients{}, [2]heavyClients{}
-		h.turned = now
-	}
-}
-
-// heavyClients counts the clients that come most often, in bounded memory. A new client takes the place of the one that weighs least, and
-// inherits its weight, so a client with more than a maxHeavy-th of all weight has a place (the Space-Saving algorithm of Metwally, Agrawal and
-// El Abbadi).
-type heavyClients struct {
-	known map[netip.Addr]*heavyClient
-	heap  []*heavyClient // no element weighs more than those at twice its index plus 1 and 2
-}
-
-type heavyClient struct {
-	address                   netip.Addr
-	index                     int    // in the heap
-	weight                    uint64 // with that of clients that had the place before
-	ended, requests, refusals uint64 // its own
-}
-
-// add adds to the weight of a client, and returns it.
-func (h *heavyClients) add(address netip.Addr, weight uint64) *heavyClient {
-	c := h.known[address]
-	switch {
-	case c != nil:
-	case len(h.heap) < maxHeavy:
-		if h.known == nil {
-			h.known = make(map[netip.Addr]*heavyClient)
-		}
-		c = &heavyClient{address: address, index: len(h.heap)}
-		h.heap = append(h.heap, c)
-		h.known[address] = c
-		for c.index > 0 { // it weighs nothing yet
-			h.swap(c, h.heap[(c.index-1)/2])
-		}
-	default:
-		c = h.heap[0]
-		delete(h.known, c.address)
-		*c = heavyClient{address: address, weight: c.weight}
-		h.known[address] = c
-	}
-	c.weight += weight
-	for {
-		least := c
-		for child := 2*c.index + 1; child <= 2*c.index+2 && child < len(h.heap); child++ {
-			if h.heap[child].weight < least.weight {
-				least = h.heap[child]
-			}
-		}
-		if least == c {
-			return c
-		}
-		h.swap(c, least)
-	}
-}
-
-func (h *heavyClients) swap(a, b *heavyClient) {
-	a.index, b.index = b.index, a.index
-	h.heap[a.index], h.heap[b.index] = a, b
-}
-
 // refused counts a refusal and logs it. The caller holds no lock, since the logger is the user's.
 func (s *Server) refused(reason refusalReason, client netip.AddrPort) {
 	s.counts.refusals[reason].Add(1)
@@ -248,8 +116,8 @@ func (s *Server) refusedRequest(reason refusalReason, client netip.AddrPort) {
 // tellRefused counts a refusal for the client, and logs it unless another one for the reason was logged shortly before. The PROXY protocol
 // has records of its own.
 func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort) {
-	address := limitIP(client().Addr())
-	count := s.clients.addRefused(s.clock.Now(), reason, address)
+	address := census.OfIP(client().Addr())
+	count := s.clients.AddRefused(s.clock.Now(), uint8(reason), address)
 	if count == 0 || reason == refusedProxyProtocol {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -79,10 +80,10 @@ func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 // needsRoomLocked reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
 func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	s.mu.AssertHeld()
-	if client := s.addresses[address]; client != nil && client.conns >= s.perAddress {
+	if s.addresses.IsFull(address, s.perAddress) {
 		return false
 	}
-	return s.max > 0 && s.conns.count >= s.max && s.conns.count < s.max+roomSlack && !s.closed
+	return s.max > 0 && s.conns.Len() >= s.max && s.conns.Len() < s.max+roomSlack && !s.closed
 }
 
 // makeRoom tells an idle connection to close. It reports false if there is none. While another goroutine searches, it doesn't wait: the
@@ -153,7 +154,7 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 		if !ok {
 			return
 		}
-		address := limitAddress(c.knownAddr())
+		address := census.Of(c.knownAddr())
 		client, known := clients[address]
 		if !known {
 			client = int32(len(clients))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/sock"
 )
@@ -171,7 +172,7 @@ func TestMakeRoomByAddress(t *testing.T) {
 			s, all := idleServer(n, from...)
 			left := make(map[netip.Addr][]int) // the oldest first
 			for i := range all {
-				address := limitAddress(from[i%len(from)])
+				address := census.Of(from[i%len(from)])
 				left[address] = append(left[address], i)
 			}
 			for k, got := range shedOrder(t, s, all) {

@@ -1,18 +1,18 @@
 package filo
 
 import (
-	"cmp"
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/apart"
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/walklist"
 )
 
 // connSet holds the connections being served, and the sweep that enforces their deadlines. The sweep is one goroutine with one timer
@@ -39,16 +39,16 @@ type connSet struct {
 	room connRoom
 
 	mu        race.Mutex[race.OfConns]
-	conns     connList                      // guarded by mu
-	counting  int                           // number of the last element of answered that was given out; guarded by mu
-	streams   int                           // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
-	carried   int                           // requests of other servers, for which it waits as well; guarded by mu
-	addresses map[netip.Addr]*clientAddress // the clients, if perAddress is set; guarded by mu
-	strangers map[*conn]net.Addr            // the addresses of connections that were asked: see tellsAddress; guarded by mu
-	sweeping  bool                          // a sweep is scheduled or running, since there are connections; guarded by mu
-	underway  bool                          // a sweep is running; guarded by mu
-	empty     chan struct{}                 // closed when the last connection is removed; nil if nobody waits; guarded by mu
-	closed    bool                          // by closeAll or seal: no connection is added any more; guarded by mu
+	conns     walklist.List[*conn] // guarded by mu
+	counting  int                  // number of the last element of answered that was given out; guarded by mu
+	streams   int                  // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
+	carried   int                  // requests of other servers, for which it waits as well; guarded by mu
+	addresses census.Conns         // the clients, if perAddress is set; guarded by mu
+	strangers map[*conn]net.Addr   // the addresses of connections that were asked: see tellsAddress; guarded by mu
+	sweeping  bool                 // a sweep is scheduled or running, since there are connections; guarded by mu
+	underway  bool                 // a sweep is running; guarded by mu
+	empty     chan struct{}        // closed when the last connection is removed; nil if nobody waits; guarded by mu
+	closed    bool                 // by closeAll or seal: no connection is added any more; guarded by mu
 
 	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
 	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
@@ -67,7 +67,7 @@ func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	if s.perAddress > 0 && !c.awaitsProxy {
 		told = c.netConn.RemoteAddr()
 	}
-	address := limitAddress(told)
+	address := census.Of(told)
 	if client = addrPortOf(told); !client.IsValid() {
 		client = c.knownRemote()
 	}
@@ -84,7 +84,7 @@ func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	switch {
 	case s.closed:
 		return client, errEnding
-	case limit > 0 && s.conns.count >= limit:
+	case limit > 0 && s.conns.Len() >= limit:
 		return client, errTooManyConns
 	case address.IsValid() && !s.countLocked(c, address):
 		return client, errConnsPerIP
@@ -107,6 +107,9 @@ func (s *connSet) adopt(c *conn) *HTTPError {
 	return nil
 }
 
+// ListIndex implements walklist.Member.
+func (c *conn) ListIndex() *int32 { return &c.index }
+
 // isClosed reports whether no connection is added any more.
 func (s *connSet) isClosed() bool {
 	s.mu.Lock()
@@ -116,7 +119,7 @@ func (s *connSet) isClosed() bool {
 
 func (s *connSet) addLocked(c *conn) {
 	s.mu.AssertHeld()
-	s.conns.add(c)
+	s.conns.Add(c)
 	c.member = true
 	c.answered = s.nextCountsLocked()
 	if !s.sweeping && s.timer != nil {
@@ -138,7 +141,7 @@ func (s *connSet) countAddress(c *conn) *HTTPError {
 	if s.perAddress <= 0 {
 		return nil
 	}
-	address := limitAddress(c.remoteAddr())
+	address := census.Of(c.remoteAddr())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if address.IsValid() && c.member && !s.countLocked(c, address) {
@@ -150,27 +153,15 @@ func (s *connSet) countAddress(c *conn) *HTTPError {
 // countLocked counts a connection of an address. It reports false if the address has too many.
 func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 	s.mu.AssertHeld()
-	client := s.addresses[address]
-	if client == nil {
-		if s.addresses == nil {
-			s.addresses = make(map[netip.Addr]*clientAddress)
-		}
-		client = new(clientAddress)
-		s.addresses[address] = client
-	}
-	if client.conns >= s.perAddress {
-		return false
-	}
-	client.conns++
-	c.counted = true
-	return true
+	c.counted = s.addresses.Count(address, s.perAddress)
+	return c.counted
 }
 
 // remove takes a connection out of the set, if it is a member.
 func (s *connSet) remove(c *conn) {
 	client := c.knownRemote()
 	if s.removeMember(c) {
-		c.server.clients.addEnded(c.server.clock.Now(), limitIP(client.Addr()), c.requestCount())
+		c.server.clients.AddEnded(c.server.clock.Now(), census.OfIP(client.Addr()), c.requestCount())
 	}
 }
 
@@ -178,7 +169,7 @@ func (s *connSet) remove(c *conn) {
 func (s *connSet) removeMember(c *conn) bool {
 	var address netip.Addr
 	if s.perAddress > 0 && !c.isStranger() {
-		address = limitAddress(c.netConn.RemoteAddr())
+		address = census.Of(c.netConn.RemoteAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,17 +177,14 @@ func (s *connSet) removeMember(c *conn) bool {
 		return false
 	}
 	c.member = false
-	s.conns.remove(c)
+	s.conns.Remove(c)
 	if told, ok := s.strangers[c]; ok {
-		address = limitAddress(told)
+		address = census.Of(told)
 		delete(s.strangers, c)
 	}
 	if c.counted {
 		c.counted = false
-		client := s.addresses[address]
-		if client.conns--; client.conns == 0 {
-			delete(s.addresses, address)
-		}
+		s.addresses.Uncount(address)
 	}
 	s.maybeEmptyLocked()
 	return true
@@ -214,7 +202,7 @@ func (s *connSet) maybeEmptyLocked() {
 // isEmptyLocked reports whether nothing is left that a shutdown waits for.
 func (s *connSet) isEmptyLocked() bool {
 	s.mu.AssertHeld()
-	return s.conns.count == 0 && s.streams == 0 && s.carried == 0
+	return s.conns.Len() == 0 && s.streams == 0 && s.carried == 0
 }
 
 // addStream counts a parked stream of HTTP/2, or returns the reason for a refusal.
@@ -269,50 +257,18 @@ func (s *connSet) carriedNow() int {
 	return s.carried
 }
 
-// clientAddress is what is counted of the clients of one address.
-type clientAddress struct {
-	conns  int          // guarded by the connSet's mu
-	bodies atomic.Int64 // see http2conn.Conn.bodies
-}
-
 // bodiesOf returns the counter of the buffered bodies of a connection's client.
 func (s *connSet) bodiesOf(c *conn) *atomic.Int64 {
 	var address netip.Addr
 	if s.perAddress > 0 {
-		address = limitAddress(c.knownAddr())
+		address = census.Of(c.knownAddr())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if client := s.addresses[address]; c.counted && client != nil {
-		return &client.bodies
+	if bodies := s.addresses.Bodies(address); c.counted && bodies != nil {
+		return bodies
 	}
 	return new(atomic.Int64)
-}
-
-// limitAddress returns the address under which the limits count a client: its IPv4 address, or the /64 of its IPv6 address.
-// It is the zero address for clients without an IP address, which MaxConnsPerIP doesn't count.
-func limitAddress(addr net.Addr) netip.Addr {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	ip, ok := netip.AddrFromSlice(tcp.IP)
-	if !ok {
-		return netip.Addr{}
-	}
-	return limitIP(ip)
-}
-
-// limitIP is limitAddress for an IP address.
-func limitIP(ip netip.Addr) netip.Addr {
-	if ip = ip.Unmap(); ip.Is4() {
-		return ip
-	}
-	prefix, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return prefix.Addr()
 }
 
 // sweepInterval returns the minimum time between two sweeps.
@@ -326,7 +282,7 @@ func (s *connSet) startSweep(server *Server) {
 	defer s.mu.Unlock()
 	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
 	s.interval = sweepInterval(s.shortest)
-	s.sweeping = s.conns.count > 0
+	s.sweeping = s.conns.Len() > 0
 	s.due.Store(s.clock.Now().Add(s.interval))
 	s.timer = time.AfterFunc(s.interval, s.sweep)
 	if !s.sweeping {
@@ -347,14 +303,14 @@ func (s *connSet) stopSweep() {
 // turn. A connection may be removed just before its visit. However many there are, walk holds mu for one page at a time.
 func (s *connSet) walk(visit func(c *conn)) {
 	s.mu.Lock()
-	w := s.conns.begin()
+	w := s.conns.Begin()
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.conns.end(w)
+		s.conns.End(w)
 	}()
-	var batch [connPage]*conn
+	var batch [walklist.PageSize]*conn
 	for n := s.take(w, &batch); n > 0; n = s.take(w, &batch) {
 		for _, c := range batch[:n] {
 			visit(c)
@@ -364,10 +320,10 @@ func (s *connSet) walk(visit func(c *conn)) {
 }
 
 // take puts the next page of a walk into batch, and returns its size.
-func (s *connSet) take(w *connWalk, batch *[connPage]*conn) int {
+func (s *connSet) take(w *walklist.Walk, batch *[walklist.PageSize]*conn) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conns.take(w, batch)
+	return s.conns.Take(w, batch)
 }
 
 // sweep wakes the owners whose deadline has passed.
@@ -410,7 +366,7 @@ func (s *connSet) endSweep(due clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.underway = false
-	if s.sweeping = s.conns.count > 0; s.sweeping && s.timer != nil {
+	if s.sweeping = s.conns.Len() > 0; s.sweeping && s.timer != nil {
 		s.swept = s.clock.Exact()
 		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept.Add(s.interval)))
 	}
@@ -525,7 +481,7 @@ func (c *conn) wakeReader() {
 func (s *connSet) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conns.count
+	return s.conns.Len()
 }
 
 // closeAll closes every connection, and keeps new ones out.
@@ -557,89 +513,4 @@ func (s *connSet) whenEmpty() <-chan struct{} {
 		s.empty = make(chan struct{})
 	}
 	return s.empty
-}
-
-// connPage is the size of a connList's pages. A walk takes one page at a time.
-const connPage = 256
-
-// connList is an unordered list of connections. The pointers lie side by side in pages, so in a walk the processor can fetch many
-// connections at once. In a linked list it would have to fetch each one to find the next.
-type connList struct {
-	pages []*[connPage]*conn
-	count int
-	walks []*connWalk // walks in progress
-}
-
-// connWalk is a walk through a list, from its end to its beginning.
-type connWalk struct {
-	left int // the connections before this index are still to be visited
-}
-
-func (l *connList) at(i int) **conn { return &l.pages[i/connPage][i%connPage] }
-
-// put stores a connection at an index.
-func (l *connList) put(i int, c *conn) {
-	*l.at(i) = c
-	c.index = int32(i)
-}
-
-// add appends a connection. Walks in progress don't visit it: they have left the end already.
-func (l *connList) add(c *conn) {
-	if l.count == len(l.pages)*connPage {
-		l.pages = append(l.pages, new([connPage]*conn))
-	}
-	l.put(l.count, c)
-	l.count++
-}
-
-// remove takes a connection out and fills the hole with the last connection. If a walk hasn't reached the hole yet, the last
-// connection that the walk hasn't visited fills it instead, and so on, so that no walk misses a connection or visits it twice.
-func (l *connList) remove(c *conn) {
-	hole := int(c.index)
-	if len(l.walks) > 1 {
-		slices.SortFunc(l.walks, func(a, b *connWalk) int { return cmp.Compare(a.left, b.left) })
-	}
-	for _, w := range l.walks {
-		if hole < w.left {
-			w.left--
-			hole = l.fill(hole, w.left)
-		}
-	}
-	l.count--
-	*l.at(l.fill(hole, l.count)) = nil
-	if spare := len(l.pages) - 2; spare >= 0 && l.count <= spare*connPage {
-		l.pages[spare+1] = nil
-		l.pages = l.pages[:spare+1]
-	}
-}
-
-// fill moves the connection at index from into the hole, unless from is the hole. It returns from, the new hole.
-func (l *connList) fill(hole, from int) int {
-	if from != hole {
-		l.put(hole, *l.at(from))
-	}
-	return from
-}
-
-// begin begins a walk. The caller must call end.
-func (l *connList) begin() *connWalk {
-	w := &connWalk{left: l.count}
-	l.walks = append(l.walks, w)
-	return w
-}
-
-// end ends a walk.
-func (l *connList) end(w *connWalk) {
-	l.walks = slices.DeleteFunc(l.walks, func(each *connWalk) bool { return each == w })
-}
-
-// take puts the next connections of a walk into batch, and returns their number: 0 if none are left.
-func (l *connList) take(w *connWalk, batch *[connPage]*conn) int {
-	if w.left == 0 {
-		return 0
-	}
-	page := (w.left - 1) / connPage
-	n := copy(batch[:], l.pages[page][:w.left-page*connPage])
-	w.left -= n
-	return n
 }

@@ -24,41 +24,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
 )
 
 // lifeBound is how long the tests wait for what has to come. A passing test never waits so long.
 const lifeBound = 60 * time.Second
-
-// "An IPv6 client has a whole /64 to choose addresses from, so that counts as one."
-func TestLimitAddress(t *testing.T) {
-	tcp := func(text, zone string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(text), Port: 1, Zone: zone} }
-	for _, test := range []struct {
-		addr net.Addr
-		want string // "" for an address that isn't counted
-	}{
-		{tcp("192.0.2.1", ""), "192.0.2.1"},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}, "192.0.2.1"},
-		{tcp("::ffff:192.0.2.1", ""), "192.0.2.1"},
-		{tcp("192.0.2.2", ""), "192.0.2.2"},
-		{tcp("::1", ""), "::"},
-		{tcp("2001:db8:1:2::1", ""), "2001:db8:1:2::"},
-		{tcp("2001:db8:1:2:ffff:ffff:ffff:ffff", ""), "2001:db8:1:2::"},
-		{tcp("2001:db8:1:3::1", ""), "2001:db8:1:3::"},
-		{tcp("fe80::1", "eth0"), "fe80::"},
-		{&net.TCPAddr{}, ""},
-		{&net.UnixAddr{Name: "@", Net: "unix"}, ""},
-		{nil, ""},
-	} {
-		var want netip.Addr
-		if test.want != "" {
-			want = netip.MustParseAddr(test.want)
-		}
-		if got := limitAddress(test.addr); got != want {
-			t.Errorf("limitAddress(%v) = %v, want %v", test.addr, got, want)
-		}
-	}
-}
 
 // The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
 func TestConnSetCounts(t *testing.T) {
@@ -75,7 +46,7 @@ func TestConnSetCounts(t *testing.T) {
 		if len(conns) > 0 && random(2) == 0 {
 			i := random(len(conns))
 			set.remove(conns[i])
-			per[limitAddress(conns[i].netConn.RemoteAddr())]--
+			per[census.Of(conns[i].netConn.RemoteAddr())]--
 			conns = append(conns[:i], conns[i+1:]...)
 		} else {
 			addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(random(6)))}
@@ -84,28 +55,28 @@ func TestConnSetCounts(t *testing.T) {
 			var want *HTTPError
 			if len(conns) == 12 {
 				want = errTooManyConns
-			} else if per[limitAddress(addr)] == 3 {
+			} else if per[census.Of(addr)] == 3 {
 				want = errConnsPerIP
 			}
 			if _, got := set.add(c); got != want {
-				t.Fatalf("add with %d connections, %d of the address: %v, want %v", len(conns), per[limitAddress(addr)], got, want)
+				t.Fatalf("add with %d connections, %d of the address: %v, want %v", len(conns), per[census.Of(addr)], got, want)
 			}
 			if want == nil {
 				conns = append(conns, c)
-				per[limitAddress(addr)]++
+				per[census.Of(addr)]++
 			}
 		}
 		listed := 0
 		set.walk(func(*conn) { listed++ })
-		if set.conns.count != len(conns) || listed != len(conns) {
-			t.Fatalf("%d connections counted, %d listed, want %d", set.conns.count, listed, len(conns))
+		if set.conns.Len() != len(conns) || listed != len(conns) {
+			t.Fatalf("%d connections counted, %d listed, want %d", set.conns.Len(), listed, len(conns))
 		}
 	}
 	for _, c := range conns {
 		set.removeMember(c)
 	}
-	if len(set.addresses) > 0 {
-		t.Errorf("addresses without a connection are kept: %v", set.addresses)
+	if n := set.addresses.Len(); n > 0 {
+		t.Errorf("%d addresses without a connection are kept", n)
 	}
 	select {
 	case <-set.whenEmpty():

@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/handshakes"
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/loop"
@@ -67,7 +68,7 @@ func (lc *loopConn) mayBegin() bool {
 		return false
 	}
 	lc.handshaking = true
-	return lc.server.handshakes.Begin(lc, limitAddress(lc.RemoteAddr()))
+	return lc.server.handshakes.Begin(lc, census.Of(lc.RemoteAddr()))
 }
 
 // endHandshake takes the handshake out of the queue. It reports whether the handshake was ousted.

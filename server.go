@@ -41,6 +41,7 @@ import (
 
 	"github.com/filohttp/filo/internal/apart"
 	"github.com/filohttp/filo/internal/budget"
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/handshakes"
@@ -264,7 +265,7 @@ type Server struct {
 	answers    budget.Answers
 	warned     warnings
 	running    runningSet
-	clients    clientHistory
+	clients    census.History
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/linger"
 )
 
@@ -345,6 +346,9 @@ func (r refusalReason) String() string {
 		"proxy_protocol", "http2_streams", "http2_calm",
 	}[r]
 }
+
+// The history of the clients has a place for each reason.
+const _ = uint(census.MaxReasons - refusalReasons)
 
 // refusalCounts has the counters of Refusals.
 type refusalCounts [refusalReasons]atomic.Uint64

@@ -22,6 +22,8 @@ var layers = []string{
 	"internal/requestlog",
 	"internal/requestctx",
 	"internal/pace",
+	"internal/walklist",
+	"internal/census",
 	"internal/budget",
 	"internal/linger",
 	"internal/localfile",

@@ -1,40 +1,44 @@
-package filo
+package walklist
 
 import (
 	"math/rand/v2"
 	"testing"
 )
 
+type member struct{ index int32 }
+
+func (m *member) ListIndex() *int32 { return &m.index }
+
 // testWalk is a walk of a test's, and what it is held to.
 type testWalk struct {
-	*connWalk
-	expected map[*conn]bool // that were there when it began, haven't been visited and aren't gone
+	*Walk
+	expected map[*member]bool // that were there when it began, haven't been visited and aren't gone
 }
 
 // A walk visits what was there when it began and still is, once, whatever comes and goes meanwhile, and however many other walks
 // there are.
-func TestConnListWalks(t *testing.T) {
+func TestWalks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	var list connList
-	var conns []*conn
+	var list List[*member]
+	var conns []*member
 	var walks []testWalk
 	for step := range 20_000 {
 		switch choice := random.IntN(100); {
 		case choice < 48 || len(conns) == 0:
-			c := new(conn)
-			list.add(c)
+			c := new(member)
+			list.Add(c)
 			conns = append(conns, c)
 		case choice < 92:
 			i := random.IntN(len(conns))
 			c := conns[i]
-			list.remove(c)
+			list.Remove(c)
 			conns[i] = conns[len(conns)-1]
 			conns = conns[:len(conns)-1]
 			for _, w := range walks {
 				delete(w.expected, c)
 			}
 		case choice < 95 && len(walks) < 4:
-			w := testWalk{list.begin(), make(map[*conn]bool)}
+			w := testWalk{list.Begin(), make(map[*member]bool)}
 			for _, c := range conns {
 				w.expected[c] = true
 			}
@@ -42,8 +46,8 @@ func TestConnListWalks(t *testing.T) {
 		case len(walks) > 0:
 			i := random.IntN(len(walks))
 			w := walks[i]
-			var batch [connPage]*conn
-			n := list.take(w.connWalk, &batch)
+			var batch [PageSize]*member
+			n := list.Take(w.Walk, &batch)
 			for _, c := range batch[:n] {
 				if !w.expected[c] {
 					t.Fatalf("step %d: a connection is visited twice, or came later, or is gone", step)
@@ -54,16 +58,16 @@ func TestConnListWalks(t *testing.T) {
 				if len(w.expected) > 0 {
 					t.Fatalf("step %d: %d connections weren't visited", step, len(w.expected))
 				}
-				list.end(w.connWalk)
+				list.End(w.Walk)
 				walks = append(walks[:i], walks[i+1:]...)
 			}
 		}
-		if list.count != len(conns) || len(list.walks) != len(walks) {
-			t.Fatalf("step %d: %d connections and %d walks are counted, want %d and %d", step, list.count, len(list.walks), len(conns), len(walks))
+		if list.Len() != len(conns) || len(list.walks) != len(walks) {
+			t.Fatalf("step %d: %d connections and %d walks are counted, want %d and %d", step, list.Len(), len(list.walks), len(conns), len(walks))
 		}
 	}
 	for _, c := range conns {
-		list.remove(c)
+		list.Remove(c)
 	}
 	if len(list.pages) > 1 {
 		t.Errorf("%d pages are kept for no connection", len(list.pages))
