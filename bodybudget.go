@@ -10,9 +10,6 @@ import (
 // This file has the buffers of request bodies that handlers read as a whole, by whatever protocol they come, as far as they count against
 // Server.MaxBufferedBodies. internal/budget counts. internal/http2conn has the bodies of HTTP/2 that wait for their handlers.
 
-// DefaultMaxBufferedBodies is the default of Server.MaxBufferedBodies.
-const DefaultMaxBufferedBodies = 128 << 20
-
 // errBodiesFull is the error of a body for which there is no room.
 var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies at once", Err: ErrBusy}
 

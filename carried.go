@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/answerconn"
 	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -723,7 +724,7 @@ func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *
 		c.failed = true
 		return nil, err
 	}
-	return c.adopt(ctx, newCarriedConn(c.transport), serve)
+	return c.adopt(ctx, answerconn.New(c.transport), serve)
 }
 
 // taken records that the connection was parked, unless that has failed.
@@ -746,4 +747,44 @@ func (c *Ctx) inherit(from *Ctx) {
 	clear(c.values)
 	c.values = append(c.values[:0], from.values...)
 	c.logAttributes, c.logger = append(c.logAttributes[:0], from.logAttributes...), nil
+}
+
+// adopt parks a connection of a carried request. The goroutine that the other server gave the request serves a stream until the end, since
+// the answer ends with that. The server has it like one of its own from now on, except that the other server counts
+// it against its limits: Shutdown waits for it.
+func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
+	owner := newConn(c.server, netConn)
+	owner.setState(stateHandler)
+	if reason := c.server.conns.adopt(owner); reason != nil {
+		return nil, reason
+	}
+	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
+	p.class = c.server.classes.entered.Parked(c.scratch.timer.Class())
+	p.out.Open((*parkedOwner)(p), nil, netConn, false)
+	p.unread = !ctx.Request.body.complete()
+	c.parked, owner.parked = p, p
+	return c.taken(ctx, p, nil)
+}
+
+// serveParked serves a parked connection once the handler has returned: a stream on this goroutine, and one that was hijacked on its own.
+func (c *carried) serveParked(p *ParkedConn) error {
+	stream, ok := p.netConn.(*answerconn.Conn)
+	if !ok {
+		go p.run()
+		return nil
+	}
+	defer stream.Leave() // also after a Goexit
+	p.run()
+	if !stream.Whole {
+		return ErrAbort
+	}
+	return nil
+}
+
+// abandonParked ends the parked connection of a handler that has panicked.
+func (c *carried) abandonParked(p *ParkedConn) {
+	(&blockingParked{ParkedConn: p}).end()
+	if stream, ok := p.netConn.(*answerconn.Conn); ok {
+		stream.Leave()
+	}
 }

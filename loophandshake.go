@@ -139,7 +139,7 @@ func (lc *loopConn) proxyTurn() bool {
 			}
 			size, some, err = lc.receiveProxyHeader()
 		case lc.woken == wokenExpired && some:
-			err = errSlowHeader
+			err = proxyproto.ErrSlow
 		default:
 			err, some = net.ErrClosed, false // the server shuts down, or nothing has come
 		}
@@ -176,14 +176,14 @@ func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 	case err != nil:
 		return 0, false, err
 	case n == 0:
-		return 0, false, errCutHeader
+		return 0, false, proxyproto.ErrCut
 	}
 	h, size, err := proxyproto.Parse(space[:n])
 	switch {
 	case err != nil:
 		return 0, true, err
 	case size == 0 && half:
-		return 0, true, errCutHeader
+		return 0, true, proxyproto.ErrCut
 	case size == 0:
 		return 0, true, nil
 	}
@@ -192,13 +192,13 @@ func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 	return size, true, err
 }
 
-// proxyHeader implements proxied.
-func (lc *loopConn) proxyHeader() *proxyproto.Header { return lc.told.Load() }
+// ProxyHeader implements proxied.
+func (lc *loopConn) ProxyHeader() *proxyproto.Header { return lc.told.Load() }
 
 // RemoteAddr is net.Conn's: the client's address, as the proxy tells it if there is one.
 func (lc *loopConn) RemoteAddr() net.Addr {
 	if h := lc.told.Load(); h != nil {
-		return toldAddr(h.Source(), lc.Socket.RemoteAddr)
+		return proxyproto.ToldAddr(h.Source(), lc.Socket.RemoteAddr)
 	}
 	return lc.Socket.RemoteAddr()
 }
@@ -206,7 +206,7 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 // LocalAddr is net.Conn's.
 func (lc *loopConn) LocalAddr() net.Addr {
 	if h := lc.told.Load(); h != nil {
-		return toldAddr(h.Destination(), lc.Socket.LocalAddr)
+		return proxyproto.ToldAddr(h.Destination(), lc.Socket.LocalAddr)
 	}
 	return lc.Socket.LocalAddr()
 }

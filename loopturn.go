@@ -13,6 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/requestctx"
 )
 
@@ -496,7 +497,7 @@ func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 		return tlsConn, nil // its calls go to the prepared connection
 	}
 	if h := lc.told.Load(); h != nil {
-		return &proxiedConn{Conn: prepared, header: h}, nil
+		return proxyproto.NewConn(prepared, h), nil
 	}
 	return prepared, nil
 }

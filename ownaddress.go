@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+
+	"github.com/filohttp/filo/internal/answerconn"
+	"github.com/filohttp/filo/internal/proxyproto"
 )
 
 // The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
@@ -14,11 +17,11 @@ import (
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {
 	switch c := netConn.(type) {
-	case driver, *net.TCPConn, *net.UnixConn, *carriedConn:
+	case driver, *net.TCPConn, *net.UnixConn, *answerconn.Conn:
 		return true
 	case *tls.Conn:
 		return tellsAddress(c.NetConn())
-	case *proxiedConn:
+	case *proxyproto.Conn:
 		return tellsAddress(c.Conn)
 	}
 	return false

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/answerconn"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
@@ -576,9 +577,9 @@ func (d *blockingParked) wait() (left bool) {
 
 // end implements parkable.
 func (d *blockingParked) end() {
-	stream, streams := d.netConn.(*carriedConn)
+	stream, streams := d.netConn.(*answerconn.Conn)
 	if streams {
-		stream.whole = d.ending && d.out.AllSent()
+		stream.Whole = d.ending && d.out.AllSent()
 	}
 	d.endConn(!streams) // the client may always be sending
 }

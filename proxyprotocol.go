@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/linger"
@@ -93,24 +90,16 @@ func (h ProxyHeader) TLS() (t ProxyTLS, ok bool) {
 // TLV returns the first value of this type in a header of version 2. The types from 0xe0 to 0xef are for a proxy's users.
 func (h ProxyHeader) TLV(kind byte) (value string, ok bool) { return h.header.TLV(kind) }
 
-// toldAddr returns the address as RemoteAddr and LocalAddr tell it, or otherwise if the proxy didn't tell it.
-func toldAddr(told netip.AddrPort, otherwise func() net.Addr) net.Addr {
-	if !told.IsValid() {
-		return otherwise()
-	}
-	return net.TCPAddrFromAddrPort(told)
-}
-
 // proxied is a connection that begins with a header, below TLS.
 type proxied interface {
-	// proxyHeader returns the header, nil as long as it hasn't arrived. Any goroutine may call it.
-	proxyHeader() *proxyproto.Header
+	// ProxyHeader returns the header, nil as long as it hasn't arrived. Any goroutine may call it.
+	ProxyHeader() *proxyproto.Header
 }
 
 // proxyHeader implements wire.
 func (c *conn) proxyHeader() *proxyproto.Header {
 	if p, ok := transport(c.netConn).(proxied); ok {
-		return p.proxyHeader()
+		return p.ProxyHeader()
 	}
 	return nil
 }
@@ -130,11 +119,7 @@ func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 	s.proxyLog.write(s.logger(), remote, reason)
 }
 
-var (
-	errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")
-	errCutHeader     = errors.New("the connection ended within the header")
-	errSlowHeader    = errors.New("the header didn't arrive within ReadHeaderTimeout")
-)
+var errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")
 
 // proxyLog logs one refusal a minute: everybody can cause them.
 type proxyLog struct {
@@ -157,60 +142,6 @@ func (l *proxyLog) write(logger *slog.Logger, remote netip.AddrPort, reason erro
 	logger.Warn("connection refused: PROXY protocol", "error", reason, "remote", remote.String(), "refused since the last record", skipped)
 }
 
-// proxiedConn is a connection that package net or the user has accepted, and that begins with a header. Everything else of it works as
-// before, except that plain sockets aren't read and written by raw system calls.
-type proxiedConn struct {
-	net.Conn
-	mu     sync.Mutex
-	header *proxyproto.Header // guarded by mu
-}
-
-func (p *proxiedConn) proxyHeader() *proxyproto.Header {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.header
-}
-
-// RemoteAddr is net.Conn's.
-func (p *proxiedConn) RemoteAddr() net.Addr {
-	if h := p.proxyHeader(); h != nil {
-		return toldAddr(h.Source(), p.Conn.RemoteAddr)
-	}
-	return p.Conn.RemoteAddr()
-}
-
-// LocalAddr is net.Conn's.
-func (p *proxiedConn) LocalAddr() net.Addr {
-	if h := p.proxyHeader(); h != nil {
-		return toldAddr(h.Destination(), p.Conn.LocalAddr)
-	}
-	return p.Conn.LocalAddr()
-}
-
-// SyscallConn lets the client be watched.
-func (p *proxiedConn) SyscallConn() (syscall.RawConn, error) {
-	if socket, ok := p.Conn.(syscall.Conn); ok {
-		return socket.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
-
-// CloseWrite ends the sending side, which gives the client time to read the last answer.
-func (p *proxiedConn) CloseWrite() error {
-	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
-}
-
-// SetLinger lets a close be a reset.
-func (p *proxiedConn) SetLinger(seconds int) error {
-	if tcp, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok {
-		return tcp.SetLinger(seconds)
-	}
-	return errors.ErrUnsupported
-}
-
 // expectProxy returns the connection as one that begins with a header, if the server expects one. It returns nil if the connection was
 // refused, because its peer isn't trusted.
 func (s *Server) expectProxy(netConn net.Conn) net.Conn {
@@ -222,13 +153,13 @@ func (s *Server) expectProxy(netConn net.Conn) net.Conn {
 		netConn.Close()
 		return nil
 	}
-	return &proxiedConn{Conn: netConn}
+	return proxyproto.NewConn(netConn, nil)
 }
 
 // readProxyHeader reads the header of a connection in the blocking driver, if it must have one. It reports false if the connection is
 // refused.
 func (s *Server) readProxyHeader(c *conn) bool {
-	p, ok := transport(c.netConn).(*proxiedConn)
+	p, ok := transport(c.netConn).(*proxyproto.Conn)
 	if !ok {
 		return true
 	}
@@ -239,7 +170,7 @@ func (s *Server) readProxyHeader(c *conn) bool {
 		}
 	}
 	stop := context.AfterFunc(s.life.handshaking, func() { linger.Cut(p) })
-	h, some, err := readHeader(p.Conn, func() bool { return c.beginLastLook(0) })
+	some, err := p.Receive(func() bool { return c.beginLastLook(0) })
 	if !stop() && err == nil {
 		return false
 	}
@@ -250,37 +181,5 @@ func (s *Server) readProxyHeader(c *conn) bool {
 		}
 		return false
 	}
-	p.mu.Lock()
-	p.header = h
-	p.mu.Unlock()
 	return true
-}
-
-// readHeader reads a header and nothing that follows. It reports whether anything has come. After the deadline look prepares a last read.
-func readHeader(r io.Reader, look func() bool) (h *proxyproto.Header, some bool, err error) {
-	b, looked := make([]byte, 0, 256), false
-	for want := proxyproto.MinSize; ; want = 1 {
-		if version2 := len(b) == proxyproto.MinSize+1 && b[0] == '\r'; version2 {
-			want = int(b[14])<<8 | int(b[15])
-		}
-		start := len(b)
-		b = append(b, make([]byte, want)...)
-		n, err := io.ReadFull(r, b[start:])
-		b = b[:start+n]
-		h, size, fault := proxyproto.Parse(b)
-		switch {
-		case fault != nil:
-			return nil, true, fault
-		case size > 0:
-			return h, true, nil
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, len(b) > 0, errCutHeader
-		case errors.Is(err, os.ErrDeadlineExceeded) && !looked && look():
-			looked = true
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, true, errSlowHeader
-		case err != nil:
-			return nil, len(b) > 0, err
-		}
-	}
 }

@@ -67,6 +67,8 @@ const (
 	DefaultMaxHeaderFields       = 100
 	DefaultMaxRequestLineBytes   = 8000
 	DefaultMaxBodyBytes          = 4 << 20
+	DefaultMaxBufferedBodies     = 128 << 20
+	DefaultMaxBufferedAnswers    = 128 << 20
 )
 
 // Server serves HTTP connections. Its fields must not be changed once it serves. Where a field has a default, zero selects the

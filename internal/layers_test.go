@@ -30,6 +30,8 @@ var layers = []string{
 	"internal/http1",
 	"internal/http2",
 	"internal/proxyproto",
+	"internal/hooks",
+	"internal/answerconn",
 	"internal/sock",
 	"internal/outbox",
 	"internal/http2conn",

@@ -1,5 +1,5 @@
 // Package proxyproto parses the header by which a proxy tells a server about a connection's client: the PROXY protocol, versions 1 and 2
-// (HAProxy's doc/proxy-protocol.txt). It doesn't know connections.
+// (HAProxy's doc/proxy-protocol.txt). Conn is a connection of package net's that begins with one.
 package proxyproto
 
 import (

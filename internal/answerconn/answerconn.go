@@ -1,4 +1,5 @@
-package filo
+// Package answerconn makes a net.Conn of an answer. It knows the other server's Transport alone.
+package answerconn
 
 import (
 	"io"
@@ -12,11 +13,11 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// carriedConn is the connection of a ParkedConn whose request came to another server. What is written is the answer's body. What is read
-// ends when the client leaves. The goroutine that the other server gave the request serves it until the end, since the answer ends with that.
-type carriedConn struct {
+// Conn is a connection made of the answer to a request that another server has received. What is written is the answer's body. What is read
+// ends when the client leaves.
+type Conn struct {
 	transport hooks.Transport
-	whole     bool       // the answer ends as it should; the serving goroutine's
+	Whole     bool       // the answer ends as it should; belongs to the goroutine that serves the request
 	writing   sync.Mutex // held during a Write
 
 	mu        race.Mutex[race.OfLeaf]
@@ -26,17 +27,18 @@ type carriedConn struct {
 	changed   chan struct{} // closed when closed or readUntil changes; guarded by mu
 }
 
-var _ net.Conn = (*carriedConn)(nil)
+var _ net.Conn = (*Conn)(nil)
 
-func newCarriedConn(t hooks.Transport) *carriedConn {
+// New returns a connection. Leave follows.
+func New(t hooks.Transport) *Conn {
 	// The other server's deadlines are for a request that is answered soon. The outbox has its own.
 	t.SetReadDeadline(time.Time{})
 	t.SetWriteDeadline(time.Time{})
-	return &carriedConn{transport: t, changed: make(chan struct{})}
+	return &Conn{transport: t, changed: make(chan struct{})}
 }
 
 // Read implements net.Conn. It waits until the client has left.
-func (c *carriedConn) Read([]byte) (int, error) {
+func (c *Conn) Read([]byte) (int, error) {
 	for {
 		c.mu.Lock()
 		closed, until, changed := c.closed, c.readUntil, c.changed
@@ -62,7 +64,7 @@ func (c *carriedConn) Read([]byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (c *carriedConn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	if c.isClosed() {
@@ -78,14 +80,14 @@ func (c *carriedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *carriedConn) isClosed() bool {
+func (c *Conn) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
 }
 
 // Close implements net.Conn. It ends a Write that waits.
-func (c *carriedConn) Close() error {
+func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -100,8 +102,8 @@ func (c *carriedConn) Close() error {
 	return c.transport.SetWriteDeadline(clock.Past)
 }
 
-// leave gives the transport back, when nobody writes any more.
-func (c *carriedConn) leave() {
+// Leave gives the transport back, when nobody writes any more.
+func (c *Conn) Leave() {
 	c.Close()
 	c.mu.Lock()
 	c.left = true
@@ -111,26 +113,26 @@ func (c *carriedConn) leave() {
 	c.writing.Unlock()
 }
 
-func (c *carriedConn) changeLocked() {
+func (c *Conn) changeLocked() {
 	c.mu.AssertHeld()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
 // LocalAddr implements net.Conn.
-func (c *carriedConn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.transport.LocalAddr() }
 
 // RemoteAddr implements net.Conn.
-func (c *carriedConn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.transport.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
-func (c *carriedConn) SetDeadline(t time.Time) error {
+func (c *Conn) SetDeadline(t time.Time) error {
 	c.SetReadDeadline(t)
 	return c.SetWriteDeadline(t)
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *carriedConn) SetReadDeadline(t time.Time) error {
+func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readUntil = t
@@ -139,50 +141,11 @@ func (c *carriedConn) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline implements net.Conn.
-func (c *carriedConn) SetWriteDeadline(t time.Time) error {
+func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.left {
 		return net.ErrClosed
 	}
 	return c.transport.SetWriteDeadline(t)
-}
-
-// adopt parks a connection of a carried request. The server has it like one of its own from now on, except that the other server counts
-// it against its limits: Shutdown waits for it.
-func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
-	owner := newConn(c.server, netConn)
-	owner.setState(stateHandler)
-	if reason := c.server.conns.adopt(owner); reason != nil {
-		return nil, reason
-	}
-	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
-	p.class = c.server.classes.entered.Parked(c.scratch.timer.Class())
-	p.out.Open((*parkedOwner)(p), nil, netConn, false)
-	p.unread = !ctx.Request.body.complete()
-	c.parked, owner.parked = p, p
-	return c.taken(ctx, p, nil)
-}
-
-// serveParked serves a parked connection once the handler has returned: a stream on this goroutine, and one that was hijacked on its own.
-func (c *carried) serveParked(p *ParkedConn) error {
-	stream, ok := p.netConn.(*carriedConn)
-	if !ok {
-		go p.run()
-		return nil
-	}
-	defer stream.leave() // also after a Goexit
-	p.run()
-	if !stream.whole {
-		return ErrAbort
-	}
-	return nil
-}
-
-// abandonParked ends the parked connection of a handler that has panicked.
-func (c *carried) abandonParked(p *ParkedConn) {
-	(&blockingParked{ParkedConn: p}).end()
-	if stream, ok := p.netConn.(*carriedConn); ok {
-		stream.leave()
-	}
 }
