@@ -1,9 +1,6 @@
 package filo
 
 import (
-	"io"
-	"mime/multipart"
-
 	"github.com/filohttp/filo/internal/budget"
 )
 
@@ -98,55 +95,4 @@ func (x *exchange) dropBody(buffer []byte) {
 		x.giveRoom(cost)
 	}
 	x.scratch.releaseBuffer(buffer)
-}
-
-// formRoom reads the body of a multipart form, and takes room for what the form may keep of that in memory, as it comes. Until the form is
-// complete, what goes to a temporary file can't be told from values: then no more counts than the files may take.
-type formRoom struct {
-	x       *exchange
-	body    io.Reader
-	most    int64 // what files may take
-	read    int64
-	counted int64
-}
-
-// formStep is how many bytes of a form are counted at a time.
-const formStep = maxKeptBody
-
-// Read implements io.Reader.
-func (r *formRoom) Read(p []byte) (int, error) {
-	n, err := r.body.Read(p)
-	if r.read += int64(n); r.read > r.counted+formStep && r.counted < r.most {
-		if full := r.count(min(r.read, r.most)); full != nil {
-			return 0, full
-		}
-	}
-	return n, err
-}
-
-// count makes n the number of bytes that count.
-func (r *formRoom) count(n int64) error {
-	if n < r.counted {
-		r.x.giveRoom(r.counted - n)
-	} else if err := r.x.takeRoom(n - r.counted); err != nil {
-		return err
-	}
-	r.counted = n
-	return nil
-}
-
-// countForm counts what a complete form keeps in memory.
-func (r *formRoom) countForm(form *multipart.Form) error {
-	values, files := int64(0), int64(0)
-	for name, list := range form.Value {
-		for _, value := range list {
-			values += int64(len(name) + len(value))
-		}
-	}
-	for _, list := range form.File {
-		for _, file := range list {
-			files += file.Size
-		}
-	}
-	return r.count(bodyCost(int(values + min(files, r.most))))
 }

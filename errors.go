@@ -157,10 +157,10 @@ var (
 	errTooManyConns = Error(503, "too many connections") // over MaxConns
 	errNoPlace      = Error(503, "too many connections") // over Concurrency
 	errEnding       = Error(503, "the server is shutting down")
-	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // over Concurrency
+	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // over Concurrency
 	errAnswersFull  = &HTTPError{Status: 503, Detail: "too many answers wait for their clients", Err: ErrBusy} // over MaxBufferedAnswers
-	errQueueFull    = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // and Queue is full
-	errQueueTimeout = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy} // and QueueTimeout has passed
+	errQueueFull    = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // and Queue is full
+	errQueueTimeout = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // and QueueTimeout has passed
 	errConnsPerIP   = Error(429, "too many connections from this address")
 )
 

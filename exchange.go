@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/filepart"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/sock"
@@ -93,7 +94,7 @@ type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, it
 	// has given the loop away, since the file may have to be read from a disk, or says that the loop stays where it is. Then the head must not
 	// be flushed.
-	fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
+	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
 	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
 	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.
 	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)

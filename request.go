@@ -315,8 +315,9 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	case taken > 0:
 		return nil, errNotWhole
 	}
-	limits := formdata.Limits(r.ctx.exchange.server.MultipartLimits).WithDefaults()
-	room := &formRoom{x: r.ctx.exchange, body: body, most: max(limits.MaxMemory, 0)}
+	x := r.ctx.exchange
+	limits := formdata.Limits(x.server.MultipartLimits).WithDefaults()
+	room := &formdata.Counter{Body: body, Most: max(limits.MaxMemory, 0), Free: maxKeptBody, Take: x.takeRoom, Give: x.giveRoom}
 	form, err := formdata.Read(room, r.ContentType(), limits)
 	if _, taken = r.progress(); !whole && taken > 0 {
 		if r.replaced != nil {
@@ -326,7 +327,7 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 		}
 	}
 	if err == nil {
-		if err = room.countForm(form); err != nil {
+		if err = room.CountForm(form); err != nil {
 			_ = form.RemoveAll() // there is no room, even if its file can't be removed
 			return nil, err
 		}

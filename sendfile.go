@@ -3,84 +3,17 @@ package filo
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"reflect"
-	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/filepart"
 	"github.com/filohttp/filo/internal/lend"
-	"github.com/filohttp/filo/internal/localfile"
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// filePart is the part of a file that a reader hasn't read yet.
-type filePart struct {
-	file   openFile
-	local  *localfile.File // the same file; nil if it isn't known as one
-	offset int64           // in the file, where it begins
-	size   int64           // may reach beyond the file's end
-	reader io.ReadSeeker   // the reader itself
-	at     int64           // the reader's position
-	whole  regularFile     // reader, if that is the file itself; nil for a section, which mustn't move the file's position
-}
-
-// openFile is the part of *os.File that doesn't depend on the file's position.
-type openFile interface {
-	syscall.Conn
-	Stat() (fs.FileInfo, error)
-}
-
-// regularFile is an *os.File, or the wrapper without WriteTo that the file's WriteTo passes to io.Copy.
-type regularFile interface {
-	openFile
-	io.ReadSeeker
-}
-
-// fileSection is a reader that can say which part of a file it reads.
-type fileSection interface{ FileSection() *io.SectionReader }
-
-// filePartOf returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A
-// type that embeds a file doesn't count, since it may have a Read of its own, which sendfile wouldn't call.
-func filePartOf(r io.Reader) (p filePart, ok bool) {
-	if section, ok := r.(fileSection); ok {
-		if l, ok := r.(interface{ LocalFile() *localfile.File }); ok {
-			p.local = l.LocalFile()
-		}
-		r = section.FileSection()
-	}
-	switch r := r.(type) {
-	case *io.SectionReader:
-		outer, offset, size := r.Outer()
-		file, ok := outer.(*os.File)
-		if !ok {
-			return p, false
-		}
-		at, err := r.Seek(0, io.SeekCurrent)
-		return filePart{file: file, local: p.local, offset: offset + at, size: size - at, reader: r, at: at}, err == nil
-	case regularFile:
-		// An *os.File, or the wrapper of its WriteTo.
-		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
-			return p, false
-		}
-		at, err := r.Seek(0, io.SeekCurrent)
-		return filePart{file: r, offset: at, size: 1<<63 - 1 - at, reader: r, at: at, whole: r}, err == nil
-	}
-	return p, false
-}
-
-// regularSize returns how many bytes of the part exist; ok is false if the file isn't a regular one.
-func (p *filePart) regularSize() (size int64, ok bool) {
-	info, err := p.file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0, false
-	}
-	return min(p.size, max(info.Size()-p.offset, 0)), true
-}
-
 // sendFile sends size bytes of a file by sendfile, on a plain TCP or Unix socket. It reports false, and has sent none of them, if the
 // connection can't do that or the body is wrapped.
-func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
+func (c *Ctx) sendFile(p filepart.Part, size int64) (bool, error) {
 	w := &c.stream
 	wire, ok := c.exchange.wire.(fileWire)
 	if !ok {
@@ -97,7 +30,7 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 	if c.Response.source == bodyStream {
 		stream = c.Response.stream
 	}
-	sent, kept, err := wire.sendFile(sender, p.offset, size, stream)
+	sent, kept, err := wire.sendFile(sender, p.Offset, size, stream)
 	if kept {
 		c.Response.stream, sent = nil, size
 	}
@@ -110,8 +43,8 @@ func (c *Ctx) sendFile(p filePart, size int64) (bool, error) {
 }
 
 // fileSender implements fileWire.
-func (c *conn) fileSender(p filePart, size int64, headSent bool) (sender sock.FileSender, stays bool, err error) {
-	sender = sock.NewFileSender(c.netConn, p.file, p.local, p.whole)
+func (c *conn) fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error) {
+	sender = sock.NewFileSender(c.netConn, p.File, p.Local, p.Whole)
 	if sender == nil || headSent {
 		return sender, false, nil
 	}
@@ -267,7 +200,7 @@ func (w *StreamWriter) copyPiece(r io.Reader, small []byte, window int) (n int, 
 
 // readFile sends at most size bytes of r: by sendfile if file, which r reads from, is a file or a part of one.
 func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
-	part, ok := filePartOf(file)
+	part, ok := filepart.Of(file)
 	if !ok {
 		return w.copyFrom(r)
 	}
@@ -280,7 +213,7 @@ func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
 	if err := w.emitGathered(true); err != nil {
 		return 0, err
 	}
-	available, ok := part.regularSize()
+	available, ok := part.RegularSize()
 	if !ok || w.discard || len(w.layers) > 0 {
 		return w.copyFrom(r)
 	}
@@ -297,7 +230,7 @@ func (w *StreamWriter) readFile(file, r io.Reader, size int64) (int64, error) {
 		return w.copyFrom(r)
 	}
 	sent := w.written - before
-	if _, seekErr := part.reader.Seek(part.at+sent, io.SeekStart); err == nil {
+	if _, seekErr := part.Reader.Seek(part.At+sent, io.SeekStart); err == nil {
 		err = seekErr
 	}
 	return sent, err

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/filepart"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/race"
 )
@@ -297,7 +298,7 @@ func (c *Ctx) copyBody() error {
 		return w.emit(nil, false)
 	}
 	if size > copiedBody {
-		if part, ok := filePartOf(r.stream); ok && size <= part.size {
+		if part, ok := filepart.Of(r.stream); ok && size <= part.Size {
 			if done, err := c.sendFile(part, size); done || err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ var layers = []string{
 	"internal/budget",
 	"internal/linger",
 	"internal/localfile",
+	"internal/filepart",
 	"internal/http1",
 	"internal/http2",
 	"internal/proxyproto",

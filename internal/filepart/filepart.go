@@ -1,0 +1,76 @@
+// Package filepart finds out which part of which file a reader reads, so that the system can send it without the reader.
+package filepart
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"syscall"
+
+	"github.com/filohttp/filo/internal/localfile"
+)
+
+// Part is the part of a file that a reader hasn't read yet.
+type Part struct {
+	File   File
+	Local  *localfile.File // the same file; nil if it isn't known as one
+	Offset int64           // in the file, where it begins
+	Size   int64           // may reach beyond the file's end
+	Reader io.ReadSeeker   // the reader itself
+	At     int64           // the reader's position
+	Whole  Regular         // reader, if that is the file itself; nil for a section, which mustn't move the file's position
+}
+
+// File is the part of *os.File that doesn't depend on the file's position.
+type File interface {
+	syscall.Conn
+	Stat() (fs.FileInfo, error)
+}
+
+// Regular is an *os.File, or the wrapper without WriteTo that the file's WriteTo passes to io.Copy.
+type Regular interface {
+	File
+	io.ReadSeeker
+}
+
+// section is a reader that can say which part of a file it reads.
+type section interface{ FileSection() *io.SectionReader }
+
+// Of returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A
+// type that embeds a file doesn't count, since it may have a Read of its own, which sendfile wouldn't call.
+func Of(r io.Reader) (p Part, ok bool) {
+	if section, ok := r.(section); ok {
+		if l, ok := r.(interface{ LocalFile() *localfile.File }); ok {
+			p.Local = l.LocalFile()
+		}
+		r = section.FileSection()
+	}
+	switch r := r.(type) {
+	case *io.SectionReader:
+		outer, offset, size := r.Outer()
+		file, ok := outer.(*os.File)
+		if !ok {
+			return p, false
+		}
+		at, err := r.Seek(0, io.SeekCurrent)
+		return Part{File: file, Local: p.Local, Offset: offset + at, Size: size - at, Reader: r, At: at}, err == nil
+	case Regular:
+		// An *os.File, or the wrapper of its WriteTo.
+		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
+			return p, false
+		}
+		at, err := r.Seek(0, io.SeekCurrent)
+		return Part{File: r, Offset: at, Size: 1<<63 - 1 - at, Reader: r, At: at, Whole: r}, err == nil
+	}
+	return p, false
+}
+
+// RegularSize returns how many bytes of the part exist; ok is false if the file isn't a regular one.
+func (p *Part) RegularSize() (size int64, ok bool) {
+	info, err := p.File.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	return min(p.Size, max(info.Size()-p.Offset, 0)), true
+}

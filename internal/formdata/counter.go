@@ -1,0 +1,63 @@
+package formdata
+
+import (
+	"io"
+	"mime/multipart"
+)
+
+// Counter reads the body of a form, and takes room for what the form may keep of that in memory, as it comes. Until the form is complete, what
+// goes to a temporary file can't be told from values: then no more counts than the files may take.
+type Counter struct {
+	Body io.Reader
+	Most int64 // what files may take
+	Free int64 // a form that keeps no more than this takes no room; so many bytes are counted at a time
+	Take func(n int64) error
+	Give func(n int64)
+
+	read    int64
+	counted int64
+}
+
+// Read implements io.Reader.
+func (c *Counter) Read(p []byte) (int, error) {
+	n, err := c.Body.Read(p)
+	if c.read += int64(n); c.read > c.counted+c.Free && c.counted < c.Most {
+		if full := c.count(min(c.read, c.Most)); full != nil {
+			return 0, full
+		}
+	}
+	return n, err
+}
+
+// count makes n the number of bytes that count.
+func (c *Counter) count(n int64) error {
+	if n < c.counted {
+		c.Give(c.counted - n)
+	} else if n > c.counted {
+		if err := c.Take(n - c.counted); err != nil {
+			return err
+		}
+	}
+	c.counted = n
+	return nil
+}
+
+// CountForm counts what a complete form keeps in memory.
+func (c *Counter) CountForm(form *multipart.Form) error {
+	values, files := int64(0), int64(0)
+	for name, list := range form.Value {
+		for _, value := range list {
+			values += int64(len(name) + len(value))
+		}
+	}
+	for _, list := range form.File {
+		for _, file := range list {
+			files += file.Size
+		}
+	}
+	kept := values + min(files, c.Most)
+	if kept <= c.Free {
+		kept = 0
+	}
+	return c.count(kept)
+}
