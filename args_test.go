@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/filohttp/filo/internal/params"
 )
 
 func ExampleArgs() {
@@ -90,15 +92,15 @@ func TestArgsParse(t *testing.T) {
 
 func TestArgsLimit(t *testing.T) {
 	var args Args
-	if err := args.Parse([]byte(strings.Repeat("a&", maxArgs))); err != nil || args.Err() != nil || args.Len() != maxArgs {
-		t.Fatalf("%d parameters: %v, %v, Len %d", maxArgs, err, args.Err(), args.Len())
+	if err := args.Parse([]byte(strings.Repeat("a&", params.Max))); err != nil || args.Err() != nil || args.Len() != params.Max {
+		t.Fatalf("%d parameters: %v, %v, Len %d", params.Max, err, args.Err(), args.Len())
 	}
-	err := args.Parse([]byte(strings.Repeat("a=1&", maxArgs) + "b=2"))
+	err := args.Parse([]byte(strings.Repeat("a=1&", params.Max) + "b=2"))
 	var httpError *HTTPError
 	if !errors.Is(err, ErrTooManyArgs) || !errors.As(err, &httpError) || httpError.Status != 400 {
-		t.Fatalf("%d parameters: error %v", maxArgs+1, err)
+		t.Fatalf("%d parameters: error %v", params.Max+1, err)
 	}
-	if args.Err() != err || args.Len() != maxArgs || args.Has("b") {
+	if args.Err() != err || args.Len() != params.Max || args.Has("b") {
 		t.Fatalf("after the error: Err %v, Len %d, has the last: %v", args.Err(), args.Len(), args.Has("b"))
 	}
 	if err := args.Parse([]byte("a")); err != nil || args.Err() != nil {
@@ -203,17 +205,6 @@ func TestArgsBorrowed(t *testing.T) {
 	}
 }
 
-func TestArgsResetKeepsLittle(t *testing.T) {
-	var args Args
-	args.Parse([]byte(strings.Repeat("a=%41"+strings.Repeat("x", 100)+"&", maxArgs)))
-	for range args.All() {
-	}
-	args.Reset()
-	if cap(args.arena) > maxKeptArgBytes || cap(args.list) > maxKeptArgs || args.source != nil {
-		t.Errorf("kept %d bytes, %d parameters", cap(args.arena), cap(args.list))
-	}
-}
-
 const benchmarkQuery = "q=hello+world&page=2&sort=name%2Cdate&filter=active&limit=50&lang=en-GB"
 
 func TestArgsAllocations(t *testing.T) {
@@ -247,7 +238,7 @@ func FuzzArgs(f *testing.F) {
 		original := bytes.Clone(query)
 		var args, again Args
 		err := args.Parse(query)
-		if err != nil && args.Len() != maxArgs {
+		if err != nil && args.Len() != params.Max {
 			t.Fatalf("%v with %d parameters", err, args.Len())
 		}
 		text := args.AppendTo(nil)

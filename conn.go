@@ -470,8 +470,8 @@ func (c *Ctx) poison() {
 	for _, h := range [...]*Header{&request.Header, &request.Trailer, &response.Header, &response.Trailer} {
 		h.list.Poison()
 	}
-	for _, b := range [...][]byte{request.uri.decoded, request.uri.query.arena, request.form.arena} {
-		lend.Poison(b[:cap(b)])
+	for _, b := range [...][]byte{request.uri.target.Memory(), request.uri.query.list.Memory(), request.form.list.Memory()} {
+		lend.Poison(b)
 	}
 }
 

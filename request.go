@@ -419,11 +419,10 @@ func (r *Request) SetTargetBytes(target []byte) error {
 // setTarget sets the target that was appended to change.memory at start. It removes an invalid one from there.
 func (r *Request) setTarget(start int) error {
 	target, uri := r.change.since(start), r.URI()
-	uri.split()
-	hasPath := uri.form == targetOrigin || uri.form == targetAbsolute
+	hasPath := uri.target.HasPath()
 	if hasPath && syntax.ValidOriginTarget(target) {
 		r.change.target, r.changed = target, true
-		uri.setTarget(target)
+		uri.replace(target)
 		return nil
 	}
 	r.change.memory = r.change.memory[:start]
@@ -447,20 +446,6 @@ func (change *requestChange) end() {
 		memory = nil
 	}
 	*change = requestChange{memory: memory}
-}
-
-// setTarget replaces path and query. The URI must have been split, so that host and scheme are known.
-func (u *URI) setTarget(target []byte) {
-	u.target, u.form = target, targetOrigin
-	u.rawPath, u.rawQuery = nil, nil
-	u.splitPath(target)
-	if u.path != nil {
-		// The handler may have borrowed the old path, whose bytes are in decoded: give up both.
-		u.path, u.decoded = nil, nil
-	}
-	if u.queryParsed {
-		u.query, u.queryParsed = Args{}, false
-	}
 }
 
 // replacedBody is the body that SetBodyReader has set in place of the request's.

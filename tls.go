@@ -16,6 +16,7 @@ import (
 
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/syntax"
+	"github.com/filohttp/filo/internal/target"
 )
 
 var (
@@ -187,7 +188,7 @@ func (x *exchange) directed(r *Request) error {
 	if state == nil || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {
 		return nil
 	}
-	name, _ := cutPort(r.HostBytes())
+	name, _ := target.CutPort(r.HostBytes())
 	if syntax.EqualFold(name, state.ServerName) {
 		return nil
 	}

@@ -16,6 +16,8 @@ var layers = []string{
 	"internal/clock",
 	"internal/lend",
 	"internal/syntax",
+	"internal/params",
+	"internal/target",
 	"internal/field",
 	"internal/cookie",
 	"internal/formdata",
