@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/filohttp/filo/internal/version"
 )
 
 // This file has the records that the server logs about its own life: "serving" for each listener, "draining" and "stopped", and "failed" with
@@ -129,33 +129,6 @@ func (l *lifecycle) cut(conns, tasks int, requests string) {
 	l.requestsCut = cmp.Or(l.requestsCut, requests)
 }
 
-// modulePath is filo's path in a program's build information.
-const modulePath = "github.com/filohttp/filo"
-
-var version = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return versionIn(info)
-})
-
 // Version returns the version of filo in this program, such as "v0.1.0": "(devel)" for a directory that replaces the module, and "unknown"
 // if the build doesn't say, as in tests.
-func Version() string { return version() }
-
-func versionIn(info *debug.BuildInfo) string {
-	for _, module := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if module.Path != modulePath {
-			continue
-		}
-		if module.Replace != nil {
-			module = module.Replace
-		}
-		if module.Version == "" {
-			return "(devel)"
-		}
-		return module.Version
-	}
-	return "unknown"
-}
+func Version() string { return version.Of() }

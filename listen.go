@@ -1,22 +1,19 @@
 package filo
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/linger"
+	"github.com/filohttp/filo/internal/listening"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -145,43 +142,7 @@ func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
 // no process listens on. Closing the listener removes the file. On Linux a path that begins with @ is a name without a file, to which
 // everybody may connect who shares the network namespace: mode doesn't apply.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
-	if runtime.GOOS == "linux" && strings.HasPrefix(path, "@") {
-		return net.Listen("unix", path)
-	}
-	if err := removeStaleSocket(path); err != nil {
-		return nil, err
-	}
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		// On Linux the file then never has more permissions than these, minus the umask's. Other systems may refuse the call.
-		return raw.Control(func(fd uintptr) { sock.Chmod(int(fd), mode) })
-	}}
-	listener, err := config.Listen(context.Background(), "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
-}
-
-// removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays: a socket that can't be
-// connected to for another reason may belong to a server that is merely busy.
-func removeStaleSocket(path string) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket {
-		return nil
-	}
-	probe, err := net.Dial("unix", path)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return os.Remove(path)
-	}
-	if err == nil {
-		probe.Close()
-	}
-	return &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"},
-		Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	return listening.Unix(path, mode)
 }
 
 // Serve accepts connections and passes each one to a worker. It closes the listener when it returns. The error is
@@ -194,7 +155,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and nothing that a start
 // may fail at is left.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
-	once := &onceListener{Listener: listener}
+	once := &listening.Once{Listener: listener}
 	defer once.Close()
 	if err := s.start(); err != nil {
 		return err
@@ -234,27 +195,6 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun 
 		return ErrServerClosed
 	}
 	return err
-}
-
-// onceListener closes its listener only once: a user's listener may not allow a second Close.
-type onceListener struct {
-	net.Listener
-	once sync.Once
-	err  error // of Close
-}
-
-// Close closes the listener on the first call.
-func (l *onceListener) Close() error {
-	l.once.Do(func() { l.err = l.Listener.Close() })
-	return l.err
-}
-
-// SetDeadline fails if the listener has no deadlines.
-func (l *onceListener) SetDeadline(at time.Time) error {
-	if patient, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-		return patient.SetDeadline(at)
-	}
-	return errors.ErrUnsupported
 }
 
 // acceptLoop accepts until the listener is closed. When descriptors or memory run out, it waits a little, longer each time, and

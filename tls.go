@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/filohttp/filo/internal/clientcert"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/internal/target"
@@ -188,55 +187,13 @@ func (x *exchange) directed(r *Request) error {
 	if state == nil || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {
 		return nil
 	}
-	name, _ := target.CutPort(r.HostBytes())
-	if syntax.EqualFold(name, state.ServerName) {
+	if name, _ := target.CutPort(r.HostBytes()); syntax.EqualFold(name, state.ServerName) {
 		return nil
 	}
-	opened, host := serverName(state.ServerName), serverName(r.URI().Hostname())
-	if opened == host {
-		return nil
-	}
-	had, err := x.configFor(opened)
-	if err != nil {
-		return errMisdirected
-	}
-	if demanded, err := x.configFor(host); err != nil || !sameDemands(had, demanded) {
+	if clientcert.Differs(s.TLSConfig, state, r.URI().Hostname(), helloConn{wire: x.wire}) {
 		return errMisdirected
 	}
 	return nil
-}
-
-// serverName returns the name that a client's handshake has for a host: in lower case, without the dot that ends a name which is fully
-// qualified, and none for an address (RFC 6066, section 3).
-func serverName(host string) string {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-// configFor returns the TLS configuration of a client like this connection's whose handshake is for the host.
-func (x *exchange) configFor(host string) (*tls.Config, error) {
-	base, state := x.server.TLSConfig, x.tlsState
-	hello := &tls.ClientHelloInfo{
-		ServerName: host, CipherSuites: []uint16{state.CipherSuite}, SupportedVersions: []uint16{state.Version},
-		SupportedCurves: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}, SupportedPoints: []uint8{0},
-		SignatureSchemes: helloSchemes, Conn: helloConn{wire: x.wire},
-	}
-	if state.NegotiatedProtocol != "" {
-		hello.SupportedProtos = []string{state.NegotiatedProtocol}
-	}
-	config, err := base.GetConfigForClient(hello)
-	if config == nil {
-		config = base
-	}
-	return config, err
-}
-
-// helloSchemes make ClientHelloInfo.SupportsCertificate go by the name.
-var helloSchemes = []tls.SignatureScheme{
-	tls.ECDSAWithP256AndSHA256, tls.ECDSAWithP384AndSHA384, tls.ECDSAWithP521AndSHA512, tls.Ed25519,
-	tls.PSSWithSHA256, tls.PSSWithSHA384, tls.PSSWithSHA512, tls.PKCS1WithSHA256, tls.PKCS1WithSHA384, tls.PKCS1WithSHA512,
 }
 
 // helloConn is the connection of a ClientHelloInfo. Only its addresses can be used.
@@ -247,12 +204,3 @@ type helloConn struct {
 
 func (c helloConn) LocalAddr() net.Addr  { return c.wire.localAddr() }
 func (c helloConn) RemoteAddr() net.Addr { return c.wire.remoteAddr() }
-
-// sameDemands reports whether two configurations demand the same client certificate. What their functions do can't be compared.
-func sameDemands(a, b *tls.Config) bool {
-	if a == b {
-		return true
-	}
-	return a.ClientAuth == b.ClientAuth && (a.ClientAuth == tls.NoClientCert || a.ClientCAs.Equal(b.ClientCAs)) &&
-		(a.VerifyPeerCertificate == nil) == (b.VerifyPeerCertificate == nil) && (a.VerifyConnection == nil) == (b.VerifyConnection == nil)
-}

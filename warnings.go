@@ -3,9 +3,6 @@ package filo
 import (
 	"cmp"
 	"log/slog"
-	"net"
-	"net/netip"
-	"strings"
 	"sync/atomic"
 
 	"github.com/filohttp/filo/internal/class"
@@ -28,7 +25,7 @@ func (r *Response) warnPlainHTTP(name string) {
 	}
 	list := &c.Request.Header.list
 	_, byProxy := c.ProxyHeader()
-	if byProxy || saysHTTPS(list.GetID(field.XForwardedProto)) || saysHTTPS(list.GetID(field.Forwarded)) || isThisMachine(c.Host()) {
+	if byProxy || syntax.SaysHTTPS(list.GetID(field.XForwardedProto)) || syntax.SaysHTTPS(list.GetID(field.Forwarded)) || syntax.IsThisMachine(c.Host()) {
 		return
 	}
 	if s := c.exchange.server; !s.warned.plainCookie.Swap(true) {
@@ -36,31 +33,6 @@ func (r *Response) warnPlainHTTP(name string) {
 			"in front say X-Forwarded-Proto: https, or leave Secure out (of sessions by Options.Insecure) in development",
 			"cookie", name, "host", syntax.Excerpt(c.Host(), syntax.MaxLoggedHost), "route", c.match.Route, "path", c.loggedPath())
 	}
-}
-
-// saysHTTPS reports whether a proxy's field has https in it.
-func saysHTTPS(value []byte) bool {
-	for ; len(value) >= len("https"); value = value[1:] {
-		if syntax.EqualFold(value[:len("https")], "https") {
-			return true
-		}
-	}
-	return false
-}
-
-// isThisMachine reports whether a host, perhaps with a port, is a name or an address that means the client's own machine, from which browsers
-// take Secure cookies over plain HTTP, too.
-func isThisMachine(host string) bool {
-	name := host
-	if bare, _, err := net.SplitHostPort(host); err == nil {
-		name = bare
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(name)
-	return err == nil && address.Unmap().IsLoopback()
 }
 
 // keptStatus is the status of an answer that leaves it as it was.

@@ -12,6 +12,8 @@ const module = "github.com/filohttp/filo"
 // layers are the packages below the root, lowest first. Of this module, each may import only those before it.
 var layers = []string{
 	"internal/apart",
+	"internal/version",
+	"internal/clientcert",
 	"internal/race",
 	"internal/clock",
 	"internal/lend",
@@ -36,6 +38,7 @@ var layers = []string{
 	"internal/hooks",
 	"internal/answerconn",
 	"internal/sock",
+	"internal/listening",
 	"internal/outbox",
 	"internal/http2conn",
 	"internal/admit",

@@ -1,4 +1,4 @@
-package filo
+package version
 
 import (
 	"runtime/debug"
