@@ -24,6 +24,7 @@ import (
 	"github.com/filohttp/filo/internal/lend"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/running"
 )
 
 var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middleware keeps the connection from being taken over")}
@@ -62,7 +63,7 @@ type nested interface {
 }
 
 // carriedScratch pools buffers for carried requests, which have no worker.
-var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(runningRecord)} }}
+var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(running.Record[conn])} }}
 
 // carry runs h on a request that came to another server: see inside.Carry.
 func (s *Server) carry(t hooks.Transport, h Handler) error {
@@ -73,7 +74,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	refused := c.join()
 	if w.place = nil; !c.isPart { // a part uses the place of the request around it, which is listed
 		w.place = &c.place
-		s.running.add(w.running)
+		s.running.Add(w.running)
 	}
 	if w.ctx == nil {
 		w.ctx = new(Ctx)
@@ -124,7 +125,7 @@ func (c *carried) join() (refused *HTTPError) {
 func (c *carried) detach(outer *Ctx) {
 	c.joined = true
 	c.server.conns.keepCarried()
-	c.server.running.add(c.scratch.running)
+	c.server.running.Add(c.scratch.running)
 	if outer != nil && c.place.Kind() == admit.None {
 		c.place.EnterBeyond(outer.exchange.placeKind())
 	}
@@ -175,7 +176,7 @@ func (c *carried) abandon(ctx *Ctx) {
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.Leave()
-	defer c.server.running.remove(c.scratch.running)
+	defer c.server.running.Remove(c.scratch.running)
 	defer c.leaveAround()
 	c.release(ctx)
 }
@@ -221,13 +222,13 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 	w, own := c.scratch, &c.server.classes.handler
 	w.timer.Switch(own)
 	if c.isPart {
-		c.recordRunning(own, RunningHandler)
+		c.recordRunning(own, running.Handler)
 		return h(ctx)
 	}
 	if err := c.enterServer(own); err != nil {
 		return err
 	}
-	c.recordRunning(own, RunningHandler)
+	c.recordRunning(own, running.Handler)
 	w.timer.Begin(own, false)
 	err := h(ctx)
 	w.endOuter()
@@ -267,7 +268,7 @@ func (c *carried) receive(ctx *Ctx) *HTTPError {
 // render sends a whole answer.
 func (c *carried) render(ctx *Ctx) {
 	r := &ctx.Response
-	c.scratch.running.is(RunningAnswering)
+	c.scratch.running.Is(running.Answering)
 	length, size := r.wholeLength(ctx)
 	if size <= copiedBody && !c.isPart {
 		c.place.Leave() // a client that has its answer and sends again at once must find the place free
@@ -417,10 +418,10 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	if room.Bytes() > 0 && c.transport.MayInterrupt() {
 		bodies.BeginSilence(room, c, c.server.clock.Exact())
 	}
-	running := c.scratch.running
-	running.is(RunningReading)
+	record := c.scratch.running
+	record.Is(running.Reading)
 	defer func() { // Read may be code of the program's, which panics
-		running.is(c.scratch.ctx.runningState())
+		record.Is(c.scratch.ctx.runningState())
 		bodies.EndSilence(room)
 		if c.cut != nil {
 			<-c.cut // the deadline must not hit what the other server does after this request

@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/requestctx"
+	"github.com/filohttp/filo/internal/running"
 )
 
 // inlineClass and offloadClass are the classes of the handlers that Inline and Offload make.
@@ -84,7 +85,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	}
 	inline := w.leads()
 	if !inline {
-		c.exchange.recordRunning(class, RunningHandler)
+		c.exchange.recordRunning(class, running.Handler)
 	}
 	w.timer.Start(inline)
 	return nil
@@ -299,7 +300,7 @@ func (s *Server) joinQueue() error {
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	places := &x.server.pool.places
 	defer places.LeaveQueue()
-	x.recordRunning(x.scratch.timer.Class(), RunningQueued)
+	x.recordRunning(x.scratch.timer.Class(), running.Queued)
 	ctx, until := x.scratch.ctx, time.Time{}
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
@@ -362,7 +363,7 @@ func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.scratch
 	inline := w.leads()
 	if !inline {
-		x.recordRunning(&s.classes.handler, RunningHandler)
+		x.recordRunning(&s.classes.handler, running.Handler)
 	}
 	// If the monitor knows the class, the monitor itself counts retakes against it.
 	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler

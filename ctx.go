@@ -107,7 +107,7 @@ func (c *Ctx) end() {
 		c.stream.reset()
 	}
 	c.stopWatch() // again: the user's code that was closed may have started a watch
-	c.exchange.scratch.running.end()
+	c.exchange.scratch.running.End()
 	c.deadline, c.clientGone, c.abandoned, c.claimed = time.Time{}, false, false, false
 	c.readUntil, c.writeUntil = 0, 0
 	c.rendered, c.returned, c.always, c.match.Route, c.override, c.logger = false, false, false, "", nil, nil

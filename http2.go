@@ -10,6 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/http2conn"
+	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -152,17 +153,17 @@ func (w *scratch) beginHTTP2(h *http2conn.Conn) *http2conn.Turn {
 // giveHTTP2Away gives the connection to another worker than w, which runs the handler.
 func (c *conn) giveHTTP2Away(w *scratch) {
 	c.http2.Load().GiveAway(&w.http2.Turn)
-	w.running.begin(c.server.clock.Now(), w.timer.Class(), c, RunningHandler)
+	w.running.Begin(c.server.clock.Now(), w.timer.Class(), c, running.Handler)
 }
 
 // takeHTTP2Away takes the connection from a worker that runs a handler inline, and returns the worker, or nil if there is none.
 func (c *conn) takeHTTP2Away() *scratch {
 	t := c.http2.Load().TakeAway(func(t *http2conn.Turn) {
-		w, running := t.Lender.(*scratch), (*class.Class)(nil)
+		w, handled := t.Lender.(*scratch), (*class.Class)(nil)
 		if w.worker != nil {
-			running = w.worker.Running()
+			handled = w.worker.Running()
 		}
-		w.running.begin(c.server.clock.Exact(), running, c, RunningHandler)
+		w.running.Begin(c.server.clock.Exact(), handled, c, running.Handler)
 	})
 	if t == nil {
 		return nil

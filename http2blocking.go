@@ -184,9 +184,9 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	}
 	go survive(d.server.logger(), "panic in a connection of ServeConn", func() {
 		next, running, returned := scratches.Get().(*scratch), &d.server.running, false
-		running.add(next.running)
+		running.Add(next.running)
 		defer func() {
-			if running.remove(next.running); returned {
+			if running.Remove(next.running); returned {
 				scratches.Put(next) // not after a panic: the buffers may be in any state
 			}
 		}()

@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http2conn"
+	"github.com/filohttp/filo/internal/running"
 )
 
 // This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has what comes of them.
@@ -56,13 +57,13 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 		if !r.Gathers {
 			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // it has a lock that comes before mu
 		}
-		s.scratch.running.is(RunningReading)
+		s.scratch.running.Is(running.Reading)
 		waits = true
 		return nil
 	}
 	n, err = s.Read(p, &r)
 	if waits {
-		s.scratch.running.is(ctx.runningState())
+		s.scratch.running.Is(ctx.runningState())
 	}
 	s.server.bodies.EndSilence(&ctx.room)
 	return n, http2BodyError(err)

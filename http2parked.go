@@ -164,7 +164,7 @@ func (s *http2Exchange) hijack(net.Conn) (taken net.Conn, buffered []byte, err e
 		return nil, nil, s.sent(err)
 	}
 	s.hijacked = true
-	s.scratch.running.end()
+	s.scratch.running.End()
 	s.h.Flush()
 	return tunnel, nil, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/listening"
+	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -254,8 +255,8 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	}
 	w := scratches.Get().(*scratch)
 	defer scratches.Put(w)
-	s.running.add(w.running)
-	defer s.running.remove(w.running)
+	s.running.Add(w.running)
+	defer s.running.Remove(w.running)
 	j := connJob{conn: netConn}
 	s.serveConn(w, &j)
 	if j.conn == nil || j.lingers && s.lingerer.TakeOver(netConn, nil) {
@@ -265,4 +266,4 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 }
 
 // scratches are the buffers for ServeConn, which has no worker.
-var scratches = sync.Pool{New: func() any { return &scratch{running: new(runningRecord)} }}
+var scratches = sync.Pool{New: func() any { return &scratch{running: new(running.Record[conn])} }}

@@ -11,6 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -105,7 +106,7 @@ func (w *workerChan) Losing(socket *loop.Socket, class *class.Class) {
 		return
 	}
 	if lc, ok := socket.Served().(*loopConn); ok {
-		w.running.begin(w.pool.clock.Exact(), class, &lc.conn, RunningHandler)
+		w.running.Begin(w.pool.clock.Exact(), class, &lc.conn, running.Handler)
 	}
 }
 

@@ -6,12 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/class"
-	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/running"
 )
 
 // This file has Server.Running. What it needs is recorded by each worker, and only of requests that may take long: a request is recorded when
@@ -38,13 +36,13 @@ type RunningState uint8
 
 const (
 	// RunningHandler: the handler computes, or waits for something that isn't its client, such as a lock or a database.
-	RunningHandler RunningState = iota
+	RunningHandler RunningState = RunningState(running.Handler)
 	// RunningReading: the handler waits for more of the request's body.
-	RunningReading
+	RunningReading RunningState = RunningState(running.Reading)
 	// RunningAnswering: the handler streams its answer, or the client takes the answer slowly.
-	RunningAnswering
+	RunningAnswering RunningState = RunningState(running.Answering)
 	// RunningQueued: the request waits in Server.Queue.
-	RunningQueued
+	RunningQueued RunningState = RunningState(running.Queued)
 )
 
 // String returns the state's name: "handler", "reading", "answering" or "queued".
@@ -62,16 +60,35 @@ func (s RunningState) String() string {
 //
 // Running looks at each worker, so call it when somebody asks, or now and then.
 func (s *Server) Running() []RunningRequest {
-	records := s.running.all()
+	records := s.running.All()
 	now := s.clock.Exact()
 	requests := make([]RunningRequest, 0, len(records))
 	for _, r := range records {
-		if request, ok := r.look(now); ok {
-			requests = append(requests, request)
+		if request, ok := r.Look(now); ok {
+			requests = append(requests, runningRequest(&request))
 		}
 	}
 	slices.SortStableFunc(requests, func(a, b RunningRequest) int { return cmp.Compare(b.Age, a.Age) })
 	return requests
+}
+
+// runningRequest returns a request as Running tells it.
+func runningRequest(r *running.Request[conn]) RunningRequest {
+	request := RunningRequest{Route: r.Name, State: RunningState(r.State), Client: r.Client, Age: r.Age}
+	c := r.Conn
+	if c == nil {
+		return request
+	}
+	request.Client = c.knownRemote()
+	if request.State == RunningHandler && c.http2.Load() == nil {
+		switch c.state() {
+		case stateBody:
+			request.State = RunningReading
+		case stateWrite, stateRest:
+			request.State = RunningAnswering
+		}
+	}
+	return request
 }
 
 // maxDescribed is how many routes describeRunning names.
@@ -103,146 +120,9 @@ func describeRunning(requests []RunningRequest) string {
 	return b.String()
 }
 
-// runningSet holds the records of all goroutines that handle requests of a server.
-type runningSet struct {
-	mu    race.Mutex[race.OfRunning]
-	first *runningRecord // of a doubly linked list; guarded by mu
-}
-
-// runningRecord says which request a goroutine handles, for others. The nil record records nothing.
-type runningRecord struct {
-	on atomic.Bool // there is a request; set under mu
-
-	mu     race.Mutex[race.OfLeaf]
-	since  clock.Time     // guarded by mu
-	class  *class.Class   // nil if it isn't known; guarded by mu
-	conn   *conn          // nil if another server has received the request; guarded by mu
-	client netip.AddrPort // if conn is nil; guarded by mu
-	state  RunningState   // what the connection's own state doesn't say; guarded by mu
-
-	next, previous *runningRecord // in the set; guarded by its mu
-	member         bool           // it is in the set; guarded by its mu
-}
-
-// add adds the record of a goroutine that is about to handle requests. The nil set has none.
-func (s *runningSet) add(r *runningRecord) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.next = s.first; s.first != nil {
-		s.first.previous = r
-	}
-	s.first, r.member = r, true
-}
-
-// remove undoes add, and does nothing a second time.
-func (s *runningSet) remove(r *runningRecord) {
-	if s == nil {
-		return
-	}
-	r.end()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !r.member {
-		return
-	}
-	if r.previous == nil {
-		s.first = r.next
-	} else {
-		r.previous.next = r.next
-	}
-	if r.next != nil {
-		r.next.previous = r.previous
-	}
-	r.next, r.previous, r.member = nil, nil, false
-}
-
-// all returns the records of goroutines that handle a request.
-func (s *runningSet) all() []*runningRecord {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []*runningRecord
-	for r := s.first; r != nil; r = r.next {
-		if r.on.Load() {
-			all = append(all, r)
-		}
-	}
-	return all
-}
-
-// look returns the request. It reports false if there is none any more.
-func (r *runningRecord) look(now clock.Time) (request RunningRequest, ok bool) {
-	r.mu.Lock()
-	if ok = r.on.Load(); !ok {
-		r.mu.Unlock()
-		return request, false
-	}
-	request = RunningRequest{State: r.state, Client: r.client, Age: max(0, now.Sub(r.since))}
-	if r.class != nil {
-		request.Route = r.class.Name
-	}
-	c := r.conn
-	r.mu.Unlock()
-	if c == nil {
-		return request, true
-	}
-	request.Client = c.knownRemote()
-	if request.State == RunningHandler && c.http2.Load() == nil {
-		switch c.state() {
-		case stateBody:
-			request.State = RunningReading
-		case stateWrite, stateRest:
-			request.State = RunningAnswering
-		}
-	}
-	return request, true
-}
-
-// begin records a request, or what has become known of one: a class that is nil isn't known.
-func (r *runningRecord) begin(now clock.Time, class *class.Class, c *conn, state RunningState) {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.on.Load() {
-		r.since, r.class = now, nil
-		r.on.Store(true)
-	}
-	if class != nil {
-		r.class = class
-	}
-	r.conn, r.state = c, state
-}
-
-// is changes the state of a request that is recorded.
-func (r *runningRecord) is(state RunningState) {
-	if !r.isOn() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state = state
-}
-
-// end ends the record of a request.
-func (r *runningRecord) end() {
-	if !r.isOn() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.on.Store(false)
-	r.class, r.conn, r.client = nil, nil, netip.AddrPort{}
-}
-
-func (r *runningRecord) isOn() bool { return r != nil && r.on.Load() }
-
 // recordRunning records that the current request is handled, by a handler of the class, where nobody waits for it: the worker leads no loop, and
 // owns no connection of HTTP/2.
-func (x *exchange) recordRunning(class *class.Class, state RunningState) {
+func (x *exchange) recordRunning(class *class.Class, state running.State) {
 	w := x.scratch
 	if w.running == nil {
 		return
@@ -260,34 +140,27 @@ func (x *exchange) recordRunning(class *class.Class, state RunningState) {
 		}
 		c = wire.conn
 	}
-	if state == RunningHandler {
+	if state == running.Handler {
 		state = w.ctx.runningState()
 	}
-	first := !w.running.isOn()
-	w.running.begin(x.server.clock.Now(), class, c, state)
+	first := !w.running.IsOn()
+	w.running.Begin(x.server.clock.Now(), class, c, state)
 	if first && c == nil {
-		w.running.setClient(x.wire.remote())
+		w.running.SetClient(x.wire.remote())
 	}
 }
 
-// runningState is RunningHandler until the handler has begun to stream an answer.
-func (c *Ctx) runningState() RunningState {
+// runningState is running.Handler until the handler has begun to stream an answer.
+func (c *Ctx) runningState() running.State {
 	if c.stream.sent {
-		return RunningAnswering
+		return running.Answering
 	}
-	return RunningHandler
-}
-
-// setClient says who the client of a request is that another server has received.
-func (r *runningRecord) setClient(client netip.AddrPort) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.client = client
+	return running.Handler
 }
 
 // recordLeft records the worker's request, if there is one, whose worker has just left its loop.
 func (w *scratch) recordLeft(class *class.Class) {
 	if w.ctx != nil && w.ctx.exchange != nil {
-		w.ctx.exchange.recordRunning(class, RunningHandler)
+		w.ctx.exchange.recordRunning(class, running.Handler)
 	}
 }

@@ -50,6 +50,7 @@ import (
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -266,7 +267,7 @@ type Server struct {
 	proxyLog   proxyLog
 	answers    budget.Answers
 	warned     warnings
-	running    runningSet
+	running    running.Set[conn]
 	clients    census.History
 	// parkedWaiting is how many parked connections wait for a free worker.
 	parkedWaiting atomic.Int32

@@ -174,7 +174,7 @@ func (c *conn) tellTaken() {
 // connHijacked makes the server forget a connection that a handler has taken over.
 func (s *Server) connHijacked(c *conn) {
 	told := false
-	c.scratch.running.end()
+	c.scratch.running.End()
 	s.conns.remove(c)
 	s.conns.awaitWakeUp() // the wake-up must not hit the new owner
 	if worker := c.scratch.worker; worker != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/filepart"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/running"
 )
 
 // streamBufferSize is how much of a stream gathers before it is sent.
@@ -163,7 +164,7 @@ func (w *StreamWriter) begin() {
 	}
 	w.discard = !http1.BodyAllowed(r.status) || w.ctx.Request.isHead()
 	w.sent = true
-	w.ctx.exchange.scratch.running.is(RunningAnswering)
+	w.ctx.exchange.scratch.running.Is(running.Answering)
 	w.ctx.exchange.wire.head(w.ctx, length)
 }
 

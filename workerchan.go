@@ -11,6 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/loop"
+	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -41,7 +42,7 @@ type workerChan struct {
 	// to the worker's goroutine.
 	answered *answerCounts
 	// running says which request the worker handles, if that may take long.
-	running runningRecord
+	running running.Record[conn]
 
 	_ apart.Lines
 }
@@ -179,7 +180,7 @@ func (l *leadership) do(w *workerChan) (again bool) {
 	for l = w.toLead.Swap(nil); l != nil; l = wp.takeOver(w) {
 		w.leading, w.answered = true, l.answered
 		l.lead(w)
-		w.running.end() // if the seat was taken from w when the request had ended
+		w.running.End() // if the seat was taken from w when the request had ended
 		if w.forgotten {
 			wp.remember(w)
 		}
@@ -227,7 +228,7 @@ type scratch struct {
 	place      *admit.Place  // of the worker or of the carried request; nil in ServeConn, whose requests count nowhere
 	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// running is the worker's, or that of whatever else handles requests with these buffers; nil for none.
-	running *runningRecord
+	running *running.Record[conn]
 	// vector is the two buffers of a writev; kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers

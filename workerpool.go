@@ -12,6 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/running"
 )
 
 // workerPool serves connections, each on a worker's goroutine. Ready workers form a FILO stack. The worker released last serves next,
@@ -42,7 +43,7 @@ type workerPool struct {
 	Logger *slog.Logger
 
 	clock   *coarseClock
-	running *runningSet // has the workers' records; nil for none; immutable
+	running *running.Set[conn] // has the workers' records; nil for none; immutable
 
 	// What a hand-over of a loop writes stands together, in a few cache lines: from places.taken to leading.
 	places     admit.Admission            // of workers that serve; ready workers have no place
@@ -209,8 +210,8 @@ func (wp *workerPool) spawn() *workerChan {
 func (wp *workerPool) run(w *workerChan) {
 	retired := false
 	defer func() { wp.end(w, retired) }()
-	wp.running.add(&w.running)
-	defer wp.running.remove(&w.running)
+	wp.running.Add(&w.running)
+	defer wp.running.Remove(&w.running)
 	for {
 		if j := <-w.ch; j == nil || !j.do(w) {
 			retired = true // it was counted by the sender of nil, or by release
@@ -235,7 +236,7 @@ func (w *workerChan) protect(f func()) {
 				logPanic(w.pool.Logger, "panic in a worker", value, debug.Stack())
 			}
 		}
-		w.running.end()
+		w.running.End()
 		if w.forgotten {
 			w.pool.remember(w)
 		}

@@ -44,6 +44,7 @@ var layers = []string{
 	"internal/admit",
 	"internal/handshakes",
 	"internal/class",
+	"internal/running",
 	"internal/loop",
 }
 
