@@ -110,7 +110,7 @@ func (c *carried) join() (refused *HTTPError) {
 		return nil
 	}
 	c.answered = &s.counts.refusalAnswers
-	if s.life.draining.Load() {
+	if s.life.Draining.Load() {
 		return errEnding
 	}
 	counts, refused := s.conns.addCarried()
@@ -284,7 +284,7 @@ func (c *carried) render(ctx *Ctx) {
 func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
 	head := hooks.Head{Status: r.status, Length: length, Streams: streams}
-	head.Close = ctx.Request.framing.Close || r.wantsClose() || r.tunnels() || !c.isPart && c.server.life.endsConns()
+	head.Close = ctx.Request.framing.Close || r.wantsClose() || r.tunnels() || !c.isPart && c.server.life.EndsConns()
 	head.Fields = c.server.finalFields(&r.Header.list)
 	if ctx.mayTrail(streams) {
 		head.Trailer = &r.Trailer.list

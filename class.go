@@ -317,7 +317,7 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 			until = deadline
 		}
 	}
-	wait := requestctx.New(x.server.life.base, outer, isCarried)
+	wait := requestctx.New(x.server.life.Base, outer, isCarried)
 	ctx.context = wait
 	ctx.watch()
 	err := error(nil)

@@ -478,7 +478,7 @@ func (c *Ctx) poison() {
 // skipRest discards the rest of the last request's body, so that it is never parsed as a request.
 func (c *conn) skipRest() {
 	b := c.rest
-	if c.server.life.endsRest(c.server.clock.Exact) {
+	if c.server.life.EndsRest(c.server.clock.Exact) {
 		c.readNothing(closingLinger)
 		return
 	}
@@ -525,7 +525,7 @@ func (c *conn) inputEnded(err error) {
 		c.setClosing(closingUnserved)
 	}
 	switch timeouts := &c.server.counts.timeouts; {
-	case !late || c.closing == closingUnserved || c.server.life.draining.Load(): // a shutdown waits briefly
+	case !late || c.closing == closingUnserved || c.server.life.Draining.Load(): // a shutdown waits briefly
 	case c.reading == readingRest:
 		timeouts.body.Add(1)
 	case !started && c.requests.Load() == 0:

@@ -199,7 +199,7 @@ func (c *conn) bodyCame(n int, waited time.Duration) bool {
 
 // await reads for receive, and waits for input.
 func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
-	if state <= stateIdle && c.server.life.draining.Load() {
+	if state <= stateIdle && c.server.life.Draining.Load() {
 		return c.lastRead(p, state, start)
 	}
 	for over, ended := error(nil), clock.Time(0); ; {
@@ -239,10 +239,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 			}
 			continue
 		}
-		if state <= stateIdle && c.server.life.draining.Load() {
+		if state <= stateIdle && c.server.life.Draining.Load() {
 			return c.lastRead(p, state, start)
 		}
-		if state == stateRest && c.server.life.endsRest(c.server.clock.Exact) {
+		if state == stateRest && c.server.life.EndsRest(c.server.clock.Exact) {
 			return 0, errDraining
 		}
 		c.driver.want(0) // nothing has come for a while, so the next byte counts

@@ -446,7 +446,7 @@ func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	case stateNew, stateIdle, stateParked, stateStreams:
 		return true
 	case stateRest:
-		return c.server.life.endsRest(func() clock.Time { return now })
+		return c.server.life.EndsRest(func() clock.Time { return now })
 	case stateLast:
 		// The sweep may come much later. Without a deadline the owner was told already, or ends the wait itself: see lastRead.
 		deadline := deadlineIn(word)

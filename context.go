@@ -70,7 +70,7 @@ func (c *conn) outerContext() (outer context.Context, carried bool) {
 
 func (c *Ctx) newContext() *requestctx.Context {
 	outer, carried := c.exchange.wire.outerContext()
-	r := requestctx.New(c.exchange.server.life.base, outer, carried)
+	r := requestctx.New(c.exchange.server.life.Base, outer, carried)
 	r.SetDeadline(c.earliestDeadline(r.OuterDeadline()))
 	if c.exchange.lost {
 		r.Cancel(ErrClientGone)

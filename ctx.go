@@ -275,7 +275,7 @@ func (c *Ctx) requestLog(last *requestlog.Attributes) *requestlog.Attributes {
 
 // ShuttingDown returns a channel that is closed when the server starts to shut down. A handler that streams endlessly should
 // return then.
-func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.life.drainBegun }
+func (c *Ctx) ShuttingDown() <-chan struct{} { c.check(); return c.exchange.server.life.DrainBegun }
 
 // SetReadDeadline sets a deadline for reading the request body, in place of ReadTimeout and MinTransferRate. A read that waits
 // at the deadline fails within a quarter of a second with an error that is os.ErrDeadlineExceeded. The zero time restores the

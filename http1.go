@@ -149,7 +149,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 		f.Close = true
 	case c.server.config.maxRequests > 0 && int(c.requests.Load()) >= c.server.config.maxRequests:
 		f.Close = true
-	case c.server.life.endsConns() && (c.in.Len() == 0 || c.server.life.endsRest(c.server.clock.Exact)):
+	case c.server.life.EndsConns() && (c.in.Len() == 0 || c.server.life.EndsRest(c.server.clock.Exact)):
 		f.Close = true // requests that are there are answered first, but a client that pipelines without an end mustn't hold up a shutdown
 	case c.scratch.place != nil && c.scratch.place.IsReserved() && c.driver.keepsWorker():
 		f.Close = true // the connection has no ordinary place, and other connections need the one that it has

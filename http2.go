@@ -77,7 +77,7 @@ func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 			Settings: &timeouts.settings, Head: &timeouts.head, Ping: &timeouts.ping, Idle: &timeouts.idle, Body: &timeouts.body,
 			Write: &timeouts.write, Overloads: &s.counts.overloads, RefusedBodies: &s.counts.refusals[refusedBufferedBodies],
 		},
-		Draining: &s.life.draining, NoReuse: &s.life.noReuse, TellsActive: s.ConnState != nil,
+		Draining: &s.life.Draining, NoReuse: &s.life.NoReuse, TellsActive: s.ConnState != nil,
 		FirstRequest: func(waited time.Duration) time.Duration { return s.lastReadTime(stateNew, waited) },
 	}
 	if o.MaxGlitches != 0 {

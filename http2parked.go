@@ -78,7 +78,7 @@ func (d parkedStream) reason(came bool) (why Wake, due bool) {
 	switch {
 	case d.ending:
 		return 0, false
-	case d.asked.Load(), s.life.draining.Load():
+	case d.asked.Load(), s.life.Draining.Load():
 		return WakeShutdown, true
 	case came:
 		return WakeData, true

@@ -1,10 +1,7 @@
 package filo
 
 import (
-	"cmp"
 	"crypto/tls"
-	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"time"
@@ -49,27 +46,24 @@ func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	s.logger().Info("serving", append(known, "go", runtime.Version(), "filo", Version())...)
 }
 
-// addressOf returns a listener's address as the records have it. A listener of the user's may have none.
-func addressOf(listener net.Listener) string { return fmt.Sprint(listener.Addr()) }
-
 // logDraining logs that a shutdown has begun.
 func (s *Server) logDraining() {
-	if address, ok := s.life.served(); ok {
+	if address, ok := s.life.Served(); ok {
 		s.logger().Info("draining", "address", address, "connections", s.conns.open(), "tasks", s.tasks.count())
 	}
 }
 
 // logStopped logs, once, that the server has ended, and how many connections and tasks were cut off.
 func (s *Server) logStopped() {
-	end, ok := s.life.takeEnd()
+	end, ok := s.life.TakeEnd()
 	if !ok {
 		return
 	}
 	answered := s.answered()
-	known := []any{"address", end.address, "took", time.Since(end.since).Round(time.Millisecond).String(), "connections_cut", end.connsCut, "tasks_cut", end.tasksCut,
-		"requests_while_draining", answered - end.answeredBefore, "requests", answered}
-	if end.requestsCut != "" {
-		known = append(known, "requests_cut", end.requestsCut)
+	known := []any{"address", end.Address, "took", time.Since(end.Since).Round(time.Millisecond).String(), "connections_cut", end.ConnsCut, "tasks_cut", end.TasksCut,
+		"requests_while_draining", answered - end.AnsweredBefore, "requests", answered}
+	if end.RequestsCut != "" {
+		known = append(known, "requests_cut", end.RequestsCut)
 	}
 	s.logger().Info("stopped", known...)
 }
@@ -94,39 +88,6 @@ func (s *Server) answered() (n uint64) {
 		n += count
 	}
 	return n
-}
-
-// served reports whether a listener was ever served, and at which addresses.
-func (l *lifecycle) served() (address string, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.addresses, " "), l.listened
-}
-
-// serverEnd is what "stopped" says of the time from the beginning of the drain.
-type serverEnd struct {
-	address            string    // of all listeners
-	since              time.Time // when the drain began
-	answeredBefore     uint64    // how many requests had been answered by then
-	connsCut, tasksCut int
-	requestsCut        string
-}
-
-// takeEnd returns the record of the server's end. ok is true once, and only if a listener was served.
-func (l *lifecycle) takeEnd() (end serverEnd, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ok = l.listened
-	l.listened = false
-	return serverEnd{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut, l.requestsCut}, ok
-}
-
-// cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same ones once more.
-func (l *lifecycle) cut(conns, tasks int, requests string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.connsCut, l.tasksCut = max(l.connsCut, conns), max(l.tasksCut, tasks)
-	l.requestsCut = cmp.Or(l.requestsCut, requests)
 }
 
 // Version returns the version of filo in this program, such as "v0.1.0": "(devel)" for a directory that replaces the module, and "unknown"

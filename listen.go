@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/life"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/listening"
 	"github.com/filohttp/filo/internal/running"
@@ -164,7 +165,7 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun 
 	driver := s.config.driver
 	if (driver == DriverBlocking) != (s.Driver == DriverBlocking) && loopable(listener) {
 		s.logger().Info(driverVariable+" overrides the server's driver", "driver", driver.String(), "program", s.Driver.String(),
-			"address", addressOf(listener))
+			"address", life.AddressOf(listener))
 	}
 	if driver != DriverBlocking {
 		if served, err := s.serveLoops(listener, config, begun); served {
@@ -184,14 +185,14 @@ func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun 
 		wrap = func(netConn net.Conn) net.Conn { return tls.Server(netConn, config) }
 	}
 	listener = once
-	if !s.life.track(&listener) {
+	if !s.life.Track(&listener) {
 		return ErrServerClosed
 	}
-	defer s.life.untrack(&listener)
-	s.logServing(addressOf(listener), DriverBlocking, config)
+	defer s.life.Untrack(&listener)
+	s.logServing(life.AddressOf(listener), DriverBlocking, config)
 	begun(listener.Addr())
 	err := s.acceptLoop(listener, wrap)
-	if s.life.draining.Load() {
+	if s.life.Draining.Load() {
 		s.acceptLast(listener, wrap)
 		return ErrServerClosed
 	}
@@ -213,7 +214,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 			}
 			continue
 		}
-		if s.life.draining.Load() || !sock.IsTemporary(err) {
+		if s.life.Draining.Load() || !sock.IsTemporary(err) {
 			return err
 		}
 		s.conns.freeDescriptors()
@@ -221,7 +222,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 		delay = sock.NextAcceptDelay(delay)
 		select {
 		case <-time.After(delay):
-		case <-s.life.drainBegun:
+		case <-s.life.DrainBegun:
 			return ErrServerClosed
 		}
 	}

@@ -40,7 +40,6 @@ func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
-		"lifecycle":      new(lifecycle).signalNotAcceptingLocked,
 		"workerPool":     func() { new(workerPool).countSpawnLocked() },
 	}
 	for name, call := range calls {

@@ -101,7 +101,7 @@ func (lc *loopConn) mayAwaitHandshake() bool {
 	}
 	var next [1]byte
 	_, err := lc.Peek(next[:])
-	return err == loop.ErrNotYet && !lc.server.life.draining.Load() && lc.server.config.readHeaderTimeout > 0
+	return err == loop.ErrNotYet && !lc.server.life.Draining.Load() && lc.server.config.readHeaderTimeout > 0
 }
 
 // helloCame reports whether the client's hello has arrived completely, or isn't one. A client that sends only a part of its hello must not

@@ -88,7 +88,7 @@ func (d *loopParked) next(calls int) (step parkedStep, why Wake) {
 	case calls >= turnCalls, p.serving.worker.holdsUp():
 		p.leaveWorker()
 		return parkedOthers, 0
-	case lc.server.life.draining.Load():
+	case lc.server.life.Draining.Load():
 		return parkedCall, WakeShutdown
 	case len(p.received) > 0:
 		return parkedCall, WakeData

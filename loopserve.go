@@ -10,6 +10,7 @@ import (
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/life"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/running"
 	"github.com/filohttp/filo/internal/sock"
@@ -43,16 +44,16 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		return err
 	}
 	listener := net.Listener(ll)
-	if !s.life.track(&listener) {
+	if !s.life.Track(&listener) {
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.life.untrack(&listener) // after Serve, which may accept connections until it returns
+	defer s.life.Untrack(&listener) // after Serve, which may accept connections until it returns
 	err = ll.Serve(func() {
-		s.logServing(addressOf(listener), DriverLoop, config)
+		s.logServing(life.AddressOf(listener), DriverLoop, config)
 		begun(address)
 	})
-	if s.life.draining.Load() {
+	if s.life.Draining.Load() {
 		return ErrServerClosed
 	}
 	return err
@@ -60,10 +61,10 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 
 // startLoops returns the server's loops, and starts them if they don't run yet.
 func (s *Server) startLoops() (*loop.Group, error) {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
+	s.life.Mu.Lock()
+	defer s.life.Mu.Unlock()
 	// A shutdown stops only loops that have been stored by then.
-	if s.life.draining.Load() {
+	if s.life.Draining.Load() {
 		return nil, ErrServerClosed
 	}
 	if g := s.loops.Load(); g != nil {
@@ -73,7 +74,7 @@ func (s *Server) startLoops() (*loop.Group, error) {
 	for i := range s.config.leaders {
 		workers = append(workers, &loopWorkers{pool: s.pool, answered: &s.conns.answered[i].answerCounts})
 	}
-	g, err := loop.NewGroup(workers, &s.life.draining)
+	g, err := loop.NewGroup(workers, &s.life.Draining)
 	if err != nil {
 		return nil, fmt.Errorf("filo: starting the loops: %w", err)
 	}

@@ -177,7 +177,7 @@ func (lc *loopConn) save() {
 func (lc *loopConn) resume() {
 	old := lc.word.Swap(int64(stateHandler))
 	shed := waitState(old&stateMask) == stateShed
-	if deadlineIn(old) == 0 && (lc.deadline != 0 || shed || lc.server.life.draining.Load()) {
+	if deadlineIn(old) == 0 && (lc.deadline != 0 || shed || lc.server.life.Draining.Load()) {
 		lc.server.conns.awaitWakeUp() // see endWait
 	}
 	lc.woken = wokenInTime
@@ -213,7 +213,7 @@ func (lc *loopConn) suspend(state waitState) bool {
 	switch {
 	case state == stateWrite:
 		deadline = lc.beginWriting(now)
-	case state <= stateIdle && s.life.draining.Load():
+	case state <= stateIdle && s.life.Draining.Load():
 		if deadline = lc.lastLook(state, now); deadline == 0 {
 			lc.inputEnded(errDraining)
 			return false

@@ -598,7 +598,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 	c, s := p.conn, p.conn.server
 	deadline := p.wait
 	p.setParkedWait(deadline)
-	for late := false; !s.life.draining.Load() && !p.asked.Load(); {
+	for late := false; !s.life.Draining.Load() && !p.asked.Load(); {
 		n, err := p.netConn.Read(buffer)
 		if late || p.carried {
 			p.netConn.SetReadDeadline(time.Time{})

@@ -169,7 +169,7 @@ func (s *Server) readProxyHeader(c *conn) bool {
 			defer end.Stop()
 		}
 	}
-	stop := context.AfterFunc(s.life.handshaking, func() { linger.Cut(p) })
+	stop := context.AfterFunc(s.life.Handshaking, func() { linger.Cut(p) })
 	some, err := p.Receive(func() bool { return c.beginLastLook(0) })
 	if !stop() && err == nil {
 		return false

@@ -47,6 +47,7 @@ import (
 	"github.com/filohttp/filo/internal/handshakes"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2conn"
+	"github.com/filohttp/filo/internal/life"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
@@ -252,10 +253,10 @@ type Server struct {
 	// bodies, handshakes and the like.
 	configOnce sync.Once
 	config     serverConfig
-	life       lifecycle
+	life       life.Life
 	clock      coarseClock
-	pool       *workerPool                // set once, by configure, under life.mu
-	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.mu
+	pool       *workerPool                // set once, by configure, under life.Mu
+	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.Mu
 	classes    serverClasses
 	conns      connSet
 	_          apart.Lines
@@ -348,12 +349,12 @@ func (s *Server) configure() {
 		s.bodies.SetLimit(withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies))
 		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
 		pool := s.newPool()
-		s.life.mu.Lock()
+		s.life.Mu.Lock()
 		s.pool = pool // Stats looks at what is configured from here on
 		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
-		s.life.mu.Unlock()
+		s.life.Mu.Unlock()
 		s.tasks.init(s.Tasks)
-		s.life.init()
+		s.life.Init()
 	})
 }
 
@@ -463,13 +464,13 @@ func (s *Server) start() error {
 	if s.config.driverErr != nil {
 		return s.config.driverErr
 	}
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	if s.life.draining.Load() {
+	s.life.Mu.Lock()
+	defer s.life.Mu.Unlock()
+	if s.life.Draining.Load() {
 		return ErrServerClosed
 	}
-	if !s.life.started {
-		s.life.started = true
+	if !s.life.Started {
+		s.life.Started = true
 		s.clock.start(s.config.tick)
 		s.pool.Start()
 		s.conns.startSweep(s)

@@ -6,58 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/life"
 )
 
 // shutdownPoll is how often a shutdown looks for connections that have become idle. A connection checks for draining before it waits,
 // but draining may begin between the check and the wait.
 const shutdownPoll = 5 * time.Millisecond
-
-// lifecycle is the state of a server's life: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
-// Code that adds a listener, or starts something that a shutdown ends, holds mu and checks draining. beginDraining holds mu as well:
-// it either keeps the listener from being added, or finds it.
-type lifecycle struct {
-	draining  atomic.Bool              // Shutdown or Close was called; set under mu
-	noReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called, or a shutdown has begun: connections end when they can
-	letLeft   atomic.Bool              // idle connections have had lastReadTimeBusy before draining began; set before draining
-	restUntil clock.Atomic[clock.Time] // when connections stop waiting for bodies that nobody reads; set before draining
-
-	// Set by init, and immutable then.
-	drainBegun       chan struct{}   // closed when draining begins
-	notAccepting     chan struct{}   // closed when the server drains and no listener is left
-	base             context.Context // parent of the requests' contexts
-	cancelBase       context.CancelCauseFunc
-	handshaking      context.Context // parent of the contexts of TLS handshakes; ends before base when the server shuts down
-	cancelHandshakes context.CancelCauseFunc
-
-	mu             race.Mutex[race.OfLifecycle]
-	started        bool                   // the clock, the pool and the sweep run; guarded by mu
-	listened       bool                   // a listener was served, and the end isn't logged; guarded by mu
-	drainingSince  time.Time              // guarded by mu
-	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
-	connsCut       int                    // how many connections Close has found; guarded by mu
-	tasksCut       int                    // the same of tasks; guarded by mu
-	requestsCut    string                 // which requests ran then: see describeRunning; guarded by mu
-	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
-	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
-	onShutdown     []func()               // guarded by mu
-}
-
-func (l *lifecycle) init() {
-	l.listeners = make(map[*net.Listener]bool)
-	l.drainBegun, l.notAccepting = make(chan struct{}), make(chan struct{})
-	l.base, l.cancelBase = context.WithCancelCause(context.Background())
-	l.handshaking, l.cancelHandshakes = context.WithCancelCause(l.base)
-}
 
 // Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
 // once after a last look for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth
@@ -71,7 +31,7 @@ func (l *lifecycle) init() {
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.shutdown(ctx)
 	if err != nil {
-		s.life.cancelBase(ErrServerClosed)
+		s.life.CancelBase(ErrServerClosed)
 		s.tasks.cancel(ErrServerClosed)
 	}
 	return err
@@ -80,27 +40,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // RegisterOnShutdown registers f to run, on its own goroutine, when Shutdown or Close is first called; if that has already
 // happened, f runs at once. Neither method waits for f.
 func (s *Server) RegisterOnShutdown(f func()) {
-	s.life.mu.Lock()
-	defer s.life.mu.Unlock()
-	if s.life.draining.Load() {
-		go f()
-		return
-	}
-	s.life.onShutdown = append(s.life.onShutdown, f)
+	s.life.OnShutdown(f)
 }
 
 func (s *Server) shutdown(ctx context.Context) error {
 	s.letLeave(ctx)
 	s.stopAccepting(false)
 	select {
-	case <-s.life.notAccepting:
+	case <-s.life.NotAccepting:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
 		// A user's listener doesn't obey its deadline.
 		s.stopAccepting(true)
 	}
-	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.cancelHandshakes(ErrServerClosed) })
+	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.CancelHandshakes(ErrServerClosed) })
 	defer handshakes.Stop()
 	for sealed := false; !sealed; sealed = s.conns.seal() {
 		if err := s.drain(ctx); err != nil {
@@ -111,7 +65,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return err
 	}
 	s.lingerer.Wait(ctx)
-	s.life.cancelBase(ErrServerClosed)
+	s.life.CancelBase(ErrServerClosed)
 	s.loops.Load().Stop()
 	if err := s.loops.Load().Await(ctx); err != nil {
 		return err
@@ -129,18 +83,18 @@ func (s *Server) shutdown(ctx context.Context) error {
 // time between the end of accepting and the end of the process is the time in which clients are refused.
 func (s *Server) letLeave(ctx context.Context) {
 	s.configure() // Serve may be about to begin
-	if !s.life.accepts() {
+	if !s.life.Accepts() {
 		return
 	}
 	s.SetKeepAlivesEnabled(false)
 	for end := s.clock.Exact().Add(lastReadTimeBusy); s.conns.anyUsedSince(s.clock.Exact() - clock.Time(busyTime)); {
 		if s.clock.Exact() >= end {
-			s.life.letLeft.Store(true)
+			s.life.LetLeft.Store(true)
 			return
 		}
 		select {
 		case <-time.After(shutdownPoll):
-		case <-s.life.drainBegun: // by Close
+		case <-s.life.DrainBegun: // by Close
 			return
 		case <-ctx.Done():
 			return
@@ -180,8 +134,8 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the contexts of the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	s.life.cut(s.conns.open(), s.tasks.count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
-	s.life.cancelBase(ErrServerClosed)
+	s.life.Cut(s.conns.open(), s.tasks.count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
+	s.life.CancelBase(ErrServerClosed)
 	s.tasks.close()
 	s.conns.closeAll()
 	s.loops.Load().Stop()
@@ -207,26 +161,17 @@ const (
 	lastRestTime = time.Second
 )
 
-// endsRest reports whether a draining server ends the connections that still discard the body of an answered request, or have further
-// requests to be answered.
-func (l *lifecycle) endsRest(now func() clock.Time) bool {
-	return l.draining.Load() && now() >= l.restUntil.Load()
-}
-
 // lastReadTime returns how long a shutdown waits for a request on a connection in this state that has already waited for so long.
 func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Duration {
 	least := lastReadTimeBusy
 	switch {
-	case waited >= busyTime, waited > 0 && state == stateIdle && s.life.letLeft.Load():
+	case waited >= busyTime, waited > 0 && state == stateIdle && s.life.LetLeft.Load():
 		least = lastReadTimeIdle
 	case state == stateNew:
 		least = lastReadTimeNew
 	}
 	return max(least, s.IdleGrace)
 }
-
-// endsConns reports whether a connection that has been answered ends, although its client could go on.
-func (l *lifecycle) endsConns() bool { return l.draining.Load() || l.noReuse.Load() }
 
 // SetKeepAlivesEnabled tells clients to use new connections, or, with true, lets them reuse theirs again. While keep-alives are off,
 // each answer says Connection: close and is its connection's last one. Connections of HTTP/2 take no new requests once they have had one
@@ -235,7 +180,7 @@ func (l *lifecycle) endsConns() bool { return l.draining.Load() || l.noReuse.Loa
 // Call it some time before Shutdown, so that clients leave by themselves. The Drain and DrainContext of package health do this. Unlike
 // net/http's method of the same name, it closes no idle connection.
 func (s *Server) SetKeepAlivesEnabled(enabled bool) {
-	if wasOff := s.life.noReuse.Swap(!enabled); enabled || wasOff {
+	if wasOff := s.life.NoReuse.Swap(!enabled); enabled || wasOff {
 		return
 	}
 	s.conns.walk(func(c *conn) {
@@ -263,7 +208,7 @@ const (
 // connections that the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
-	listeners, first := s.life.beginDraining(s.clock.Exact().Add(lastRestTime), s.answered())
+	listeners, first := s.life.BeginDraining(s.clock.Exact().Add(lastRestTime), s.answered())
 	if first && !now {
 		s.logDraining()
 	}
@@ -273,66 +218,6 @@ func (s *Server) stopAccepting(now bool) {
 		if now || first && (!ok || patient.SetDeadline(clock.Past) != nil) {
 			(*listener).Close()
 		}
-	}
-}
-
-// beginDraining makes the server drain, after that number of answered requests. It returns the open listeners, and whether this call was the
-// first.
-func (l *lifecycle) beginDraining(restUntil clock.Time, answered uint64) (listeners []*net.Listener, first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if first = !l.draining.Load(); first {
-		l.restUntil.Store(restUntil)
-		l.drainingSince, l.answeredBefore = time.Now(), answered
-		l.draining.Store(true)
-		close(l.drainBegun)
-		l.signalNotAcceptingLocked()
-		for _, f := range l.onShutdown {
-			go f()
-		}
-	}
-	return slices.Collect(maps.Keys(l.listeners)), first
-}
-
-// accepts reports whether there are listeners, and draining hasn't begun.
-func (l *lifecycle) accepts() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.listeners) > 0 && !l.draining.Load()
-}
-
-// track adds a listener that must be closed when draining begins. It reports false if draining has begun.
-func (l *lifecycle) track(listener *net.Listener) bool {
-	address := addressOf(*listener)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.draining.Load() {
-		return false
-	}
-	if len(l.listeners) == 0 {
-		l.addresses = nil
-	}
-	if !slices.Contains(l.addresses, address) {
-		l.addresses = append(l.addresses, address)
-	}
-	l.listeners[listener] = true
-	l.listened = true
-	return true
-}
-
-// untrack closes a listener and removes it.
-func (l *lifecycle) untrack(listener *net.Listener) {
-	(*listener).Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.listeners, listener)
-	l.signalNotAcceptingLocked()
-}
-
-func (l *lifecycle) signalNotAcceptingLocked() {
-	l.mu.AssertHeld()
-	if l.draining.Load() && len(l.listeners) == 0 {
-		close(l.notAccepting)
 	}
 }
 
@@ -479,16 +364,16 @@ func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, cert
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
 		listener.Close()
-		return s.failed(addressOf(listener), err)
+		return s.failed(life.AddressOf(listener), err)
 	}
 	return s.run(ctx, listener, config)
 }
 
 // run serves until ctx is done or serving ends for another reason. In either case it then finishes the server.
 func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	if s.life.draining.Load() {
+	if s.life.Draining.Load() {
 		listener.Close()
-		return s.failed(addressOf(listener), ErrServerClosed)
+		return s.failed(life.AddressOf(listener), ErrServerClosed)
 	}
 	ended := make(chan error, 1)
 	notDone := context.AfterFunc(ctx, func() { ended <- s.finish() })
@@ -499,7 +384,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, config *tls.Con
 	if errors.Is(served, ErrServerClosed) {
 		served = nil
 	}
-	return s.failed(addressOf(listener), errors.Join(served, <-ended))
+	return s.failed(life.AddressOf(listener), errors.Join(served, <-ended))
 }
 
 // finish shuts the server down, and closes it if the shutdown takes longer than the grace period.

@@ -125,14 +125,14 @@ func (s *Server) Stats() Stats {
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes
-	s.life.mu.Lock()
+	s.life.Mu.Lock()
 	if s.pool != nil {
 		s.pool.stats(&st)
 		st.Limits = s.limits()
 	}
-	st.Draining, st.DrainingSince, st.KeepAlivesOff = s.life.draining.Load(), s.life.drainingSince, s.life.noReuse.Load()
+	st.Draining, st.DrainingSince, st.KeepAlivesOff = s.life.Draining.Load(), s.life.DrainingSince, s.life.NoReuse.Load()
 	answered := s.conns.answered
-	s.life.mu.Unlock()
+	s.life.Mu.Unlock()
 	for i := range answered {
 		answered[i].addTo(&st.Requests)
 	}

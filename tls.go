@@ -102,7 +102,7 @@ func (s *Server) handshake(c *conn) bool {
 	if !ok {
 		return true
 	}
-	ctx := s.life.handshaking
+	ctx := s.life.Handshaking
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= s.clock.Now().Sub(c.headSince) // since the client's first byte

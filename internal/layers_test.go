@@ -28,6 +28,7 @@ var layers = []string{
 	"internal/pace",
 	"internal/walklist",
 	"internal/census",
+	"internal/life",
 	"internal/budget",
 	"internal/linger",
 	"internal/localfile",
