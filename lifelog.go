@@ -49,7 +49,7 @@ func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 // logDraining logs that a shutdown has begun.
 func (s *Server) logDraining() {
 	if address, ok := s.life.Served(); ok {
-		s.logger().Info("draining", "address", address, "connections", s.conns.open(), "tasks", s.tasks.count())
+		s.logger().Info("draining", "address", address, "connections", s.conns.open(), "tasks", s.tasks.Count())
 	}
 }
 

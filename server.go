@@ -52,6 +52,7 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/running"
+	"github.com/filohttp/filo/internal/tasks"
 	"github.com/filohttp/filo/pool"
 )
 
@@ -264,7 +265,7 @@ type Server struct {
 	lingerer   linger.Group
 	handshakes handshakes.Queue
 	counts     serverCounts
-	tasks      serverTasks
+	tasks      tasks.Tasks
 	proxyLog   proxyLog
 	answers    budget.Answers
 	warned     warnings
@@ -353,7 +354,7 @@ func (s *Server) configure() {
 		s.pool = pool // Stats looks at what is configured from here on
 		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
 		s.life.Mu.Unlock()
-		s.tasks.init(s.Tasks)
+		s.initTasks()
 		s.life.Init()
 	})
 }

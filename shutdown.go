@@ -32,7 +32,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.shutdown(ctx)
 	if err != nil {
 		s.life.CancelBase(ErrServerClosed)
-		s.tasks.cancel(ErrServerClosed)
+		s.tasks.Cancel(ErrServerClosed)
 	}
 	return err
 }
@@ -61,7 +61,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.tasks.wait(ctx); err != nil {
+	if err := s.tasks.Wait(ctx); err != nil {
 		return err
 	}
 	s.lingerer.Wait(ctx)
@@ -134,9 +134,9 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 // the contexts of the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	s.life.Cut(s.conns.open(), s.tasks.count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
+	s.life.Cut(s.conns.open(), s.tasks.Count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
 	s.life.CancelBase(ErrServerClosed)
-	s.tasks.close()
+	s.tasks.Close(ErrServerClosed)
 	s.conns.closeAll()
 	s.loops.Load().Stop()
 	s.pool.Stop()

@@ -121,7 +121,7 @@ func (c *serverCounts) addTo(st *Stats) {
 // Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
 // that changes its state meanwhile may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
-	st := Stats{BodiesBuffered: s.bodies.Used(), AnswersBuffered: s.answers.Used(), TasksRunning: s.tasks.count(), Classes: s.classes.stats()}
+	st := Stats{BodiesBuffered: s.bodies.Used(), AnswersBuffered: s.answers.Used(), TasksRunning: s.tasks.Count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes

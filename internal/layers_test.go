@@ -29,6 +29,7 @@ var layers = []string{
 	"internal/walklist",
 	"internal/census",
 	"internal/life",
+	"internal/tasks",
 	"internal/budget",
 	"internal/linger",
 	"internal/localfile",
