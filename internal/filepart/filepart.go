@@ -1,4 +1,4 @@
-// Package filepart finds out which part of which file a reader reads, so that the system can send it without the reader.
+// Package filepart finds the file that a reader reads, and how far the reader has come, so that the system can send the rest without it.
 package filepart
 
 import (

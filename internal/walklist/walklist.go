@@ -9,7 +9,7 @@ import (
 // PageSize is the size of a list's pages. A walk takes one page at a time.
 const PageSize = 256
 
-// Member is what a list has. It keeps the index that the list gives it.
+// Member is an element of a list. It keeps the index that the list gives it.
 type Member interface {
 	comparable
 	ListIndex() *int32
