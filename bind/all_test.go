@@ -63,7 +63,7 @@ func TestAll(t *testing.T) {
 		{"and keep their defaults", orderRequest("", "application/json", `{"Dry":false}`), order{Dry: true}, nil, "{7 true k  [] 0 []}", ""},
 		{"strict says so", orderRequest("", "application/json", `{"Shop":8,"note":""}`), order{}, strict, "", "422 body /Shop: isn't known here"},
 		{"another type", orderRequest("", "text/csv", "a"), order{}, nil, "", "415 header Content-Type: must be application/json, application/x-www-form-urlencoded or multipart/form-data"},
-		{"malformed", orderRequest("?dry=x", "application/json", "{"), order{}, nil, "", "400 body: line 1, column 1: unexpected end of the document"},
+		{"malformed", orderRequest("?dry=x", "application/json", "{"), order{}, nil, "", "400 body: line 1, column 1: unexpected end of JSON input"},
 		{"errors of all sources", strings.Replace(orderRequest("?dry=x&both=y", "application/json", `{"note":1}`), "/7", "/seven", 1), order{}, nil, "",
 			"400 body /note: must be a string; query dry: must be true or false; " +
 				"query both: must be an integer; " +
@@ -279,7 +279,7 @@ func TestValidatorBesidesErrors(t *testing.T) {
 		{"names in another case", `{"AGE":"x","name":"n","born":"2000-01-02T00:00:00Z"` + rest + "}", nil, "422 body /AGE: must be an integer from -128 to 127"},
 		{"strict", `{"name":"n","born":"2000-01-02T00:00:00Z","old":1` + rest + "}", []bind.Option{bind.Strict()},
 			"422 body /old: isn't known here; body /age: is required"},
-		{"malformed", `{"age":"x"`, nil, "400 body: line 1, column 10: unexpected end of the document"},
+		{"malformed", `{"age":"x"`, nil, "400 body: line 1, column 10: unexpected end of JSON input"},
 		{"too large", `{"age":"x","name":"` + strings.Repeat("n", 256<<10) + `"}`, nil, "422 body: line 1, column 10: must be an integer from -128 to 127"},
 	} {
 		_, err := bound[customer](t, postJSON(c.body), bind.All, append(c.options, bind.With(required))...)

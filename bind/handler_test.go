@@ -80,8 +80,8 @@ func TestHandler(t *testing.T) {
 			`{"in":"body","pointer":"/name","detail":"is required","code":"required"}],"status":400,"title":"Bad Request"}`},
 		{"but not to who prefers text", get("/shops/x", "Accept: text/plain"), "400 Bad Request | Content-Type: text/plain; charset=utf-8 | Vary: Accept | " +
 			`Bad Request: path "shop": must be an integer (and 1 more error)`},
-		{"a malformed body", postJSON(`{`), "400 Bad Request" + problem + `{"detail":"body: line 1, column 1: unexpected end of the document",` +
-			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of the document","code":"malformed","params":{"column":1,"line":1}}],"status":400,"title":"Bad Request"}`},
+		{"a malformed body", postJSON(`{`), "400 Bad Request" + problem + `{"detail":"body: line 1, column 1: unexpected end of JSON input",` +
+			`"errors":[{"in":"body","detail":"line 1, column 1: unexpected end of JSON input","code":"malformed","params":{"column":1,"line":1}}],"status":400,"title":"Bad Request"}`},
 		{"JSON even to who asks for something else", strings.Replace(postJSON(`{"name":"a"}`), "Host:", "Accept: text/html\r\nHost:", 1),
 			`200 OK | Content-Type: application/json | {"id":7,"text":"a false  50"}`},
 	} {

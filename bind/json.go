@@ -182,18 +182,14 @@ func malformed(wrong flaw, cause error) error {
 	return &Error{Status: 400, Fields: []FieldError{wrong.in(FieldError{In: "body"})}, Err: cause}
 }
 
-// malformation says what is wrong with a document, and in which line and column. Columns count bytes. It has its own texts, since those
-// of encoding/json's errors change with Go's versions.
+// malformation says what is wrong with a document, and in which line and column. Columns count bytes.
 func malformation(body []byte) flaw {
-	w := syntaxReader{body: body}
-	detail := w.value()
-	if w.space(); detail == "" && w.pos < len(body) {
-		detail = w.unexpected(" behind the document")
-	}
-	if detail == "" {
+	var document json.RawMessage
+	wrong, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(body, &document))
+	if !ok {
 		return flaw{}
 	}
-	return flaw{code: "malformed", detail: detail}.at(position(int64(w.pos)+1, body))
+	return flaw{code: "malformed", detail: wrong.Error()}.at(position(wrong.Offset, body))
 }
 
 // at returns the flaw with a line and a column in front.
@@ -201,163 +197,6 @@ func (w flaw) at(line, column int) flaw {
 	params := map[string]any{"line": line, "column": column}
 	maps.Copy(params, w.params)
 	return flaw{code: w.code, detail: fmt.Sprintf("line %d, column %d: %s", line, column, w.detail), params: params}
-}
-
-// syntaxReader goes through a document that may be malformed, and stops at the byte that is wrong. Its methods return what is wrong, ""
-// for nothing. The document has at most maxDepth levels.
-type syntaxReader struct {
-	body []byte
-	pos  int
-}
-
-// at returns the byte at pos, 0 at the end. A 0 is valid nowhere.
-func (r *syntaxReader) at() byte {
-	if r.pos == len(r.body) {
-		return 0
-	}
-	return r.body[r.pos]
-}
-
-// unexpected says that the byte at pos is wrong, and why.
-func (r *syntaxReader) unexpected(why string) string {
-	if r.pos == len(r.body) {
-		return "unexpected end of the document"
-	}
-	c, _ := utf8.DecodeRune(r.body[r.pos:])
-	return fmt.Sprintf("unexpected %q%s", c, why)
-}
-
-func (r *syntaxReader) space() {
-	for r.at() == ' ' || r.at() == '\t' || r.at() == '\r' || r.at() == '\n' {
-		r.pos++
-	}
-}
-
-func (r *syntaxReader) value() string {
-	r.space()
-	switch r.at() {
-	case '{':
-		return r.list('}')
-	case '[':
-		return r.list(']')
-	case '"':
-		return r.text()
-	case 't':
-		return r.word("true")
-	case 'f':
-		return r.word("false")
-	case 'n':
-		return r.word("null")
-	}
-	return r.number()
-}
-
-// list goes through an object or an array.
-func (r *syntaxReader) list(end byte) string {
-	r.pos++
-	for first := true; ; first = false {
-		if r.space(); first && r.at() == end {
-			r.pos++
-			return ""
-		}
-		if end == '}' {
-			if r.at() != '"' {
-				return r.unexpected(" where a name in quotes was expected")
-			}
-			if detail := r.text(); detail != "" {
-				return detail
-			}
-			if r.space(); r.at() != ':' {
-				return r.unexpected(" where a colon was expected")
-			}
-			r.pos++
-		}
-		if detail := r.value(); detail != "" {
-			return detail
-		}
-		switch r.space(); r.at() {
-		case ',':
-			r.pos++
-		case end:
-			r.pos++
-			return ""
-		default:
-			return r.unexpected(fmt.Sprintf(" where a comma or %q was expected", end))
-		}
-	}
-}
-
-func (r *syntaxReader) text() string {
-	for r.pos++; ; r.pos++ {
-		switch c := r.at(); {
-		case c == '"':
-			r.pos++
-			return ""
-		case c < ' ':
-			return r.unexpected(" in a string")
-		case c == '\\':
-			r.pos++
-			digits := 0
-			if r.at() == 'u' {
-				digits = 4
-			} else if bytes.IndexByte([]byte(`"\/bfnrt`), r.at()) < 0 {
-				return r.unexpected(" behind a backslash")
-			}
-			for ; digits > 0; digits-- {
-				if r.pos++; bytes.IndexByte([]byte("0123456789abcdefABCDEF"), r.at()) < 0 {
-					return r.unexpected(" where a hexadecimal digit was expected")
-				}
-			}
-		}
-	}
-}
-
-func (r *syntaxReader) word(word string) string {
-	for i := range len(word) {
-		if r.at() != word[i] {
-			return r.unexpected(" where " + word + " was expected")
-		}
-		r.pos++
-	}
-	return ""
-}
-
-func (r *syntaxReader) number() string {
-	if r.at() == '-' {
-		r.pos++
-	} else if !r.isDigit() {
-		return r.unexpected(" where a value was expected")
-	}
-	if r.at() == '0' {
-		r.pos++
-	} else if !r.digits() {
-		return r.unexpected(" in a number")
-	}
-	if r.at() == '.' {
-		if r.pos++; !r.digits() {
-			return r.unexpected(" in a number")
-		}
-	}
-	if r.at() == 'e' || r.at() == 'E' {
-		if r.pos++; r.at() == '+' || r.at() == '-' {
-			r.pos++
-		}
-		if !r.digits() {
-			return r.unexpected(" in a number")
-		}
-	}
-	return ""
-}
-
-func (r *syntaxReader) isDigit() bool { return '0' <= r.at() && r.at() <= '9' }
-
-// digits goes through digits, and reports whether there are any.
-func (r *syntaxReader) digits() bool {
-	start := r.pos
-	for r.isDigit() {
-		r.pos++
-	}
-	return r.pos > start
 }
 
 // position returns the line and the column of the byte before an offset.

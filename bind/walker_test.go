@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,30 +114,4 @@ func resolves(body []byte, pointer string) bool {
 		}
 	}
 	return false
-}
-
-// A document is malformed if encoding/json says so.
-func TestMalformation(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	documents := []string{`{"a":[1,-0.5e+3,true,{"b":null}],"c\u00e4\n":"x\"y"}`, ` [ ] `, `-0`, `"é"`, `{"a":{},"b":[false]}`, `1E5`}
-	const alphabet = "{}[]\",:\\ 019.-+eEu\n\x00tfnrls\x1fé"
-	for range 20_000 {
-		b := []byte(documents[random.IntN(len(documents))])
-		for range random.IntN(3) {
-			switch at := random.IntN(len(b)); random.IntN(3) {
-			case 0:
-				b[at] = alphabet[random.IntN(len(alphabet))]
-			case 1:
-				b = slices.Delete(b, at, at+1)
-			default:
-				b = slices.Insert(b, at, alphabet[random.IntN(len(alphabet))])
-			}
-			if len(b) == 0 {
-				break
-			}
-		}
-		if wrong := malformation(b); (wrong.code == "") != json.Valid(b) {
-			t.Fatalf("%q: %q", b, wrong.detail)
-		}
-	}
 }
