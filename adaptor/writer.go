@@ -179,7 +179,15 @@ func (w *responseWriter) announce(lists []string) {
 }
 
 // Write implements http.ResponseWriter.
-func (w *responseWriter) Write(p []byte) (int, error) {
+func (w *responseWriter) Write(p []byte) (int, error) { return write(w, p, (*filo.StreamWriter).Write) }
+
+// WriteString implements io.StringWriter.
+func (w *responseWriter) WriteString(s string) (int, error) {
+	return write(w, s, (*filo.StreamWriter).WriteString)
+}
+
+// write gathers p, or passes it on to the stream.
+func write[B []byte | string](w *responseWriter, p B, on func(*filo.StreamWriter, B) (int, error)) (int, error) {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
 	if err := w.admitLocked(len(p)); err != nil || len(p) == 0 {
@@ -190,30 +198,11 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 			w.buffer = append(w.gather(), p...)
 			return len(p), nil
 		}
-		if err := w.beginLocked(p); err != nil {
+		if err := w.beginLocked([]byte(p[:min(len(p), sniffSize)])); err != nil {
 			return 0, err
 		}
 	}
-	return w.stream.Write(p)
-}
-
-// WriteString implements io.StringWriter.
-func (w *responseWriter) WriteString(s string) (int, error) {
-	w.exchange.mu.Lock()
-	defer w.exchange.mu.Unlock()
-	if err := w.admitLocked(len(s)); err != nil || len(s) == 0 {
-		return 0, err
-	}
-	if w.stream == nil {
-		if len(w.buffer)+len(s) <= gatherSize {
-			w.buffer = append(w.gather(), s...)
-			return len(s), nil
-		}
-		if err := w.beginLocked([]byte(s[:min(len(s), sniffSize)])); err != nil {
-			return 0, err
-		}
-	}
-	return w.stream.WriteString(s)
+	return on(w.stream, p)
 }
 
 // admitLocked decides whether size more bytes may be written, and counts them.
