@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"time"
@@ -33,20 +34,14 @@ func newPair(clientAddr, serverAddr net.Addr) (client, server *Conn) {
 // Read returns io.EOF after the last byte.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
-	if err != nil {
-		err = c.wrap("read", err)
-	}
-	return n, err
+	return n, c.wrap("read", err)
 }
 
 // Write writes all of p, and waits for the peer to read when 64 KB are in transit. The bytes of concurrent calls don't mix.
 // Even with an error, it returns the correct number of written bytes.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
-	if err != nil {
-		err = c.wrap("write", err)
-	}
-	return n, err
+	return n, c.wrap("write", err)
 }
 
 // Close closes both directions. The peer can still read the bytes that were written before; the bytes that the peer wrote and c
@@ -71,19 +66,13 @@ func (c *Conn) close(reset bool) error {
 
 // CloseWrite closes the writing half: the peer reads io.EOF after the bytes that were written before, and may still answer.
 func (c *Conn) CloseWrite() error {
-	if err := c.out.finish(); err != nil {
-		return c.wrap("close", err)
-	}
-	return nil
+	return c.wrap("close", c.out.finish())
 }
 
 // WaitRead waits until the peer has read everything, so that one Read can't return both earlier and later writes. The write
 // deadline applies.
 func (c *Conn) WaitRead() error {
-	if err := c.out.waitRead(); err != nil {
-		return c.wrap("wait", err)
-	}
-	return nil
+	return c.wrap("wait", c.out.waitRead())
 }
 
 // LocalAddr returns the address of this end.
@@ -94,31 +83,22 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets the read and the write deadline.
 func (c *Conn) SetDeadline(t time.Time) error {
-	if err := c.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(t)
+	return cmp.Or(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // SetReadDeadline makes Read calls fail from t on, including a blocked one, even if there are bytes to read. A later or zero t
 // makes Read work again.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	if err := c.in.setDeadline(&c.in.readDeadline, &c.in.readerClosed, t); err != nil {
-		return c.wrap("set", err)
-	}
-	return nil
+	return c.wrap("set", c.in.setDeadline(&c.in.readDeadline, &c.in.readerClosed, t))
 }
 
 // SetWriteDeadline makes Write calls fail from t on, including a blocked one.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	if err := c.out.setDeadline(&c.out.writeDeadline, &c.out.writerClosed, t); err != nil {
-		return c.wrap("set", err)
-	}
-	return nil
+	return c.wrap("set", c.out.setDeadline(&c.out.writeDeadline, &c.out.writerClosed, t))
 }
 
 func (c *Conn) wrap(op string, err error) error {
-	if err == io.EOF {
+	if err == nil || err == io.EOF {
 		return err
 	}
 	return &net.OpError{Op: op, Net: network, Source: c.local, Addr: c.remote, Err: err}
