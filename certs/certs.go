@@ -35,6 +35,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,7 +227,7 @@ func (f *source[T]) read(first bool) (changed bool) {
 		f.contents, f.err = nil, fmt.Errorf("certs: %w", err)
 		return changed
 	}
-	if f.contents != nil && equal(f.contents, contents) {
+	if f.contents != nil && slices.EqualFunc(f.contents, contents, bytes.Equal) {
 		return false
 	}
 	f.contents = contents
@@ -241,15 +242,6 @@ func (f *source[T]) read(first bool) (changed bool) {
 		return changed
 	}
 	f.value, f.err = value, nil
-	return true
-}
-
-func equal(a, b [][]byte) bool {
-	for i := range a {
-		if !bytes.Equal(a[i], b[i]) {
-			return false
-		}
-	}
 	return true
 }
 
