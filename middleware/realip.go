@@ -71,13 +71,10 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 
 // client is ClientIP for a request for which peer has returned these results; r may be nil.
 func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
-	switch {
-	case r == nil:
+	if r == nil {
 		return address
-	case r.options.Forwarded:
-		return r.forwarded(c, address).client
 	}
-	return r.xForwardedFor(c, address)
+	return r.forwarded(c, address).client
 }
 
 // Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
@@ -155,53 +152,34 @@ func (r *realIP) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// xForwardedFor returns the client's address by X-Forwarded-For; nearest is the connected trusted proxy's address.
-func (r *realIP) xForwardedFor(c *filo.Ctx, nearest netip.Addr) netip.Addr {
-	client := nearest
-	var elements elementsBackwards
-	elements.collect(c, "X-Forwarded-For")
-	for range maxForwardedHops {
-		element, ok := elements.previous()
-		if !ok {
-			break
-		}
-		address, ok := parseNode(element)
-		if !ok {
-			break
-		}
-		client = address
-		if !r.trusts(address) {
-			break
-		}
-	}
-	return client
-}
-
-// forwarded holds the values of the field Forwarded. A nil or invalid value is missing in the field.
+// forwarded is what the proxies say. A nil or invalid value is missing; X-Forwarded-For has no proto and no host.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte
 }
 
-// forwarded reads Forwarded. Among the trusted proxies that state a scheme or a host, the outermost counts.
+// forwarded reads Forwarded or X-Forwarded-For; nearest is the connected trusted proxy's address. Among the trusted proxies that state a
+// scheme or a host, the outermost counts.
 func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
-	said := forwarded{client: nearest}
+	said, name := forwarded{client: nearest}, "X-Forwarded-For"
+	if r.options.Forwarded {
+		name = "Forwarded"
+	}
 	var elements elementsBackwards
-	elements.collect(c, "Forwarded")
+	elements.collect(c, name)
 	for range maxForwardedHops {
-		element, ok := elements.previous()
+		node, ok := elements.previous()
+		if ok && r.options.Forwarded {
+			var proto, host []byte
+			if node, proto, host, ok = parseForwarded(node); proto != nil {
+				said.proto = proto
+			}
+			if host != nil {
+				said.host = host
+			}
+		}
 		if !ok {
 			break
-		}
-		node, proto, host, ok := parseForwarded(element)
-		if !ok {
-			break
-		}
-		if proto != nil {
-			said.proto = proto
-		}
-		if host != nil {
-			said.host = host
 		}
 		address, ok := parseNode(node)
 		if !ok {
