@@ -164,23 +164,20 @@ func (t *Tunnel) RemoteAddr() net.Addr { return t.h.driver.RemoteEnd() }
 
 // SetDeadline is net.Conn's.
 func (t *Tunnel) SetDeadline(until time.Time) error {
-	t.setDeadlines(until, &t.readUntil, &t.writeUntil)
-	return nil
+	return t.setDeadlines(until, &t.readUntil, &t.writeUntil)
 }
 
 // SetReadDeadline is net.Conn's.
 func (t *Tunnel) SetReadDeadline(until time.Time) error {
-	t.setDeadlines(until, &t.readUntil)
-	return nil
+	return t.setDeadlines(until, &t.readUntil)
 }
 
 // SetWriteDeadline is net.Conn's.
 func (t *Tunnel) SetWriteDeadline(until time.Time) error {
-	t.setDeadlines(until, &t.writeUntil)
-	return nil
+	return t.setDeadlines(until, &t.writeUntil)
 }
 
-func (t *Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
+func (t *Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) error {
 	at := t.h.shared.Clock.At(until)
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
@@ -188,4 +185,5 @@ func (t *Tunnel) setDeadlines(until time.Time, deadlines ...*clock.Time) {
 		*deadline = at
 	}
 	t.s.wakeLocked()
+	return nil
 }
