@@ -7,10 +7,10 @@ import (
 )
 
 var (
-	certificateEnd = describe("filo_certificate_not_after_seconds",
-		"When a certificate expires, in seconds since 1970. The label is the first of its files.", "file")
-	certificateRefused = describe("filo_certificate_refused",
-		"1 if the files have another certificate that was refused, and the previous one is served; otherwise 0.", "file")
+	certificateEnd = client.NewDesc("filo_certificate_not_after_seconds",
+		"When a certificate expires, in seconds since 1970. The label is the first of its files.", []string{"file"}, nil)
+	certificateRefused = client.NewDesc("filo_certificate_refused",
+		"1 if the files have another certificate that was refused, and the previous one is served; otherwise 0.", []string{"file"}, nil)
 )
 
 // Certificates returns a collector of the certificates of a store. The alerts in deploy/prometheus leave two weeks for a renewal.

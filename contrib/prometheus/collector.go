@@ -57,8 +57,24 @@ var (
 		"Calls of a class of handlers whose loop was taken away since they took too long.", "class")
 )
 
+// descs are the descriptions of all that a Collector sends. Only the variables of this package are described, when it is initialised.
+var descs []*client.Desc
+
 func describe(name, help string, labels ...string) *client.Desc {
-	return client.NewDesc(name, help, labels, nil)
+	desc := client.NewDesc(name, help, labels, nil)
+	descs = append(descs, desc)
+	return desc
+}
+
+// sink is where a Collector sends its metrics.
+type sink chan<- client.Metric
+
+func (ch sink) gauge(desc *client.Desc, value float64, labels ...string) {
+	ch <- client.MustNewConstMetric(desc, client.GaugeValue, value, labels...)
+}
+
+func (ch sink) count(desc *client.Desc, value uint64, labels ...string) {
+	ch <- client.MustNewConstMetric(desc, client.CounterValue, float64(value), labels...)
 }
 
 // Collector returns a collector of the figures of server.Stats, of the requests of server.Running, and of the clients of server.Clients. It may be registered before the server serves.
@@ -82,16 +98,7 @@ type collector struct {
 
 // Describe implements prometheus.Collector.
 func (k *collector) Describe(ch chan<- *client.Desc) {
-	for _, desc := range [...]*client.Desc{
-		connections, http2, streams, accepted, refused, answered, overload, workers, spawned, retired, carried, queued, tasks, handoffs, retakes,
-		classKind, classMedian, classInline, classHandoffs, classRetakes, clientConns,
-	} {
-		ch <- desc
-	}
-	for _, desc := range limitDescs {
-		ch <- desc
-	}
-	for _, desc := range runningDescs {
+	for _, desc := range descs {
 		ch <- desc
 	}
 }
@@ -99,47 +106,43 @@ func (k *collector) Describe(ch chan<- *client.Desc) {
 // Collect implements prometheus.Collector.
 func (k *collector) Collect(ch chan<- client.Metric) {
 	stats := k.server.Stats()
-	gauge := func(desc *client.Desc, value int, labels ...string) {
-		ch <- client.MustNewConstMetric(desc, client.GaugeValue, float64(value), labels...)
-	}
-	counter := func(desc *client.Desc, value uint64, labels ...string) {
-		ch <- client.MustNewConstMetric(desc, client.CounterValue, float64(value), labels...)
-	}
+	out := sink(ch)
+	gauge := func(desc *client.Desc, value int, labels ...string) { out.gauge(desc, float64(value), labels...) }
 	gauge(connections, stats.ConnsIdle, "idle")
 	gauge(connections, stats.ConnsActive, "active")
 	gauge(connections, stats.ConnsParked, "parked")
 	gauge(http2, stats.ConnsHTTP2)
 	gauge(streams, stats.Streams)
-	counter(accepted, stats.ConnsAccepted)
-	counter(refused, stats.ConnsRefused)
+	out.count(accepted, stats.ConnsAccepted)
+	out.count(refused, stats.ConnsRefused)
 	for class := 1; class < len(stats.Requests); class++ {
-		counter(answered, stats.Requests[class], statusLabels[class])
+		out.count(answered, stats.Requests[class], statusLabels[class])
 	}
-	counter(overload, stats.RequestsRefused)
+	out.count(overload, stats.RequestsRefused)
 	gauge(workers, stats.WorkersRunning, "running")
 	gauge(workers, stats.WorkersReady, "ready")
 	gauge(workers, stats.WorkersLeading, "leading")
-	counter(spawned, stats.WorkersSpawned)
-	counter(retired, stats.WorkersRetired)
+	out.count(spawned, stats.WorkersSpawned)
+	out.count(retired, stats.WorkersRetired)
 	gauge(carried, stats.RequestsCarried)
 	gauge(queued, stats.RequestsQueued)
 	gauge(tasks, stats.TasksRunning)
-	counter(handoffs, stats.Handoffs)
-	counter(retakes, stats.Retakes)
-	collectLimits(ch, &stats)
-	k.collectRunning(ch)
-	k.collectClients(ch)
+	out.count(handoffs, stats.Handoffs)
+	out.count(retakes, stats.Retakes)
+	collectLimits(out, &stats)
+	k.collectRunning(out)
+	k.collectClients(out)
 
 	for _, class := range k.classes(stats.Classes) {
 		if class.Kind != "" {
 			gauge(classKind, 1, class.Name, class.Kind)
 		}
 		if class.Median > 0 {
-			ch <- client.MustNewConstMetric(classMedian, client.GaugeValue, class.Median.Seconds(), class.Name)
+			out.gauge(classMedian, class.Median.Seconds(), class.Name)
 		}
-		counter(classInline, class.Inline, class.Name)
-		counter(classHandoffs, class.Handoffs, class.Name)
-		counter(classRetakes, class.Retakes, class.Name)
+		out.count(classInline, class.Inline, class.Name)
+		out.count(classHandoffs, class.Handoffs, class.Name)
+		out.count(classRetakes, class.Retakes, class.Name)
 	}
 }
 

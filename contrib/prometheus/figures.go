@@ -36,6 +36,6 @@ func (f figures) Collect(ch chan<- client.Metric) {
 		if counts {
 			kind = client.CounterValue
 		}
-		ch <- client.MustNewConstMetric(describe(name, help, names...), kind, value, values...)
+		ch <- client.MustNewConstMetric(client.NewDesc(name, help, names, nil), kind, value, values...)
 	})
 }

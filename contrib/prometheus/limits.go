@@ -44,38 +44,22 @@ var (
 	gracePeriod = describe("filo_grace_period_seconds", "How long a shutdown may take. Not there without a limit.")
 )
 
-// limitDescs describe the metrics of collectLimits.
-var limitDescs = [...]*client.Desc{
-	acceptFailures, handshakeErrors, timeouts, refusals, draining, drainTime, keepAlivesOff, buildInfo, driverInfo, leaders,
-	concurrencyLimit, queueLimit, connectionsLimit, addressLimit, streamsLimit, bodies, bodiesLimit, answers, answersLimit, bodyLimit, timeoutLimit,
-	gracePeriod,
-}
-
-func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
-	send := func(desc *client.Desc, kind client.ValueType, value float64, labels ...string) {
-		ch <- client.MustNewConstMetric(desc, kind, value, labels...)
-	}
-	count := func(desc *client.Desc, value uint64, labels ...string) {
-		send(desc, client.CounterValue, float64(value), labels...)
-	}
-	gauge := func(desc *client.Desc, value float64, labels ...string) {
-		send(desc, client.GaugeValue, value, labels...)
-	}
+func collectLimits(out sink, stats *filo.Stats) {
 	flag := func(desc *client.Desc, on bool) {
 		if on {
-			gauge(desc, 1)
+			out.gauge(desc, 1)
 		} else {
-			gauge(desc, 0)
+			out.gauge(desc, 0)
 		}
 	}
 	limit := func(desc *client.Desc, value float64, labels ...string) {
 		if value > 0 {
-			gauge(desc, value, labels...)
+			out.gauge(desc, value, labels...)
 		}
 	}
 
-	count(acceptFailures, stats.AcceptFailures)
-	count(handshakeErrors, stats.HandshakeErrors)
+	out.count(acceptFailures, stats.AcceptFailures)
+	out.count(handshakeErrors, stats.HandshakeErrors)
 	t, r, l := &stats.Timeouts, &stats.Refusals, &stats.Limits
 	for _, each := range [...]struct {
 		kind  string
@@ -86,7 +70,7 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 		{"body", t.Body, l.ReadTimeout}, {"write", t.Write, l.WriteTimeout}, {"handler", t.Handler, 0}, {"queue", t.Queue, l.QueueTimeout},
 		{"ping", t.Ping, 0}, {"settings", t.Settings, 0},
 	} {
-		count(timeouts, each.count, each.kind)
+		out.count(timeouts, each.count, each.kind)
 		limit(timeoutLimit, each.limit.Seconds(), each.kind)
 	}
 	for _, each := range [...]struct {
@@ -97,23 +81,23 @@ func collectLimits(ch chan<- client.Metric, stats *filo.Stats) {
 		{"queue_timeout", r.QueueTimeout}, {"buffered_bodies", r.BufferedBodies}, {"unsent_answers", r.UnsentAnswers}, {"tasks", r.Tasks},
 		{"proxy_protocol", r.ProxyProtocol}, {"http2_streams", r.HTTP2Streams}, {"http2_calm", r.HTTP2Calm},
 	} {
-		count(refusals, each.count, each.policy)
+		out.count(refusals, each.count, each.policy)
 	}
 
-	gauge(bodies, float64(stats.BodiesBuffered))
-	gauge(answers, float64(stats.AnswersBuffered))
+	out.gauge(bodies, float64(stats.BodiesBuffered))
+	out.gauge(answers, float64(stats.AnswersBuffered))
 	flag(draining, stats.Draining)
 	if stats.Draining {
-		gauge(drainTime, float64(stats.DrainingSince.UnixMilli())/1000)
+		out.gauge(drainTime, float64(stats.DrainingSince.UnixMilli())/1000)
 	}
 	flag(keepAlivesOff, stats.KeepAlivesOff)
-	gauge(buildInfo, 1, filo.Version(), runtime.Version())
+	out.gauge(buildInfo, 1, filo.Version(), runtime.Version())
 	if l.Driver == "" {
 		return // nothing is served
 	}
-	gauge(driverInfo, 1, l.Driver)
-	gauge(leaders, float64(l.Leaders))
-	gauge(queueLimit, float64(l.Queue))
+	out.gauge(driverInfo, 1, l.Driver)
+	out.gauge(leaders, float64(l.Leaders))
+	out.gauge(queueLimit, float64(l.Queue))
 	limit(concurrencyLimit, float64(l.Concurrency))
 	limit(connectionsLimit, float64(l.MaxConns))
 	limit(addressLimit, float64(l.MaxConnsPerIP))

@@ -3,8 +3,6 @@ package prometheus
 import (
 	"time"
 
-	client "github.com/prometheus/client_golang/prometheus"
-
 	"github.com/filohttp/filo"
 )
 
@@ -17,8 +15,6 @@ var (
 		"route", "state")
 )
 
-var runningDescs = [...]*client.Desc{running, runningOldest}
-
 // runningKey distinguishes the series of running requests.
 type runningKey struct {
 	route string
@@ -27,7 +23,7 @@ type runningKey struct {
 
 // collectRunning sends a series for each state of each route that has a running request. Collector limits the number of routes as well as
 // that of classes.
-func (k *collector) collectRunning(ch chan<- client.Metric) {
+func (k *collector) collectRunning(out sink) {
 	count, oldest := make(map[runningKey]int), make(map[runningKey]time.Duration)
 	requests := k.server.Running()
 	k.mu.Lock()
@@ -41,7 +37,7 @@ func (k *collector) collectRunning(ch chan<- client.Metric) {
 	}
 	k.mu.Unlock()
 	for key, n := range count {
-		ch <- client.MustNewConstMetric(running, client.GaugeValue, float64(n), key.route, key.state.String())
-		ch <- client.MustNewConstMetric(runningOldest, client.GaugeValue, oldest[key].Seconds(), key.route, key.state.String())
+		out.gauge(running, float64(n), key.route, key.state.String())
+		out.gauge(runningOldest, oldest[key].Seconds(), key.route, key.state.String())
 	}
 }
