@@ -127,8 +127,7 @@ func failed(c *filo.Ctx, err error) bool {
 	if c.ErrorRendered() || c.Hijacked() || errors.Is(err, filo.ErrClientGone) {
 		return false // the status says it, or the client has left
 	}
-	var known *filo.HTTPError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*filo.HTTPError](err); ok {
 		return known.Status >= 500
 	}
 	return !errors.Is(err, filo.ErrAbort)

@@ -118,8 +118,7 @@ func New[C any, P interface {
 
 // asRefusal turns an error of the user's code into the error for the client.
 func asRefusal(err error) *filo.HTTPError {
-	var refusal *filo.HTTPError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*filo.HTTPError](err); ok {
 		return refusal
 	}
 	return invalidToken(err)

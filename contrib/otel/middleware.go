@@ -207,8 +207,7 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 		return // the client's error
 	}
 	x.cause = err
-	var panicError *filo.PanicError
-	if errors.As(err, &panicError) {
+	if panicError, ok := errors.AsType[*filo.PanicError](err); ok {
 		x.cause, x.stack = panicError.Value, panicError.Stack
 	}
 }

@@ -184,8 +184,7 @@ func (c *Conn) control(e event, payload []byte) error {
 // closeFor closes the connection because of an error of the user's function.
 func (c *Conn) closeFor(err error) {
 	frame := errFunction
-	var asked *CloseError
-	if errors.As(err, &asked) && asked.Code.sendable() {
+	if asked, ok := errors.AsType[*CloseError](err); ok && asked.Code.sendable() {
 		frame = failure(asked.Code, closeReason(asked.Reason))
 	}
 	c.sendClose(frame, err, stateClosing)

@@ -122,8 +122,7 @@ func (s *stream) next() (event, []byte, error) {
 // fail ends the connection. It does so at once, unless the client has caused the error: then the client gets time to read the reason.
 func (s *stream) fail(err error) error {
 	c := s.conn
-	var failed *CloseError
-	if errors.As(err, &failed) && failed.Local && c.sendClose(failed, failed, stateFailed) {
+	if failed, ok := errors.AsType[*CloseError](err); ok && failed.Local && c.sendClose(failed, failed, stateFailed) {
 		s.linger()
 	}
 	c.over(err)
@@ -206,8 +205,7 @@ func (s *stream) awaitClose() error {
 		s.next()
 	}
 	s.conn.over(s.err)
-	var closed *CloseError
-	if errors.As(s.err, &closed) {
+	if _, ok := errors.AsType[*CloseError](s.err); ok {
 		return nil
 	}
 	return s.err

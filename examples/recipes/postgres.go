@@ -99,8 +99,7 @@ func (u *Users) create(c *filo.Ctx) error {
 		return filo.Error(422, "email is required")
 	}
 	err := u.Pool.QueryRow(c.Context(), `INSERT INTO users (email) VALUES ($1) RETURNING id`, in.Email).Scan(&in.ID)
-	var constraint *pgconn.PgError
-	if errors.As(err, &constraint) && constraint.Code == "23505" { // unique_violation
+	if constraint, ok := errors.AsType[*pgconn.PgError](err); ok && constraint.Code == "23505" { // unique_violation
 		return filo.Error(409, "this address has an account already")
 	}
 	if err != nil {

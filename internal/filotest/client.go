@@ -157,8 +157,7 @@ func (c *Client) Refusal(status int) error {
 
 // StatusOf returns the status of an HTTPError, 0 for any other error.
 func StatusOf(err error) int {
-	var h *filo.HTTPError
-	if errors.As(err, &h) {
+	if h, ok := errors.AsType[*filo.HTTPError](err); ok {
 		return h.Status
 	}
 	return 0
