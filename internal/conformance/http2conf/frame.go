@@ -2,12 +2,13 @@ package http2conf
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strings"
+
+	"golang.org/x/net/http2"
 )
 
 // preface is what a client begins with (RFC 9113, section 3.4).
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+const preface = http2.ClientPreface
 
 // maxFrameSize is the largest payload that both peers take unless SETTINGS say otherwise.
 const maxFrameSize = 16384
@@ -19,7 +20,7 @@ const defaultWindow = 65535
 const maxID = 1<<31 - 1
 
 // Type is the type of a frame.
-type Type uint8
+type Type = http2.FrameType
 
 // The types of RFC 9113, section 6, and of RFC 9218, section 7.1.
 const (
@@ -37,21 +38,8 @@ const (
 	typeUnknown        Type = 0xfa // nobody's
 )
 
-var typeNames = map[Type]string{
-	typeData: "DATA", typeHeaders: "HEADERS", typePriority: "PRIORITY", typeReset: "RST_STREAM", typeSettings: "SETTINGS",
-	typePush: "PUSH_PROMISE", typePing: "PING", typeGoAway: "GOAWAY", typeWindowUpdate: "WINDOW_UPDATE",
-	typeContinuation: "CONTINUATION", typePriorityUpdate: "PRIORITY_UPDATE",
-}
-
-func (t Type) String() string {
-	if name, ok := typeNames[t]; ok {
-		return name
-	}
-	return fmt.Sprintf("type 0x%x", uint8(t))
-}
-
 // Flags are the flags of a frame.
-type Flags uint8
+type Flags = http2.Flags
 
 // The flags of RFC 9113, section 6.
 const (
@@ -64,7 +52,7 @@ const (
 )
 
 // Code is an error code of RFC 9113, section 7.
-type Code uint32
+type Code = http2.ErrCode
 
 // The codes that the table expects or sends.
 const (
@@ -78,18 +66,6 @@ const (
 	compressionError Code = 0x9
 	enhanceYourCalm  Code = 0xb
 )
-
-var codeNames = [...]string{
-	"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED", "FRAME_SIZE_ERROR",
-	"REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
-}
-
-func (c Code) String() string {
-	if int(c) < len(codeNames) {
-		return codeNames[c]
-	}
-	return fmt.Sprintf("code 0x%x", uint32(c))
-}
 
 // Frame is a frame as the client sends it, or bytes that are none.
 type Frame struct {
@@ -166,7 +142,6 @@ const (
 	settingMaxStreams      = 0x3
 	settingInitialWindow   = 0x4
 	settingMaxFrameSize    = 0x5
-	settingMaxHeaderList   = 0x6
 	settingExtendedConnect = 0x8
 	settingNoPriorities    = 0x9
 )
