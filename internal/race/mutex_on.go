@@ -73,7 +73,7 @@ type holder struct {
 	n int
 }
 
-// holders are those of the goroutines that hold a lock. A goroutine claims one of the few where its address leads.
+// holders have a place for each goroutine that holds a lock. A goroutine claims one of the few where its address leads.
 var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64

@@ -20,7 +20,7 @@ type (
 	OfBodies struct{}
 	// OfWaking: the sweep wakes the owner of a connection.
 	OfWaking struct{}
-	// OfSeat: a seat is taken from a worker, and what the worker has of its connection with it.
+	// OfSeat: a seat is taken from a worker, and the connection that the worker serves with it.
 	OfSeat struct{}
 	// OfSealing: records are queued in the order in which they were sealed.
 	OfSealing struct{}
