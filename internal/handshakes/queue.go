@@ -1,4 +1,5 @@
-// Package handshakes limits how many TLS handshakes run at once. It knows of a connection only how to wake its owner, by a deadline.
+// Package handshakes limits how many TLS handshakes run at once. It knows of a connection only how to wake its owner, by a
+// deadline, and whether its client has sent something.
 package handshakes
 
 import (
@@ -27,6 +28,8 @@ const (
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
+	// HasInput reports whether the client has sent something that the owner hasn't read. It doesn't wait.
+	HasInput() bool
 }
 
 // Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
@@ -60,7 +63,7 @@ type handshake struct {
 type handshakeStage uint8
 
 const (
-	Queued handshakeStage = iota
+	handshakeQueued handshakeStage = iota
 	handshakeComputes
 	handshakeHeld   // by a function of the program, it seems
 	handshakeWaits  // for its client, or it has done so
@@ -111,7 +114,7 @@ func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 		}
 		q.goOnLocked()
 	}
-	if h.stage == Queued {
+	if h.stage == handshakeQueued {
 		return false
 	}
 	conn.SetReadDeadline(time.Time{}) // it may have been woken
@@ -198,13 +201,31 @@ func (q *Queue) Wait(conn Conn) {
 	q.goOnLocked()
 }
 
-// oustLocked ends the wait of the handshake that has waited for longest, of the address that has most of them.
+// maxLooks is at how many connections oustLocked looks.
+const maxLooks = 16
+
+// oustLocked ends a wait of the address that has most of them: the longest one whose client has sent nothing that its owner hasn't read. A
+// client that has sent its part waits for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
-	var ousted *handshake
+	var crowded *handshakeClient
 	for e := q.waiting.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*handshake); ousted == nil || h.client.waiting > ousted.client.waiting {
+		if client := e.Value.(*handshake).client; crowded == nil || client.waiting > crowded.waiting {
+			crowded = client
+		}
+	}
+	var ousted *handshake
+	for e, looks := q.waiting.Front(), 0; e != nil && looks < maxLooks; e = e.Next() {
+		h := e.Value.(*handshake)
+		if h.client != crowded {
+			continue
+		}
+		if looks++; ousted == nil {
 			ousted = h
+		}
+		if !h.conn.HasInput() {
+			ousted = h
+			break
 		}
 	}
 	q.leaveLocked(ousted)
@@ -216,7 +237,7 @@ func (q *Queue) oustLocked() {
 func (q *Queue) leaveLocked(h *handshake) {
 	q.mu.AssertHeld()
 	switch client := h.client; h.stage {
-	case Queued:
+	case handshakeQueued:
 		client.queued.Remove(h.element)
 		if client.queued.Len() == 0 {
 			q.turns.Remove(client.turn)

@@ -16,7 +16,10 @@ import (
 type testConn struct {
 	woken  atomic.Bool // by SetReadDeadline
 	ousted atomic.Bool // by SetDeadline
+	sent   bool        // the client has sent something
 }
+
+func (c *testConn) HasInput() bool { return c.sent }
 
 func (c *testConn) SetDeadline(t time.Time) error {
 	c.ousted.Store(t.Equal(clock.Past))
@@ -92,6 +95,26 @@ func TestOusted(t *testing.T) {
 	}
 	if n := q.Used(); n != 0 {
 		t.Errorf("%d places are in use in the end", n)
+	}
+}
+
+// A client that has sent its part isn't ousted as long as there is one that hasn't.
+func TestOustedIsSilent(t *testing.T) {
+	for _, silent := range []int{0, 1, 2, -1} {
+		q := &Queue{Most: 3}
+		var conns []*testConn
+		for i := range 4 {
+			c := begin(q, hog, 1)[0]
+			c.sent = i != silent
+			q.Wait(c)
+			conns = append(conns, c)
+		}
+		want := max(silent, 0) // the one that has waited for longest
+		for i, c := range conns {
+			if c.ousted.Load() != (i == want) {
+				t.Errorf("%d is silent, %d was ousted: %t", silent, i, c.ousted.Load())
+			}
+		}
 	}
 }
 
