@@ -188,9 +188,10 @@ build-release:
 tidy: ## go mod tidy in every module
 	@$(call in-modules,go mod tidy)
 
-cover: ## statement coverage of the server, the root package and internal/http2conn; the profile is .cover/root.out
+cover: ## statement coverage of the server, the root package and those below it; the profile is .cover/root.out
 	@mkdir -p .cover
-	@go test -coverpkg=.,./internal/http2conn -coverprofile=.cover/root.out $(ROOT) ./internal/http2conn
+	@server=$$(go list -deps . | grep '^github.com/filohttp/filo'); \
+	go test -coverpkg=$$(echo $$server | tr ' ' ',') -coverprofile=.cover/root.out $(ROOT) $$server
 	@go tool cover -func=.cover/root.out | tail -n 1
 
 deps: ## install what the tests call: curl, nc, wrk, ab, h2load, strace, ip, chromium, redis-server, haproxy, nginx, promtool, systemd, qemu-aarch64 and a C compiler for -race (Debian, Ubuntu)

@@ -49,7 +49,7 @@ type Outbox struct {
 	socket Socket   // nil: goroutines write to conn, and wait; immutable
 	conn   net.Conn // immutable
 
-	mu       race.Mutex[race.OfLeaf]
+	mu       race.Mutex[race.OfOutbox]
 	waiting  int32      // goroutines in awaitLocked
 	limit    int32      // for the bytes of messages in queue
 	progress *sync.Cond // uses mu; signals changes that goroutines wait for; nil if none has ever waited

@@ -38,6 +38,8 @@ type (
 	OfLoop struct{}
 	// OfRunning is of the set of running requests, each of which has a lock.
 	OfRunning struct{}
+	// OfOutbox: what waits for a client is sent by a connection that may have a lock, as the answer of another server has.
+	OfOutbox struct{}
 	// OfLeaf is the rank of locks under which no other is taken.
 	OfLeaf struct{}
 )
@@ -58,4 +60,5 @@ func (OfConns) rank() int      { return 13 }
 func (OfClock) rank() int      { return 14 }
 func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
-func (OfLeaf) rank() int       { return 17 }
+func (OfOutbox) rank() int     { return 17 }
+func (OfLeaf) rank() int       { return 18 }
