@@ -64,8 +64,10 @@ type stream struct {
 	status         int // of the answer; 0 for none yet
 	fields         []hpack.HeaderField
 	body           []byte
-	over           bool // the answer has ended
+	over           bool      // the answer has ended
+	came           time.Time // when the last frame of the answer came
 	resets         []Code
+	waited         bool  // the first reset came a while after the answer: see patience
 	granted, taken int64 // by WINDOW_UPDATE to the server, and by its DATA
 	sendGranted    int64 // to the client, and less what it has sent
 	trailers       bool
@@ -201,12 +203,17 @@ func (p *peer) take(f serverFrame) error {
 	}
 	switch f.kind {
 	case typeData:
+		s.came = time.Now()
 		return p.takeData(f, s)
 	case typeHeaders, typeContinuation:
+		s.came = time.Now()
 		return p.takeBlock(f, s)
 	}
 	if len(f.payload) != 4 {
 		return broken("RST_STREAM has %d bytes", len(f.payload))
+	}
+	if len(s.resets) == 0 {
+		s.waited = s.over && time.Since(s.came) >= patience
 	}
 	s.resets = append(s.resets, Code(binary.BigEndian.Uint32(f.payload)))
 	return nil
@@ -518,6 +525,10 @@ func (p *peer) String() string {
 	return strings.Join(words, "; ")
 }
 
+// patience is how long a server must wait for the rest of a request that it has answered: on a slow machine, a client that still sends may get
+// RST_STREAM with NO_ERROR afterwards.
+const patience = 500 * time.Millisecond
+
 // met reports whether exactly what is wanted has come on the stream, and so far nothing else.
 func (w Want) met(s *stream) bool {
 	if s == nil {
@@ -532,7 +543,7 @@ func (w Want) met(s *stream) bool {
 	answer := (s.status == w.Status || w.Or != 0 && s.status == w.Or) && s.has(w)
 	switch w.What {
 	case Answered:
-		return answer && s.over && s.fits(w) && len(s.resets) == 0
+		return answer && s.over && s.fits(w) && (len(s.resets) == 0 || s.waited && slices.Equal(s.resets, []Code{noError}))
 	case AnsweredEarly:
 		return answer && s.over && s.fits(w) && slices.Equal(s.resets, []Code{noError})
 	case Reset:

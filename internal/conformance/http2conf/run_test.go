@@ -291,3 +291,23 @@ func TestRunner(t *testing.T) {
 		})
 	}
 }
+
+// A server that has answered may reset the rest of the request, but not before it has waited for that.
+func TestResetAfterAnswer(t *testing.T) {
+	for _, test := range []struct {
+		code   Code
+		ago    time.Duration
+		wanted bool
+	}{{noError, patience, true}, {noError, 0, false}, {cancel, patience, false}} {
+		p := newPeer()
+		p.began = true
+		s := &stream{opened: true, status: 200, over: true, came: time.Now().Add(-test.ago)}
+		p.streams[1] = s
+		if err := p.take(serverFrame{kind: typeReset, stream: 1, payload: []byte{0, 0, 0, byte(test.code)}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := answered(1, 200).met(s); got != test.wanted {
+			t.Errorf("%v %v after the answer: %t", test.code, test.ago, got)
+		}
+	}
+}
