@@ -23,7 +23,7 @@ type connSet struct {
 
 	// answered counts the answers by status class. Each seat of a loop has an element, for the connections that its leader serves. Other
 	// connections get the elements in turn, so that few processors write to the same one.
-	answered []sharedCounts // set once, by configure, under life.Life.Mu
+	answered []sharedCounts // set once, by configure, in life.Hold
 
 	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, or when the shortest timeout has passed
 	// since that sweep, if that is earlier. An owner that sets an earlier deadline makes due earlier (hasten). While a sweep is

@@ -133,13 +133,13 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			go func() { served <- s.Serve(listener) }()
 			await("the goroutine to wait", quiet)
 			// The loop doesn't watch the socket any more, so that the goroutine is who accepts.
-			s.life.Mu.Lock()
-			for listener := range s.life.Listeners {
-				entry := reflect.ValueOf(*listener).Elem().FieldByName("entries").Index(0).Elem()
-				epfd := entry.FieldByName("loop").Elem().FieldByName("epoll").Int()
-				sock.EpollControl(int(epfd), syscall.EPOLL_CTL_DEL, int(entry.FieldByName("fd").Int()), 0, 0, 0)
-			}
-			s.life.Mu.Unlock()
+			s.life.Hold(func() {
+				for _, listener := range reflect.ValueOf(&s.life).Elem().FieldByName("listeners").MapKeys() {
+					entry := listener.Elem().Elem().Elem().FieldByName("entries").Index(0).Elem()
+					epfd := entry.FieldByName("loop").Elem().FieldByName("epoll").Int()
+					sock.EpollControl(int(epfd), syscall.EPOLL_CTL_DEL, int(entry.FieldByName("fd").Int()), 0, 0, 0)
+				}
+			})
 			c, err := net.Dial(test.network, listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)

@@ -60,16 +60,19 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 }
 
 // startLoops returns the server's loops, and starts them if they don't run yet.
-func (s *Server) startLoops() (*loop.Group, error) {
-	s.life.Mu.Lock()
-	defer s.life.Mu.Unlock()
-	// A shutdown stops only loops that have been stored by then.
-	if s.life.Draining.Load() {
-		return nil, ErrServerClosed
-	}
-	if g := s.loops.Load(); g != nil {
-		return g, nil
-	}
+func (s *Server) startLoops() (g *loop.Group, err error) {
+	s.life.Hold(func() {
+		if s.life.Draining.Load() {
+			err = ErrServerClosed // a shutdown stops only loops that have been stored by then
+		} else if g = s.loops.Load(); g == nil {
+			g, err = s.newLoops()
+		}
+	})
+	return g, err
+}
+
+// newLoops starts the server's loops.
+func (s *Server) newLoops() (*loop.Group, error) {
 	var workers []loop.Workers
 	for i := range s.config.leaders {
 		workers = append(workers, &loopWorkers{pool: s.pool, answered: &s.conns.answered[i].answerCounts})

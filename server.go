@@ -256,8 +256,8 @@ type Server struct {
 	config     serverConfig
 	life       life.Life
 	clock      coarseClock
-	pool       *workerPool                // set once, by configure, under life.Mu
-	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, under life.Mu
+	pool       *workerPool                // set once, by configure, in life.Hold
+	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, in life.Hold
 	classes    serverClasses
 	conns      connSet
 	_          apart.Lines
@@ -350,10 +350,10 @@ func (s *Server) configure() {
 		s.bodies.SetLimit(withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies))
 		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
 		pool := s.newPool()
-		s.life.Mu.Lock()
-		s.pool = pool // Stats looks at what is configured from here on
-		s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
-		s.life.Mu.Unlock()
+		s.life.Hold(func() {
+			s.pool = pool // Stats looks at what is configured from here on
+			s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
+		})
 		s.initTasks()
 		s.life.Init()
 	})
@@ -465,16 +465,12 @@ func (s *Server) start() error {
 	if s.config.driverErr != nil {
 		return s.config.driverErr
 	}
-	s.life.Mu.Lock()
-	defer s.life.Mu.Unlock()
-	if s.life.Draining.Load() {
-		return ErrServerClosed
-	}
-	if !s.life.Started {
-		s.life.Started = true
+	if !s.life.Start(func() {
 		s.clock.start(s.config.tick)
 		s.pool.Start()
 		s.conns.startSweep(s)
+	}) {
+		return ErrServerClosed
 	}
 	return nil
 }

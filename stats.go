@@ -125,14 +125,15 @@ func (s *Server) Stats() Stats {
 	s.counts.addTo(&st)
 	loops := s.loops.Load().Counts()
 	st.Handoffs, st.Retakes = loops.Handoffs, loops.Retakes
-	s.life.Mu.Lock()
-	if s.pool != nil {
-		s.pool.stats(&st)
-		st.Limits = s.limits()
-	}
-	st.Draining, st.DrainingSince, st.KeepAlivesOff = s.life.Draining.Load(), s.life.DrainingSince, s.life.NoReuse.Load()
-	answered := s.conns.answered
-	s.life.Mu.Unlock()
+	st.DrainingSince, st.KeepAlivesOff = s.life.DrainingSince(), s.life.NoReuse.Load()
+	st.Draining = !st.DrainingSince.IsZero()
+	var answered []sharedCounts
+	s.life.Hold(func() {
+		if answered = s.conns.answered; s.pool != nil {
+			s.pool.stats(&st)
+			st.Limits = s.limits()
+		}
+	})
 	for i := range answered {
 		answered[i].addTo(&st.Requests)
 	}

@@ -50,6 +50,14 @@ func TestLife(t *testing.T) {
 	if address, ok := l.Served(); address != "a b" || !ok || !l.Accepts() {
 		t.Errorf("it serves %q, %t", address, ok)
 	}
+	starts := 0
+	start := func() { starts++ }
+	if started, again := l.Start(start), l.Start(start); starts != 1 || !started || !again {
+		t.Errorf("it was started %d times", starts)
+	}
+	if !l.DrainingSince().IsZero() {
+		t.Error("it drains already")
+	}
 	ran := make(chan int, 2)
 	l.OnShutdown(func() { ran <- 1 })
 	rest := clock.Time(time.Hour)
@@ -64,6 +72,9 @@ func TestLife(t *testing.T) {
 	at := func(now clock.Time) func() clock.Time { return func() clock.Time { return now } }
 	if l.EndsRest(at(rest-1)) || !l.EndsRest(at(rest)) || !l.EndsConns() {
 		t.Error("the rest ends at another time")
+	}
+	if l.Start(start) || starts != 1 || l.DrainingSince().IsZero() {
+		t.Error("it starts while it drains")
 	}
 	late := net.Listener(&listener{})
 	if l.Track(&late) {
@@ -83,7 +94,7 @@ func TestLife(t *testing.T) {
 	l.Cut(3, 1, "GET / 1")
 	l.Cut(2, 2, "")
 	end, ok := l.TakeEnd()
-	if want := (End{Address: "a b", Since: l.DrainingSince, AnsweredBefore: 7, ConnsCut: 3, TasksCut: 2, RequestsCut: "GET / 1"}); !ok || end != want {
+	if want := (End{Address: "a b", Since: l.DrainingSince(), AnsweredBefore: 7, ConnsCut: 3, TasksCut: 2, RequestsCut: "GET / 1"}); !ok || end != want {
 		t.Errorf("%+v, %t", end, ok)
 	}
 	if _, again := l.TakeEnd(); again {
