@@ -99,14 +99,14 @@ func (lc *loopConn) mayAwaitHandshake() bool {
 	if !lc.ousted {
 		return true
 	}
-	return !lc.HasInput() && !lc.server.life.Draining.Load() && lc.server.config.readHeaderTimeout > 0
+	return lc.IsSilent() && !lc.server.life.Draining.Load() && lc.server.config.readHeaderTimeout > 0
 }
 
-// HasInput implements handshakes.Conn.
-func (lc *loopConn) HasInput() bool {
+// IsSilent implements handshakes.Conn.
+func (lc *loopConn) IsSilent() bool {
 	var next [1]byte
 	_, err := lc.Peek(next[:])
-	return err != loop.ErrNotYet
+	return err == loop.ErrNotYet
 }
 
 // helloCame reports whether the client's hello has arrived completely, or isn't one. A client that sends only a part of its hello must not

@@ -1,5 +1,5 @@
 // Package handshakes limits how many TLS handshakes run at once. It knows of a connection only how to wake its owner, by a
-// deadline, and whether its client has sent something.
+// deadline, and whether its client is silent.
 package handshakes
 
 import (
@@ -28,8 +28,9 @@ const (
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
-	// HasInput reports whether the client has sent something that the owner hasn't read. It doesn't wait.
-	HasInput() bool
+	// IsSilent reports whether nothing has come that the owner hasn't read, not even the end of what the client sends. It doesn't wait. It is
+	// called between Wait and End, by any goroutine: so the owner calls End before it closes the connection.
+	IsSilent() bool
 }
 
 // Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
@@ -201,11 +202,11 @@ func (q *Queue) Wait(conn Conn) {
 	q.goOnLocked()
 }
 
-// maxLooks is at how many connections oustLocked looks.
+// maxLooks is how many connections oustLocked asks whether they are silent.
 const maxLooks = 16
 
-// oustLocked ends a wait of the address that has most of them: the longest one whose client has sent nothing that its owner hasn't read. A
-// client that has sent its part waits for this server.
+// oustLocked ends a wait of the address that has most of them: the longest one whose client is silent, or the longest one if it finds none.
+// A client that has sent its part waits for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
 	var crowded *handshakeClient
@@ -223,7 +224,7 @@ func (q *Queue) oustLocked() {
 		if looks++; ousted == nil {
 			ousted = h
 		}
-		if !h.conn.HasInput() {
+		if h.conn.IsSilent() {
 			ousted = h
 			break
 		}

@@ -19,7 +19,7 @@ type testConn struct {
 	sent   bool        // the client has sent something
 }
 
-func (c *testConn) HasInput() bool { return c.sent }
+func (c *testConn) IsSilent() bool { return !c.sent }
 
 func (c *testConn) SetDeadline(t time.Time) error {
 	c.ousted.Store(t.Equal(clock.Past))

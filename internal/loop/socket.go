@@ -45,7 +45,8 @@ type Conn interface {
 //
 // Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
 // read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
-// in Cut and LocalAddr, which hold loop.mu and check fd, and in WriteNow, which nobody calls once Closing has returned.
+// in methods that hold loop.mu and check fd, such as Cut and LocalAddr; in WriteNow, which nobody calls once Closing has returned; and in
+// AskEnd and Peek, while they hold a lock that the owner takes before it closes the socket.
 type Socket struct {
 	served      Conn  // immutable
 	loop        *Loop // the loop that it is in; immutable
@@ -277,7 +278,8 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 	return n, nil
 }
 
-// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0.
+// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Others than the owner
+// may call it as long as they keep the owner from closing the socket: see Socket.
 func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
 	switch {
