@@ -2,7 +2,6 @@ package filo
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 
 	"github.com/filohttp/filo/internal/tasks"
@@ -38,11 +37,10 @@ func (c *Ctx) Go(task func(context.Context)) error {
 // startTask starts a task, whose context gets these values.
 func (s *Server) startTask(values context.Context, task func(context.Context)) error {
 	err := s.tasks.Start(values, task)
-	var full *tasks.Full
-	switch {
-	case err == tasks.ErrOver:
+	if err == tasks.ErrOver {
 		return errTasksOver
-	case errors.As(err, &full):
+	}
+	if full, ok := err.(*tasks.Full); ok {
 		s.counts.refusals[refusedTasks].Add(1)
 		overload := *errTooManyTasks
 		overload.Err = full.Err
