@@ -1,4 +1,4 @@
-//go:build race && (amd64 || arm64)
+//go:build race
 
 package race
 
@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// Enabled says whether this is a build with the race detector, for a processor whose goroutines can be told apart: see goroutine.
+// Enabled says whether this is a build with the race detector.
 const Enabled = true
 
 // Mutex is a sync.Mutex with a rank. A function whose caller must hold it asserts that.
@@ -39,7 +39,7 @@ func (m *Mutex[R]) rank() Rank {
 	return r
 }
 
-// Lock is sync.Mutex's. It panics if the goroutine holds a lock that must be taken after this one.
+// Lock is sync.Mutex's. It panics if the goroutine holds a lock of the same rank, or of a later one.
 func (m *Mutex[R]) Lock() {
 	rank := m.rank()
 	if held := take(unsafe.Pointer(m), rank, true); held != nil {
@@ -63,7 +63,7 @@ func (m *Mutex[R]) Unlock() {
 	m.Mutex.Unlock()
 }
 
-// holder has the ranked locks that a goroutine holds.
+// holder has the ranked locks that a goroutine holds, in no order.
 type holder struct {
 	goroutine atomic.Uintptr // 0: the holder is free
 	locks     [8]struct {
@@ -73,21 +73,26 @@ type holder struct {
 	n int
 }
 
-// holders have a place for each goroutine that holds a lock. A goroutine claims one of the few where its address leads.
+// holders has one for each goroutine that holds a lock. A goroutine claims one of the holdersTried that follow the place to which its
+// address leads.
 var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64
 
-// The functions below must neither order what goroutines do, or the race detector would miss the races that this hides, nor count as
-// accesses. So the detector doesn't see them. Only its goroutine uses a holder.
+// The race detector doesn't see the functions below: to it their atomic operations would put the goroutines in an order that other builds
+// don't have, and it would miss races. Only the goroutine that has claimed a holder uses it.
 
 // take records that the goroutine is about to hold a lock. If it isn't allowed that, take returns the rank of a lock that it holds.
 //
 //go:norace
 func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {
+	g := goroutine()
+	if g == 0 {
+		return nil
+	}
 	runtime.RaceDisable()
 	defer runtime.RaceEnable()
-	h := holderOf(goroutine(), true)
+	h := holderOf(g, true)
 	for i := range h.n {
 		if ordered && h.locks[i].rank.rank() >= rank.rank() {
 			return h.locks[i].rank
@@ -102,9 +107,13 @@ func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {
 //
 //go:norace
 func leave(mutex unsafe.Pointer) {
+	g := goroutine()
+	if g == 0 {
+		return
+	}
 	runtime.RaceDisable()
 	defer runtime.RaceEnable()
-	h := holderOf(goroutine(), false)
+	h := holderOf(g, false)
 	for i := 0; h != nil && i < h.n; i++ {
 		if h.locks[i].mutex == mutex {
 			h.n--
@@ -139,6 +148,3 @@ func holderOf(goroutine uintptr, claims bool) *holder {
 	}
 	return nil
 }
-
-// goroutine returns what tells the goroutine from all others as long as it runs: where the runtime keeps it.
-func goroutine() uintptr

@@ -4,11 +4,12 @@ package race
 // Rank is the place of a lock in the order in which a goroutine may take locks: while it holds one, it takes only locks that come later.
 type Rank interface{ rank() int }
 
-// The ranks, in their order. One type can't have two of a rank: no goroutine takes the locks of two connections, for example.
+// The ranks, in their order. No goroutine holds two locks of one rank, such as those of two connections. Where a comment has a colon, a
+// reason follows why locks of later ranks are taken under this one.
 type (
-	// OfTimeout: a time-out ends the request's context and sends its answer, and while a handler sends earlier answers it must not answer.
+	// OfTimeout: a time-out ends the request's context and sends its answer. A handler holds it while it sends the answers to earlier requests.
 	OfTimeout struct{}
-	// OfContext is a watched request context's.
+	// OfContext is of a request's context: its watch begins.
 	OfContext struct{}
 	// OfLifecycle: the pool, the clock and the sweep start with the server.
 	OfLifecycle struct{}
@@ -20,13 +21,13 @@ type (
 	OfBodies struct{}
 	// OfWaking: the sweep wakes the owner of a connection.
 	OfWaking struct{}
-	// OfSeat: a seat is taken from a worker, and the connection that the worker serves with it.
+	// OfSeat: who takes the seat from a worker also takes the connection that the worker serves.
 	OfSeat struct{}
-	// OfSealing: records are queued in the order in which they were sealed.
+	// OfSealing: the records of TLS are queued in the order in which they were sealed.
 	OfSealing struct{}
-	// OfStream is an outbox's whose socket is a stream of HTTP/2.
+	// OfStream is of an outbox whose socket is a stream of HTTP/2: it sends by the connection.
 	OfStream struct{}
-	// OfHTTP2 is a connection's of HTTP/2.
+	// OfHTTP2 is of a connection of HTTP/2.
 	OfHTTP2 struct{}
 	// OfHandshakes: the owner of a TLS handshake is woken when its turn comes, or its wait is over.
 	OfHandshakes struct{}
