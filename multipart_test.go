@@ -10,7 +10,36 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/filohttp/filo/internal/formdata"
 )
+
+// The errors of a form are *HTTPError, which wrap the exported ones.
+func TestFormErrors(t *testing.T) {
+	const contentType, part = "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n12\r\n"
+	for _, test := range []struct {
+		contentType string
+		limits      MultipartLimits
+		status      int
+		wrapped     error
+	}{
+		{contentType, MultipartLimits{}, 0, nil},
+		{contentType, MultipartLimits{MaxParts: 1}, 413, ErrTooManyParts},
+		{contentType, MultipartLimits{MaxPartBytes: 1}, 413, ErrPartTooLarge},
+		{"text/plain", MultipartLimits{}, 415, nil},
+	} {
+		form, err := formdata.Read(strings.NewReader(part+part+"--b--"), test.contentType, formdata.Limits(test.limits))
+		var httpError *HTTPError
+		switch err = formError(err); {
+		case test.status == 0:
+			if err != nil || len(form.Value["a"]) != 2 {
+				t.Errorf("%v: %v", form, err)
+			}
+		case !errors.As(err, &httpError) || httpError.Status != test.status || test.wrapped != nil && !errors.Is(err, test.wrapped):
+			t.Errorf("%q, %+v: %v", test.contentType, test.limits, err)
+		}
+	}
+}
 
 // A file is saved whole or not at all, in no place but the directory, and over no other.
 func TestSaveFile(t *testing.T) {

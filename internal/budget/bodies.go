@@ -3,11 +3,11 @@
 package budget
 
 import (
-	"github.com/filohttp/filo/internal/race"
 	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // Bodies counts the bytes of the request bodies that a server holds. These are the buffers of bodies that handlers read as a whole, each

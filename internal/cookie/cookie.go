@@ -1,4 +1,4 @@
-// Package cookie has the syntax of cookies (RFC 6265bis): the Set-Cookie field that a response sets one by, and the Cookie fields of
+// Package cookie has the syntax of cookies (RFC 6265bis): of the Set-Cookie field, by which a response sets one, and of the Cookie fields of
 // requests. It knows bytes alone.
 package cookie
 

@@ -1,5 +1,5 @@
 // Package requestctx has a request's context, which costs little as long as nobody asks for its end. It doesn't know requests: the server
-// tells it when the client may be watched, and is told by a Watcher how.
+// tells it when the client may be watched, and gives it a Watcher that does so.
 package requestctx
 
 import (

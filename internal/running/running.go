@@ -130,6 +130,7 @@ func (r *Record[C]) End() {
 	r.class, r.conn, r.client = nil, nil, netip.AddrPort{}
 }
 
+// IsOn reports whether a request is recorded.
 func (r *Record[C]) IsOn() bool { return r != nil && r.on.Load() }
 
 // SetClient says who the client of a request is that another server has received.
