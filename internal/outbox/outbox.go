@@ -49,7 +49,7 @@ type Outbox struct {
 	socket Socket   // nil: goroutines write to conn, and wait; immutable
 	conn   net.Conn // immutable
 
-	mu       race.Mutex[race.OfOutbox]
+	mu       race.Mutex[race.OfLeaf]
 	waiting  int32      // goroutines in awaitLocked
 	limit    int32      // for the bytes of messages in queue
 	progress *sync.Cond // uses mu; signals changes that goroutines wait for; nil if none has ever waited
@@ -74,6 +74,9 @@ type seal struct {
 // Write's bytes.
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
+	if socket == nil {
+		o.mu.SetRank(race.Unranked{}) // conn's deadlines are set under it
+	}
 }
 
 // OnStream says that the socket is a stream of HTTP/2: the lock of its connection, and that of the connection's outbox, are taken under the

@@ -16,6 +16,7 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // stubOwner says how slowly a client may be, and counts how often it was disconnected.
@@ -599,5 +600,28 @@ func TestBrokenFrame(t *testing.T) {
 				t.Errorf("%v: disconnected %d times, then the error is %v", tt.err, n, o.Err())
 			}
 		})
+	}
+}
+
+// lockedConn has a lock, as a tunnel of another server's HTTP/2 has.
+type lockedConn struct {
+	net.Conn
+	mu race.Mutex[race.OfHTTP2]
+}
+
+func (c *lockedConn) Write(p []byte) (int, error) { return len(p), nil }
+
+func (c *lockedConn) SetWriteDeadline(time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return nil
+}
+
+// The connection may be another server's, whose locks may have any rank.
+func TestConnWithLock(t *testing.T) {
+	var o Outbox
+	o.Open(&stubOwner{start: time.Now()}, nil, new(lockedConn), false)
+	if n, err := o.Write([]byte("x")); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
 	}
 }

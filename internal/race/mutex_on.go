@@ -59,7 +59,7 @@ func (m *Mutex[R]) TryLock() bool {
 
 // Unlock is sync.Mutex's.
 func (m *Mutex[R]) Unlock() {
-	leave(unsafe.Pointer(m))
+	leave(unsafe.Pointer(m), m.rank())
 	m.Mutex.Unlock()
 }
 
@@ -87,7 +87,7 @@ const holdersTried = 64
 //go:norace
 func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {
 	g := goroutine()
-	if g == 0 {
+	if g == 0 || rank == (Unranked{}) {
 		return nil
 	}
 	runtime.RaceDisable()
@@ -106,9 +106,9 @@ func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {
 // leave records that the goroutine no longer holds a lock.
 //
 //go:norace
-func leave(mutex unsafe.Pointer) {
+func leave(mutex unsafe.Pointer, rank Rank) {
 	g := goroutine()
-	if g == 0 {
+	if g == 0 || rank == (Unranked{}) {
 		return
 	}
 	runtime.RaceDisable()

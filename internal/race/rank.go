@@ -39,8 +39,6 @@ type (
 	OfLoop struct{}
 	// OfRunning is of the set of running requests, each of which has a lock.
 	OfRunning struct{}
-	// OfOutbox: what waits for a client is sent by a connection that may have a lock, as the answer of another server has.
-	OfOutbox struct{}
 	// OfLeaf is the rank of locks under which no other is taken.
 	OfLeaf struct{}
 )
@@ -61,5 +59,10 @@ func (OfConns) rank() int      { return 13 }
 func (OfClock) rank() int      { return 14 }
 func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
-func (OfOutbox) rank() int     { return 17 }
-func (OfLeaf) rank() int       { return 18 }
+func (OfLeaf) rank() int       { return 17 }
+
+// Unranked is of a lock whose holder calls a connection of the program's, which may be one of another server, with locks of any rank. What it
+// is taken under, and what is taken under it, isn't checked.
+type Unranked struct{}
+
+func (Unranked) rank() int { return 0 }

@@ -23,8 +23,9 @@ func panicOf(f func()) (message string) {
 func TestRanks(t *testing.T) {
 	var conns Mutex[OfConns]
 	var loop, otherLoop Mutex[OfLoop]
-	var outbox, stream Mutex[OfLeaf]
+	var outbox, stream, unranked Mutex[OfLeaf]
 	stream.SetRank(OfStream{})
+	unranked.SetRank(Unranked{})
 	nested := func(outer, inner sync.Locker) func() {
 		return func() {
 			outer.Lock()
@@ -43,6 +44,8 @@ func TestRanks(t *testing.T) {
 		{"two of one rank", &loop, &otherLoop, false},
 		{"a rank of its own", &stream, &outbox, true},
 		{"a rank of its own, in the other order", &outbox, &stream, false},
+		{"under a lock without a rank", &unranked, &conns, true},
+		{"a lock without a rank", &outbox, &unranked, true},
 	} {
 		message := panicOf(nested(test.outer, test.inner))
 		if allowed := message == ""; allowed != test.allowed {
