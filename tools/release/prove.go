@@ -12,7 +12,8 @@ import (
 )
 
 // prove makes the release in a clone of what is committed, serves its tags by a module proxy of files, and uses each module for
-// users alone, from a program of its own outside of the repository: it runs the examples of the module's documentation.
+// users alone, from a program of its own outside of the repository: it runs the examples of the module's documentation. Before that
+// it does what the README tells a new user to do.
 func prove(dir, version string) error {
 	source, err := open(dir)
 	if err != nil {
@@ -62,6 +63,9 @@ func prove(dir, version string) error {
 	settings, err := outside(temporary, proxy)
 	if err != nil {
 		return err
+	}
+	if err := clone.useReadme(version, temporary, settings); err != nil {
+		return fmt.Errorf("README.md's first program: %w", err)
 	}
 	for _, m := range modules {
 		if !m.published() {
@@ -126,6 +130,35 @@ func outside(temporary, proxy string) ([]string, error) {
 		"GONOSUMDB=github.com/filohttp/*", "GOWORK=off",
 		"GOFLAGS=-trimpath", // so that what is compiled once serves all of them
 	}, nil
+}
+
+// useReadme does what the README tells a new user to do, and looks whether that is the released version.
+func (r *repository) useReadme(version, temporary string, settings []string) error {
+	began := time.Now()
+	readme, err := os.ReadFile(r.join("README.md"))
+	if err != nil {
+		return err
+	}
+	program, err := readFirstProgram(string(readme))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(temporary, "first")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := program.follow(dir, settings); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return err
+	}
+	if wanted := "require github.com/filohttp/filo " + version + "\n"; !strings.Contains(string(text), wanted) || strings.Contains(string(text), "replace") {
+		return fmt.Errorf("its go.mod hasn't %q, or replaces a module:\n%s", wanted, text)
+	}
+	fmt.Printf("ok: README.md's first program answers %s (%.1f s)\n", program.url, time.Since(began).Seconds())
+	return nil
 }
 
 // use gets the module as a user does, into a module that has nothing else, and runs the examples of its documentation there.

@@ -87,6 +87,36 @@ func TestPublishedModulesHaveExamples(t *testing.T) {
 	}
 }
 
+// The proof of a release follows the README, whose lines for readers before the first release it leaves out.
+func TestReadFirstProgram(t *testing.T) {
+	const program = "# a\n\n## First program\n\n```go\npackage main\n```\n\nThen:\n\n"
+	for _, test := range []struct{ about, readme, commands, fails string }{
+		{"commands", program + "    one\n    two   # until v0.1.0 is tagged\n    three\n    curl http://a/    # meanwhile\n\n    none\n", "one|three", ""},
+		{"no program", "# a\n\n## First program\n\n    one\n    curl http://a/\n\n## Next\n\n```go\n```\n", "", "no program"},
+		{"no commands", program + "## Next\n\n    one\n    curl http://a/\n", "", "no commands"},
+		{"no curl", program + "    one\n\nThat is all.\n", "", "don't end with one of curl"},
+	} {
+		p, err := readFirstProgram(test.readme)
+		if test.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("%s: %v, want %q", test.about, err, test.fails)
+			}
+			continue
+		}
+		if err != nil || p.code != "package main\n" || strings.Join(p.commands, "|") != test.commands || p.url != "http://a/" {
+			t.Errorf("%s: %+v, %v", test.about, p, err)
+		}
+	}
+
+	r, err := open(".")
+	if err != nil {
+		t.Skipf("no git repository: %v", err)
+	}
+	if _, err := readFirstProgram(read(t, r, "README.md")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRelease(t *testing.T) {
 	if toolDir == "" {
 		toolDir = t.TempDir()
