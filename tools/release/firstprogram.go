@@ -60,8 +60,7 @@ func (p firstProgram) follow(dir string, settings []string) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("no answer within a minute"))
 	defer cancel()
-	if answer, err := http.Get(p.url); err == nil {
-		answer.Body.Close()
+	if answered, _ := get(ctx, p.url); answered {
 		return fmt.Errorf("another program answers at %s", p.url)
 	}
 	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.Join(p.commands, "\n"))
@@ -100,7 +99,7 @@ func (p firstProgram) follow(dir string, settings []string) (err error) {
 	}
 }
 
-// get asks for a URL. It reports whether there was an answer, with an error if that isn't the first program's.
+// get asks for a URL. It reports whether there was an answer, with an error if that isn't a 200.
 func get(ctx context.Context, url string) (answered bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +116,19 @@ func TestReadFirstProgram(t *testing.T) {
 	}
 	if _, err := readFirstProgram(read(t, r, "README.md")); err != nil {
 		t.Error(err)
+	}
+}
+
+// What follows a README tells why there was no answer of its program.
+func TestFollow(t *testing.T) {
+	other := httptest.NewServer(http.NotFoundHandler())
+	p := firstProgram{commands: []string{"echo started", "false"}, url: other.URL}
+	if err := p.follow(t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "another program answers") {
+		t.Errorf("where another program answers: %v", err)
+	}
+	other.Close()
+	if err := p.follow(t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "ended before the program answered\nstarted\n") {
+		t.Errorf("commands that end: %v", err)
 	}
 }
 
