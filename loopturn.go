@@ -416,7 +416,9 @@ func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil { // of the program's code that the end of its request calls
 			logPanic(lc.server.logger(), "panic at a connection's end", value, debug.Stack())
-			lc.endConn(false)
+			if !lc.hijacked || lc.parked != nil { // otherwise a handler has the connection
+				lc.endConn(false)
+			}
 		}
 	}()
 	defer func() { // deferred, since a body's Close may end the goroutine
