@@ -27,7 +27,7 @@
 //	CSRF                      needs neither session nor user
 //	BodyLimit                 before anything reads the body
 //	Decompress                inside of BodyLimit, which counts bytes as sent; Decompress has its own limit for decoded bodies
-//	session.New
+//	session.New               saves when the handler has returned, and idempotency.New has kept the answer
 //	BasicAuth, KeyAuth, Guard everything inside runs only for admitted users
 //	ratelimit.New             once more, by user, with a Key
 //	idempotency.New           repeats the whole answer, to the same user, by its Scope

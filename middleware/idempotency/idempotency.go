@@ -1,6 +1,9 @@
 // Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: the request is
 // never executed twice.
 //
+// Inside of session.New, the answer is kept before the session is saved. If saving fails, the client gets an error, and its repetition gets the
+// kept answer, without the change of the session.
+//
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
 // Package middleware says where it belongs among other middleware.
