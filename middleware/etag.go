@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
 	"github.com/filohttp/filo/internal/setup"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // ETagOptions configures ETag.
@@ -71,7 +72,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {
 	var date []byte
 	if !modified.IsZero() {
-		date = modified.UTC().AppendFormat(make([]byte, 0, len(caching.TimeFormat)), caching.TimeFormat)
+		date = modified.UTC().AppendFormat(make([]byte, 0, len(syntax.TimeFormat)), syntax.TimeFormat)
 	}
 	return caching.Precondition(c, etag != "", []byte(etag), date)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/byterange"
 	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/middleware"
 )
 
@@ -211,8 +212,8 @@ func (r *representation) ifRange(h *filo.Header) bool {
 	case !r.dated:
 		return false
 	}
-	var date [len(httpTime)]byte
-	return string(value) == string(r.modified.UTC().AppendFormat(date[:0], httpTime))
+	var date [len(syntax.TimeFormat)]byte
+	return string(value) == string(r.modified.UTC().AppendFormat(date[:0], syntax.TimeFormat))
 }
 
 // partsOf makes the response a multipart answer of several ranges.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 	"github.com/filohttp/filo/middleware"
 )
 
@@ -42,7 +43,7 @@ func (f *Files) list(c *filo.Ctx, name string) error {
 		case 412:
 			return errPrecondition
 		}
-		h.Set("Last-Modified", t.UTC().Format(httpTime))
+		h.Set("Last-Modified", t.UTC().Format(syntax.TimeFormat))
 	}
 	// One more name than the list holds is read, to learn whether there are more.
 	entries, err := reader.ReadDir(maxListed + 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // representation is a file's content in one encoding (RFC 9110, section 3.2).
@@ -138,7 +139,7 @@ func (r *representation) describe(e *entry) {
 		r.content = append(r.content, r.encoding.field)
 	}
 	if !r.modified.IsZero() {
-		r.content = append(r.content, filo.NewField("Last-Modified", r.modified.UTC().Format(httpTime)))
+		r.content = append(r.content, filo.NewField("Last-Modified", r.modified.UTC().Format(syntax.TimeFormat)))
 	}
 }
 
@@ -152,9 +153,6 @@ func (r *representation) asOf(e *entry, info fs.FileInfo, now time.Time) *repres
 	found.describe(e)
 	return found
 }
-
-// httpTime is IMF-fixdate (RFC 9110, section 5.6.7).
-const httpTime = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 var (
 	noSniff      = filo.NewField("X-Content-Type-Options", "nosniff")

@@ -43,9 +43,6 @@ func notModified(c *filo.Ctx) {
 	}
 }
 
-// TimeFormat is IMF-fixdate (RFC 9110, section 5.6.7).
-const TimeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
-
 // Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified. nil means that the field is missing, which a
 // resource that exists may well lack.
 func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
@@ -84,7 +81,7 @@ func Date(value []byte) (t time.Time, ok bool) {
 	if len(value) == 0 {
 		return t, false
 	}
-	for _, layout := range [...]string{TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
+	for _, layout := range [...]string{syntax.TimeFormat, "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
 		if t, err := time.Parse(layout, string(value)); err == nil {
 			var buffer [40]byte
 			return t, syntax.EqualFold(afterDay(value), afterDay(t.AppendFormat(buffer[:0], layout)))

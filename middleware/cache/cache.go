@@ -595,7 +595,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 		return false
 	}
 	if !h.Has("Date") {
-		entry.response.AddField("Date", now.UTC().Format(caching.TimeFormat))
+		entry.response.AddField("Date", now.UTC().Format(syntax.TimeFormat))
 	}
 	names := varyNames(h)
 	if c.ErrorRendered() {
