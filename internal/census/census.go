@@ -46,10 +46,10 @@ type client struct {
 
 // Count counts a connection of an address. It reports false if the address has as many as it may already.
 func (c *Conns) Count(address netip.Addr, most int) bool {
-	if c.IsFull(address, most) {
+	each := c.clients[address]
+	if each.has(most) {
 		return false
 	}
-	each := c.clients[address]
 	if each == nil {
 		if c.clients == nil {
 			c.clients = make(map[netip.Addr]*client)
@@ -71,9 +71,11 @@ func (c *Conns) Uncount(address netip.Addr) {
 
 // IsFull reports whether the address has connections, and as many as it may.
 func (c *Conns) IsFull(address netip.Addr, most int) bool {
-	each := c.clients[address]
-	return each != nil && each.conns >= most
+	return c.clients[address].has(most)
 }
+
+// has reports whether there is a client, and whether it has at least that number of connections.
+func (c *client) has(conns int) bool { return c != nil && c.conns >= conns }
 
 // Bodies returns the counter of the buffered bodies of an address, nil if it has no connections.
 func (c *Conns) Bodies(address netip.Addr) *atomic.Int64 {
