@@ -22,6 +22,9 @@ const (
 	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
 	// tls.Config.GetCertificate.
 	longHandshake = 100 * time.Millisecond
+	// patience is how long a queued handshake is served in the order of arrival. If those of an address wait longer, more arrive than
+	// can be served, and each would be served just when its client is about to give up.
+	patience = 3 * time.Second
 )
 
 // Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline is set that is over.
@@ -36,8 +39,9 @@ type Conn interface {
 // Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
 //
-// Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted. Addresses that have only
-// begun to queue come first, each with its newest handshake, whose client is the least likely to have given up.
+// Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted, and the addresses take
+// turns. Those that have only begun to queue come first. An address's turn is for its oldest handshake that has waited for less than patience,
+// so a burst loses none; one that has waited for longer is served when no other is left.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -57,8 +61,8 @@ type handshake struct {
 	conn    Conn
 	client  *handshakeClient
 	stage   handshakeStage
-	began   clock.Nanos   // to compute
-	element *list.Element // in client.queued, computing or waiting
+	since   clock.Nanos   // when it began to queue, then when it began to compute
+	element *list.Element // in client.queued, client.late, computing or waiting
 }
 
 type handshakeStage uint8
@@ -77,7 +81,21 @@ type handshakeClient struct {
 	handshakes int           // in all
 	waiting    int           // those that wait for their clients
 	queued     list.List     // of *handshake, the newest last
+	late       list.List     // of *handshake, the newest last: they are queued, too, and have waited for longer than patience
 	turn       *list.Element // in turns; nil if none is queued
+}
+
+// next returns the queued handshake that begins next. There must be one.
+func (c *handshakeClient) next(now clock.Nanos) *handshake {
+	for e := c.queued.Front(); e != nil; e = c.queued.Front() {
+		h := e.Value.(*handshake)
+		if now.Sub(h.since) < patience {
+			return h
+		}
+		c.queued.Remove(e)
+		h.element = c.late.PushBack(h)
+	}
+	return c.late.Back().Value.(*handshake)
 }
 
 // Used returns how many places of the queue are in use.
@@ -94,7 +112,7 @@ func (q *Queue) limit() int {
 	return maxHandshakes
 }
 
-func (q *Queue) patience() time.Duration {
+func (q *Queue) long() time.Duration {
 	if q.Long > 0 {
 		return q.Long
 	}
@@ -109,6 +127,7 @@ func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 	h := q.all[conn]
 	if h == nil {
 		h = q.addLocked(conn, client)
+		h.since = clock.Nanotime()
 		h.element = h.client.queued.PushBack(h)
 		if h.client.turn == nil {
 			h.client.turn = q.turns.PushFront(h.client)
@@ -149,16 +168,16 @@ func (q *Queue) goOnLocked() {
 	q.setHeldLocked(now)
 	for most := PerProc * runtime.GOMAXPROCS(0); q.turns.Len() > 0 && q.computing.Len() < min(most, q.limit()-q.held); {
 		client := q.turns.Front().Value.(*handshakeClient)
-		h := client.queued.Back().Value.(*handshake)
+		h := client.next(now)
 		q.turns.MoveToBack(client.turn)
 		q.leaveLocked(h)
-		h.stage, h.began = handshakeComputes, now
+		h.stage, h.since = handshakeComputes, now
 		h.element = q.computing.PushBack(h)
 		h.conn.SetReadDeadline(clock.Past) // it wakes the owner
 	}
 	if q.turns.Len() > 0 && !q.looks {
 		q.looks = true
-		time.AfterFunc(q.patience(), q.look)
+		time.AfterFunc(q.long(), q.look)
 	}
 }
 
@@ -167,7 +186,7 @@ func (q *Queue) setHeldLocked(now clock.Nanos) {
 	q.mu.AssertHeld()
 	for e := q.computing.Front(); e != nil; e = q.computing.Front() {
 		h := e.Value.(*handshake)
-		if now.Sub(h.began) < q.patience() {
+		if now.Sub(h.since) < q.long() {
 			return
 		}
 		q.leaveLocked(h)
@@ -240,7 +259,8 @@ func (q *Queue) leaveLocked(h *handshake) {
 	switch client := h.client; h.stage {
 	case handshakeQueued:
 		client.queued.Remove(h.element)
-		if client.queued.Len() == 0 {
+		client.late.Remove(h.element) // a list ignores an element of another one
+		if client.queued.Len()+client.late.Len() == 0 {
 			q.turns.Remove(client.turn)
 			client.turn = nil
 		}

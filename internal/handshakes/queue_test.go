@@ -46,7 +46,8 @@ func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 	return conns
 }
 
-// A client with many queued handshakes shares its turns with one that comes later. Each client's newest handshake comes first.
+// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first, until it has
+// waited for too long: then those that haven't come first, and the newest of the others.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -63,9 +64,19 @@ func TestTurns(t *testing.T) {
 			t.Error("one that was woken may not begin, or its deadline stays")
 		}
 		q.End(one)
-		for _, next := range slices.Backward(many) {
+		if !many[0].woken.Load() {
+			t.Error("the client's oldest isn't next")
+		}
+		time.Sleep(patience - time.Second)
+		late := append(many[1:], begin(q, hog, 1)...)
+		time.Sleep(2 * time.Second) // all but the last one have waited for too long
+		inTime := begin(q, hog, 1)
+		order := slices.Concat(many[:1], late[len(late)-1:], inTime)
+		late = late[:len(late)-1]
+		slices.Reverse(late)
+		for i, next := range append(order, late...) {
 			if !next.woken.Load() {
-				t.Error("the newest isn't next")
+				t.Errorf("at turn %d another one than expected may begin", i)
 			}
 			q.End(next)
 		}
