@@ -71,18 +71,18 @@ func (c *conn) outerContext() (outer context.Context, carried bool) {
 func (c *Ctx) newContext() *requestctx.Context {
 	outer, carried := c.exchange.wire.outerContext()
 	r := requestctx.New(c.exchange.server.life.Base, outer, carried)
-	r.SetDeadline(c.earliestDeadline(r.OuterDeadline()))
+	if deadline := c.earliestDeadline(); !deadline.IsZero() {
+		r.SetDeadline(deadline)
+	}
 	if c.exchange.lost {
 		r.Cancel(ErrClientGone)
 	}
 	return r
 }
 
-// earliestDeadline returns the earliest of the deadline given and those that were set for the request; the zero time is none.
-func (c *Ctx) earliestDeadline(deadline time.Time) time.Time {
-	if deadline.IsZero() || !c.deadline.IsZero() && c.deadline.Before(deadline) {
-		deadline = c.deadline
-	}
+// earliestDeadline returns the earliest of the deadlines that were set for the request; the zero time is none.
+func (c *Ctx) earliestDeadline() time.Time {
+	deadline := c.deadline
 	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
 		deadline = t.deadline
 	}
@@ -93,7 +93,7 @@ func (c *Ctx) earliestDeadline(deadline time.Time) time.Time {
 // fixed.
 func (c *Ctx) moveDeadline() bool {
 	r := c.context
-	return r == nil || r.SetDeadline(c.earliestDeadline(r.OuterDeadline()))
+	return r == nil || r.SetDeadline(c.earliestDeadline())
 }
 
 // SetDeadline sets the time at which the request's context is done. It has no effect once someone has asked for the context's

@@ -77,21 +77,22 @@ func New(base, outer context.Context, carried bool) *Context {
 	r := &Context{base: base, outer: outer, carried: carried}
 	if outer != nil {
 		r.outerDeadline, _ = outer.Deadline()
+		r.deadline = r.outerDeadline
 	}
 	return r
 }
 
-// OuterDeadline returns the deadline of the outer context; the zero time is none.
-func (r *Context) OuterDeadline() time.Time { return r.outerDeadline }
-
-// SetDeadline sets the deadline; the zero time is none. It reports false if the context is armed, since its deadline is then fixed.
+// SetDeadline sets the deadline, unless the outer context's is earlier; the zero time is none. It reports false if the context is armed, since
+// its deadline is then fixed.
 func (r *Context) SetDeadline(deadline time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end.Load() != nil {
 		return false
 	}
-	r.deadline = deadline
+	if r.deadline = deadline; deadline.IsZero() || !r.outerDeadline.IsZero() && r.outerDeadline.Before(deadline) {
+		r.deadline = r.outerDeadline
+	}
 	return true
 }
 
