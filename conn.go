@@ -66,12 +66,14 @@ const (
 	readingNothing                // the connection ends when out is written
 )
 
-// readingNext says which positions may follow each. Race builds check it.
 var readingNext = [...]uint8{
 	readingHead:    1<<readingHead | 1<<readingRest | 1<<readingNothing,
 	readingRest:    1<<readingHead | 1<<readingNothing,
 	readingNothing: 1 << readingNothing,
 }
+
+// Next implements race.State.
+func (s reading) Next() uint8 { return readingNext[s] }
 
 // writing is how the end of a streamed answer is known.
 type writing uint8
@@ -93,7 +95,7 @@ const (
 	closingReset            // likewise, and the end of the connection would be the answer's end
 )
 
-// closingNext says which ways to close may follow each. Race builds check it. A client that has ended its input needs no time to read.
+// A client that has ended its input needs no time to read.
 var closingNext = [...]uint8{
 	closingPlain:    1<<closingPlain | 1<<closingLinger | 1<<closingUnserved | 1<<closingAborted | 1<<closingReset,
 	closingLinger:   1<<closingPlain | 1<<closingLinger | 1<<closingAborted | 1<<closingReset,
@@ -101,6 +103,9 @@ var closingNext = [...]uint8{
 	closingAborted:  1 << closingAborted,
 	closingReset:    1 << closingReset,
 }
+
+// Next implements race.State.
+func (s closing) Next() uint8 { return closingNext[s] }
 
 // driver is what the protocol asks of the driver that serves the connection: the loop driver's *loopConn, or a blockingDriver. Unless said
 // otherwise, the owner calls the methods while a handler runs.
@@ -298,20 +303,10 @@ func (c *conn) readNothing(how closing) {
 }
 
 // setReading moves the connection on in its input.
-func (c *conn) setReading(next reading) {
-	if race.Enabled && readingNext[c.reading]>>next&1 == 0 {
-		panic(fmt.Sprintf("filo: a connection reads %d after %d", next, c.reading))
-	}
-	c.reading = next
-}
+func (c *conn) setReading(next reading) { race.Enter(&c.reading, next) }
 
 // setClosing decides how the connection will be closed.
-func (c *conn) setClosing(next closing) {
-	if race.Enabled && closingNext[c.closing]>>next&1 == 0 {
-		panic(fmt.Sprintf("filo: a connection is closed by %d after %d", next, c.closing))
-	}
-	c.closing = next
-}
+func (c *conn) setClosing(next closing) { race.Enter(&c.closing, next) }
 
 // breakOff records that nothing more can be written, and so nothing more is read.
 func (c *conn) breakOff() {
