@@ -3,6 +3,7 @@ package http2conn
 import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // Answer is a final answer, or its head. It is its caller's: none of it is kept but Body.
@@ -92,7 +93,7 @@ func (s *Stream) sendWholeLocked(a *Answer) {
 		body = append([]byte(nil), body...)
 	}
 	s.setUnsentLocked(body, nil, false)
-	s.complete = true // nothing is appended, so the body may be the program's
+	race.Enter(&s.sending, sendingRest) // nothing is appended, so the body may be the program's
 	if a.Trailer != nil {
 		s.tail = newTail(a.Trailer)
 	}
@@ -302,7 +303,7 @@ func (s *Stream) refuseLocked(a *Answer, head bool) (size int64) {
 	}
 	h.listLocked(s)
 	s.setUnsentLocked(a.Body, nil, false)
-	s.complete = true
+	race.Enter(&s.sending, sendingRest)
 	h.mayGoOnLocked(s)
 	return int64(len(a.Body))
 }

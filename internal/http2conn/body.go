@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/pace"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
@@ -65,12 +66,12 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 		ended = h.overrunLocked(s)
 	}
 	switch {
-	case s.gone:
+	case s.sending == sendingLost:
 	case f.EndStream():
 		h.receivedLocked(s)
 	case s.isRestLocked():
 		s.takeRestLocked()
-	case s.state == http2.HalfClosedLocal && !s.takenLocked(), s.taken != nil && s.taken.ended: // nobody reads it, and the window ends it
+	case !s.takenLocked() && (s.state == http2.HalfClosedLocal || s.taken != nil): // nobody reads it, and the window ends it
 	case kept:
 		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
 			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
@@ -100,7 +101,7 @@ func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	h.mu.AssertHeld()
 	full := s.fills && s.filling.isFull()
 	switch {
-	case !s.reading && s.parked == nil || s.fills && s.filling.gathers && !full:
+	case s.reader == readerAway && s.parked == nil || s.fills && s.filling.gathers && !full:
 		return
 	case full || s.body.Len() > h.shared.AwaitedBody: // there is enough to do
 		s.wakeLocked()
@@ -209,7 +210,7 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 func (s *Stream) endOfBodyLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
-	case s.gone:
+	case s.sending == sendingLost:
 		return ErrReset
 	case s.cut == bodyNoRoom:
 		return ErrNoRoom
@@ -224,13 +225,13 @@ func (s *Stream) endOfBodyLocked() error {
 // mayComeLocked reports whether nothing has come of the body, and something may.
 func (s *Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.body.Len() == 0 && !s.gone && s.cut == bodyGoesOn && !s.hasEndedLocked()
+	return s.body.Len() == 0 && s.sending != sendingLost && s.cut == bodyGoesOn && !s.hasEndedLocked()
 }
 
 // overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
 func (s *Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
-	if s.complete || s.state != http2.Open { // an answer to HEAD has no content that waits
+	if s.sending >= sendingRest || s.state != http2.Open { // an answer to HEAD has no content that waits
 		return ErrAnswered
 	}
 	s.h.shared.Counts.Body.Add(1)
@@ -249,11 +250,13 @@ func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n i
 		s.filling = filling{buffer: p, gathers: r.Gathers}
 		s.fills = true
 	}
+	race.Enter(&s.reader, readerWaits)
 	if r.Gathers || r.Pace == nil {
 		inTime = s.awaitLocked(&s.readable, deadline)
 	} else {
 		inTime = s.awaitReadLocked(deadline)
 	}
+	race.Enter(&s.reader, readerAway)
 	if r.Fills {
 		n = s.filling.n
 		s.fills, s.filling = false, filling{}
@@ -269,15 +272,14 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	if s.awaitLocked(&s.readable, deadline) {
 		return true
 	}
-	s.asksLook = true
+	race.Enter(&s.reader, readerAsks)
 	h.asksLook.Store(true)
 	h.mu.Unlock()
 	h.WakeOwner() // it takes locks that come before mu
 	h.mu.Lock()
 	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
-	for s.asksLook && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
+	for s.reader == readerAsks && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
 	}
-	s.asksLook = false
 	return s.hasComeLocked()
 }
 
@@ -296,8 +298,8 @@ func (h *Conn) HasLooked() {
 	defer h.mu.Unlock()
 	h.asksLook.Store(false)
 	for s := range h.streams.All {
-		if s.asksLook {
-			s.asksLook = false
+		if s.reader == readerAsks {
+			race.Enter(&s.reader, readerWaits)
 			s.wakeLocked()
 		}
 	}
@@ -324,7 +326,7 @@ func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 		s.hasRead = true
 		s.h.chargeLocked(s, s.body.Size())
 	}
-	if n == 0 || s.hasEndedLocked() || s.gone || s.state.Over() {
+	if n == 0 || s.hasEndedLocked() || s.state.Over() {
 		return n, false
 	}
 	credit := s.drainLocked(n)
@@ -416,7 +418,7 @@ func (d *BodyReader) beforeWait(clock.Time) error {
 	s, h := d.s, d.s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !s.headSent && !s.complete && s.state == http2.Open { // nothing interim follows the head
+	if s.sending == sendingNothing && s.state == http2.Open { // nothing interim follows the head
 		s.informLocked(100, nil)
 		h.flushLocked(nil)
 	}

@@ -46,7 +46,7 @@ func TestBodyFill(t *testing.T) {
 		into := make([]byte, 10)
 		request := &Request{filling: filling{buffer: into, gathers: gathers}}
 		filling := &request.filling
-		s := &Stream{Request: request, h: h, id: 1, state: http2.Open, running: true, reading: true, readable: make(chan struct{}, 1), fills: true}
+		s := &Stream{Request: request, h: h, id: 1, state: http2.Open, running: true, reader: readerWaits, readable: make(chan struct{}, 1), fills: true}
 		s.recv.Open(http2.DefaultWindow)
 		h.streams.Add(1, s)
 		come := func(piece string) {

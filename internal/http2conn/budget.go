@@ -31,13 +31,13 @@ func (h *Conn) chargeLocked(s *Stream, size int) {
 // body and isn't far behind.
 func (s *Stream) keepsUpLocked(n int) bool {
 	s.h.mu.AssertHeld()
-	return s.reading || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
+	return s.reader != readerAway || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
 }
 
 // wantsBodyLocked reports whether what comes of the body may be read.
 func (s *Stream) wantsBodyLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || !s.taken.ended)
+	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || s.takenLocked())
 }
 
 // lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
@@ -89,7 +89,7 @@ func (s *Stream) OverrunBody() bool {
 func (s *Stream) CutBody(room *budget.Room) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if !s.reading || !s.mayComeLocked() || s.fills && s.filling.n > 0 {
+	if s.reader == readerAway || !s.mayComeLocked() || s.fills && s.filling.n > 0 {
 		return false
 	}
 	s.h.shared.Bodies.Pass(room)

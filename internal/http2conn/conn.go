@@ -49,13 +49,11 @@ type Conn struct {
 	closeAsked atomic.Bool // the connection must end when its streams have ended
 	asksLook   atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
 	wakers     wakers
-	goneAway   goneAway
+	life       life // changed with mu held
 	drains     bool // the owner knows that the server is shutting down
-	pinged     bool // the PING behind the first GOAWAY wasn't answered yet
 	prefaced   bool // the client's preface has come
 	active     bool // Driver.Active was told that the connection is active
 	mayUpdate  bool // updateDue may be set
-	ending     bool // no frame is taken any more: the connection ends when the output has been sent
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
 	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
@@ -81,9 +79,7 @@ type Conn struct {
 	awaiting   int32         // streams that await more of their request: see Stream.awaits
 	earned     http2.Earned
 	flushDue   bool // a goroutine is about to flush: see FlushSoon
-	flushing   bool // a goroutine moves the queue to out
-	finishing  bool // the owner waits for the end of that
-	closed     bool // nothing is sent any more
+	output     output
 	wakeEmpty  bool // the owner must know when the last stream ends
 	// updateDue says that the next field block, of any stream, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner.
@@ -92,7 +88,7 @@ type Conn struct {
 	wakeAwaiting bool
 
 	Shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
-	lastServed uint32 // what the last GOAWAY says; set if goneAway is goneForGood. The owner's
+	lastServed uint32 // what the last GOAWAY says; set from lifeLast on. The owner's
 
 	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
 }
@@ -116,15 +112,6 @@ type silence struct {
 	heard clock.Time // when something has come last, or nothing was asked
 	asked clock.Time // when a PING was sent since; 0: none was
 }
-
-// goneAway says how far the connection's end was announced.
-type goneAway uint8
-
-const (
-	goneNowhere goneAway = iota
-	goneSoon             // GOAWAY with the highest number, and a PING behind it: streams that are on their way are still served
-	goneForGood          // GOAWAY with the last stream that is served
-)
 
 // Step tells a driver what comes next.
 type Step uint8
@@ -186,7 +173,7 @@ func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byt
 	h.queue = append(h.queue, shared.Settings...)
 	h.acks.Sent(h.used, settingsTimeout)
 	if state != nil && state.Version == tls.VersionTLS12 && !slices.Contains(suites, state.CipherSuite) {
-		h.ending, h.goneAway = true, goneForGood
+		h.life = lifeEnding
 		h.queue = http2.AppendGoAway(h.queue, 0, http2.InadequateSecurity, "the cipher suite is one that RFC 9113, appendix A, prohibits")
 	}
 	return h
@@ -214,7 +201,7 @@ func (h *Conn) Next(t *Turn) Step {
 
 // takeNext takes a frame, or a part of one, from the input.
 func (h *Conn) takeNext(t *Turn) Step {
-	if h.ending {
+	if h.life == lifeEnding {
 		return StepEnd
 	}
 	unread := t.In.Unread()
@@ -250,7 +237,7 @@ func (h *Conn) needInput(t *Turn) Step {
 	if h.leaves() {
 		h.LeaveSoon(t)
 	}
-	if h.ending {
+	if h.life == lifeEnding {
 		return StepEnd
 	}
 	return StepRead
@@ -279,7 +266,8 @@ func (h *Conn) Disconnect(err error) { h.driver.Disconnect(err) }
 func (h *Conn) Close() {
 	var ended []Watcher
 	h.mu.Lock()
-	h.closed, h.queue = true, nil
+	race.Enter(&h.output, outputClosed)
+	h.queue = nil
 	for s := range h.streams.All {
 		if w := h.endStreamLocked(s, http2.Closed); w != nil {
 			ended = append(ended, w)
@@ -323,10 +311,14 @@ func (h *Conn) LastUse() (used clock.Time, silent bool) {
 func (h *Conn) Requests() int32 { return h.requests.Load() }
 
 // Stop makes the connection take no frame any more: it ends when its output has been sent. The owner calls it.
-func (h *Conn) Stop() { h.ending = true }
+func (h *Conn) Stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	race.Enter(&h.life, lifeEnding)
+}
 
 // IsStopped reports whether the connection takes no frame any more, to its owner.
-func (h *Conn) IsStopped() bool { return h.ending }
+func (h *Conn) IsStopped() bool { return h.life == lifeEnding }
 
 // IsLookAsked reports whether a stream's reader asks the owner to look once more, and then to call HasLooked.
 func (h *Conn) IsLookAsked() bool { return h.asksLook.Load() }

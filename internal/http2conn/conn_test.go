@@ -84,7 +84,7 @@ func TestFlushGoesOn(t *testing.T) {
 	h.counts.Enter(1)
 	h.listLocked(stream)
 	stream.state = http2.HalfClosedRemote
-	stream.unsent, stream.complete = make([]byte, size), true
+	stream.unsent, stream.sending = make([]byte, size), sendingRest
 	h.mayGoOnLocked(stream)
 	h.mu.Unlock()
 	h.Flush()

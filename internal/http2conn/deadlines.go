@@ -72,7 +72,7 @@ func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 		if !passed {
 			continue
 		}
-		if d.act(h, t, now); h.ending {
+		if d.act(h, t, now); h.life == lifeEnding {
 			return true
 		}
 		did = true
@@ -199,7 +199,7 @@ func (h *Conn) awaitedLate(_ *Turn, now clock.Time) {
 			h.leaveUndecided(s)
 		case awaitsEnd:
 			counts.Body.Add(1)
-			h.resetLocked(s, http2.NoError)
+			h.breakOffLocked(s, http2.NoError) // a handler whose time-out has answered may still read
 		case awaitsWindow:
 			if s.isExcusedLocked(now) {
 				continue

@@ -99,7 +99,7 @@ func TestDeadlines(t *testing.T) {
 					c.Look(c.t, true)
 				}
 				for _, d := range deadlines() {
-					if !c.ending && c.passed(d) {
+					if c.life != lifeEnding && c.passed(d) {
 						t.Errorf("%s has no consumer", d.name)
 					}
 				}

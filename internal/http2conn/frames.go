@@ -5,6 +5,7 @@ import (
 
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has what the frames of a client do to its connection of HTTP/2, except DATA: see body.go. All is called by the owner.
@@ -86,9 +87,10 @@ func (h *Conn) goAway(t *Turn, code http2.ErrCode, text string) {
 
 func (h *Conn) goAwayLocked(t *Turn, code http2.ErrCode, text string) {
 	h.mu.AssertHeld()
-	if h.ending = true; h.goneAway != goneForGood { // what the last one says mustn't grow
-		h.goneAway, h.lastServed = goneForGood, h.ids.Last()
+	if h.life < lifeLast { // what the last one says mustn't grow
+		h.lastServed = h.ids.Last()
 	}
+	race.Enter(&h.life, lifeEnding)
 	t.out = http2.AppendGoAway(t.out, h.lastServed, code, text)
 }
 
@@ -119,7 +121,7 @@ func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault
 			h.mu.Unlock()
 			return h.fail(t, idFault)
 		}
-		if refused = h.goneAway == goneForGood; !refused && fault == http2.NoFault {
+		if refused = h.life >= lifeLast; !refused && fault == http2.NoFault {
 			fault = h.counts.Enter(h.shared.MaxStreams)
 		}
 		if refused || fault != http2.NoFault {
@@ -256,7 +258,8 @@ func (h *Conn) awaitLocked(s *Stream, what awaits) {
 	if s.awaits != awaitsNothing {
 		h.awaiting--
 	}
-	if s.awaits = what; what != awaitsNothing {
+	race.Enter(&s.awaits, what)
+	if what != awaitsNothing {
 		h.awaiting++
 		s.awaitsSince = h.shared.Clock.Now()
 	}
@@ -442,7 +445,11 @@ func (h *Conn) applyLocked(entries []byte) http2.Fault {
 // takePing answers PING, and knows the answer to the server's own.
 func (h *Conn) takePing(t *Turn, f *http2.Frame) {
 	if f.Ack() {
-		h.pinged = false
+		if h.life == lifeLeaving {
+			h.mu.Lock()
+			race.Enter(&h.life, lifeAnswered)
+			h.mu.Unlock()
+		}
 		return
 	}
 	t.out = http2.AppendPing(t.out, http2.FlagAck, [8]byte(f.Payload))

@@ -2,6 +2,7 @@ package http2conn
 
 import (
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
@@ -28,7 +29,8 @@ func (s *Stream) windowLocked() http2.SendWindow {
 // endStreamLocked ends a stream before its time: neither side sends on it any more. The caller tells the watcher, without mu.
 func (h *Conn) endStreamLocked(s *Stream, state http2.State) (ended Watcher) {
 	h.mu.AssertHeld()
-	s.state, s.gone = state, true
+	s.state = state
+	race.Enter(&s.sending, sendingLost)
 	h.overLocked(s)
 	if s.parked != nil {
 		s.parkedGoneLocked()
@@ -38,7 +40,7 @@ func (h *Conn) endStreamLocked(s *Stream, state http2.State) (ended Watcher) {
 	return ended
 }
 
-// breakOffLocked resets a stream whose answer isn't completed: see endStreamLocked.
+// breakOffLocked resets a stream: see endStreamLocked.
 func (h *Conn) breakOffLocked(s *Stream, code http2.ErrCode) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
@@ -87,6 +89,7 @@ func (h *Conn) leaveLocked() {
 func (h *Conn) sentLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.state = s.state.Step(http2.SendDataEnd).Next
+	race.Enter(&s.sending, sendingDone)
 	h.earned.Answer(int(h.peer.InitialWindow) - int(s.windowLocked()))
 	switch {
 	case s.state.Over():
@@ -128,7 +131,7 @@ func (s *Stream) takeRestLocked() {
 		return
 	}
 	h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit)
-	if now := h.shared.Clock.Now(); now < s.readUntil && h.goneAway == goneNowhere {
+	if now := h.shared.Clock.Now(); now < s.readUntil && h.life == lifeServing {
 		s.awaitsSince = now
 	}
 }
@@ -139,16 +142,6 @@ func (h *Conn) receivedLocked(s *Stream) {
 	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {
 		h.overLocked(s)
 	}
-	s.wakeLocked()
-}
-
-// resetLocked resets a stream that nobody sends on any more. A handler whose time-out has answered may still read.
-func (h *Conn) resetLocked(s *Stream, code http2.ErrCode) {
-	h.mu.AssertHeld()
-	h.queue = http2.AppendReset(h.queue, s.id, code)
-	h.ids.Reset(s.id)
-	s.state, s.gone = http2.Reset, true
-	h.overLocked(s)
 	s.wakeLocked()
 }
 

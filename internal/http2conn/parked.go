@@ -9,6 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/outbox"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read
@@ -22,17 +23,6 @@ type StreamConn Stream
 var _ net.Conn = (*StreamConn)(nil)
 
 var _ outbox.Socket = (*StreamConn)(nil)
-
-// parkPhase says what becomes of a parked stream.
-type parkPhase uint8
-
-const (
-	parkBusy    parkPhase = iota // a goroutine has it: that of the handler, or one that calls the function
-	parkAgain                    // as parkBusy, and the stream was woken meanwhile
-	parkResting                  // no goroutine has it
-	parkSending                  // as parkResting, but it only waits for its outbox to be sent
-	parkOver                     // it isn't parked any more
-)
 
 // maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in its outbox.
 const maxParkedUnsent = 16 << 10
@@ -49,11 +39,11 @@ func (s *Stream) Park(out *outbox.Outbox) error {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.gone {
+	if s.sending == sendingLost {
 		return ErrReset
 	}
 	h.listLocked(s)
-	s.parked, s.phase, s.readUntil = out, parkBusy, 0
+	s.parked, s.readUntil = out, 0
 	return nil
 }
 
@@ -62,9 +52,9 @@ func (s *Stream) wakeParkedLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
 	case parkBusy:
-		s.phase = parkAgain
+		race.Enter(&s.phase, parkAgain)
 	case parkResting, parkSending:
-		s.phase = parkBusy
+		race.Enter(&s.phase, parkBusy)
 		go s.parked.Owner().(Parked).Serve()
 	}
 }
@@ -83,7 +73,7 @@ func (h *Conn) wakeParkedLocked() {
 func (s *Stream) parkedGoneLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
-	case parkBusy, parkAgain:
+	case parkBusy, parkAgain, parkClosed:
 		go s.parked.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
 	case parkResting, parkSending:
 		// the goroutine does it that serves the stream
@@ -96,14 +86,17 @@ func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.phase == parkAgain || !sends && (h.shared.Draining.Load() || s.readableLocked()) {
-		s.phase = parkBusy
+	next := parkResting
+	switch {
+	case s.phase == parkAgain:
+		next = parkBusy
+	case s.phase == parkClosed, !sends && (h.shared.Draining.Load() || s.readableLocked()):
 		return false
+	case sends:
+		next = parkSending
 	}
-	if s.phase = parkResting; sends {
-		s.phase = parkSending
-	}
-	return true
+	race.Enter(&s.phase, next)
+	return next != parkBusy
 }
 
 // Wake has the stream served.
@@ -119,13 +112,13 @@ func (c *StreamConn) State() (closed, gone, came bool) {
 	s := (*Stream)(c)
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	return s.closed, s.gone, s.readableLocked()
+	return s.phase >= parkClosed, s.sending == sendingLost, s.readableLocked()
 }
 
 // readableLocked reports whether there is something for the reader of a parked stream.
 func (s *Stream) readableLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.body.Len() > 0 || s.gone || s.Extended && s.endOfTunnelLocked() != nil
+	return s.body.Len() > 0 || s.sending == sendingLost || s.Extended && s.endOfTunnelLocked() != nil
 }
 
 // restsLocked reports whether no goroutine has a parked stream.
@@ -139,9 +132,9 @@ func (c *StreamConn) EndParked(whole bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.phase = parkOver
-	if whole && !s.gone {
-		s.complete = true
+	race.Enter(&s.phase, parkOver)
+	if whole && s.sending < sendingRest {
+		race.Enter(&s.sending, sendingRest)
 		h.mayGoOnLocked(s)
 	}
 	s.resetParkedLocked()
@@ -154,9 +147,8 @@ func (c *StreamConn) EndParked(whole bool) {
 func (s *Stream) resetParkedLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
-	s.closed = true
 	switch {
-	case s.gone, s.complete:
+	case s.sending >= sendingRest:
 	case s.Extended:
 		s.completeLocked()
 	default:
@@ -169,7 +161,7 @@ func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.gone || s.closed {
+	if s.sending == sendingLost || s.phase >= parkClosed {
 		return 0, net.ErrClosed
 	}
 	n = s.sendNowLocked(first)
@@ -261,7 +253,7 @@ func (s *Stream) endOfParkedLocked() error {
 	switch err := s.endOfTunnelLocked(); {
 	case s.Extended && err != nil:
 		return err
-	case s.gone, s.closed:
+	case s.sending == sendingLost, s.phase >= parkClosed:
 		return io.EOF
 	}
 	return nil
@@ -280,11 +272,12 @@ func (c *StreamConn) Close() error {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.closed {
+	if s.phase >= parkClosed {
 		return net.ErrClosed
 	}
 	s.resetParkedLocked()
 	s.wakeLocked()
+	race.Enter(&s.phase, parkClosed)
 	h.flushLocked(nil)
 	return nil
 }

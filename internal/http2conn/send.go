@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
@@ -14,13 +15,13 @@ import (
 // of an answer needs no window.
 func (h *Conn) mayGoOnLocked(s *Stream) {
 	h.mu.AssertHeld()
-	if s.state.Over() || s.state == http2.HalfClosedLocal {
+	if s.sending >= sendingDone {
 		return
 	}
 	switch {
 	case len(s.unsent) > 0 && s.send > 0:
 		h.schedule.Add(&s.sender)
-	case len(s.unsent) == 0 && s.complete:
+	case len(s.unsent) == 0 && s.sending == sendingRest:
 		if s.tail == nil {
 			h.queue = http2.AppendData(h.queue, s.id, nil, true)
 		}
@@ -78,7 +79,7 @@ func (h *Conn) fillLocked() {
 			h.schedule.Remove(&s.sender)
 			continue
 		}
-		last := n == len(s.unsent) && s.complete
+		last := n == len(s.unsent) && s.sending == sendingRest
 		h.queue = http2.AppendData(h.queue, s.id, s.unsent[:n], last && s.tail == nil)
 		s.sentDataLocked(n, n == len(s.unsent))
 		h.used = h.shared.Clock.Now()
@@ -151,7 +152,7 @@ func (h *Conn) FlushSoon() {
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.queue) == 0 && !h.flushing {
+	if len(h.queue) == 0 && h.output == outputIdle {
 		h.queue, t.out = t.out, nil
 	} else {
 		h.pushLocked(t)
@@ -170,11 +171,11 @@ const maxKeptOut = 64 << 10
 // returns a buffer that isn't used any more.
 func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	h.mu.AssertHeld()
-	if h.flushing {
+	if h.output != outputIdle {
 		return spare
 	}
-	h.flushing = true
-	for sent := 0; !h.closed; {
+	race.Enter(&h.output, outputFlushing)
+	for sent := 0; h.output != outputClosed; {
 		h.feedLocked()
 		if h.Out.Size() < maxFilled {
 			h.fillLocked()
@@ -194,7 +195,6 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 			break // others have their turn first
 		}
 	}
-	h.flushing = false
 	if len(h.queue) == 0 {
 		if spare == nil {
 			spare = h.queue
@@ -203,8 +203,11 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 		}
 		h.queue = nil
 	}
-	if h.finishing {
-		h.finishing = false
+	switch h.output {
+	case outputFlushing:
+		race.Enter(&h.output, outputIdle)
+	case outputFinishing:
+		race.Enter(&h.output, outputIdle)
 		h.driver.Flushed()
 	}
 	if cap(spare) == sendBufferSize {
@@ -224,6 +227,9 @@ func (h *Conn) IsCrowded() bool { return h.Out.Size() >= MaxControl }
 func (h *Conn) IsFlushed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.finishing = h.flushing
-	return !h.flushing
+	if h.output == outputIdle || h.output == outputClosed {
+		return true
+	}
+	race.Enter(&h.output, outputFinishing)
+	return false
 }

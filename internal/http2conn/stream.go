@@ -22,23 +22,19 @@ type Stream struct {
 	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
-	listed   bool
+	listed   bool // it is one of the connection's streams
 	running  bool // it has a handler
-	headSent bool // of a streamed answer
-	gone     bool // the client has reset the stream, or the connection has ended
-	complete bool // nothing is added to the answer: its end follows unsent
-	phase    parkPhase
-	closed   bool // a parked stream was closed
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
-	feeding  bool // it is in the connection's list starving
+	feeding  bool // it is in the connection's list starving, and may be starved again before it is fed
 	borrowed bool // unsent is the buffer of a handler that waits
-	reading  bool // a goroutine waits for the body
-	fills    bool // it is the handler, and what comes next is put into filling, and not into body
-	asksLook bool // that goroutine's time is over: it waits until the owner has looked once more
+	fills    bool // the reader is the handler, and what comes next is put into filling, and not into body
 	hasRead  bool // a part of the body was read
-	cut      bodyCut
 	state    http2.State
+	sending  sending
+	reader   reader
+	cut      bodyCut
 	awaits   awaits
+	phase    parkPhase
 	send     http2.SendWindow
 	recv     http2.ReceiveWindow
 	charged  int32 // see chargeLocked
@@ -107,11 +103,10 @@ func (f *filling) isFull() bool { return f.n > 0 && f.n == len(f.buffer) }
 // open makes s a new stream.
 func (s *Stream) open(h *Conn, id uint32) {
 	s.h, s.id = h, id
-	s.awaits, s.headSent = awaitsNothing, false
 	s.ReadPace, s.writePace = pace.Pace{}, pace.Pace{}
-	s.listed, s.running, s.gone, s.complete = false, false, false, false
-	s.parked, s.taken, s.closed, s.starved, s.cut, s.hasRead, s.charged = nil, nil, false, false, bodyGoesOn, false, 0
-	s.send = 0
+	s.listed, s.running, s.starved, s.hasRead = false, false, false, false
+	s.sending, s.cut, s.awaits = sendingNothing, bodyGoesOn, awaitsNothing
+	s.parked, s.taken, s.charged, s.send = nil, nil, 0, 0
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
 }
 
@@ -129,16 +124,6 @@ func (s *Stream) endLateLocked() {
 	s.h.mu.AssertHeld()
 	s.cut = max(s.cut, bodyLate)
 }
-
-// awaits is what is awaited of a stream's request without a handler.
-type awaits uint8
-
-const (
-	awaitsNothing awaits = iota
-	awaitsBody           // the handler runs when the body has come
-	awaitsEnd            // the answer was sent before the request has ended
-	awaitsWindow         // the handler has returned, and the client hasn't opened its window for the rest of the answer
-)
 
 // hasEndedLocked reports whether the request has come as a whole.
 func (s *Stream) hasEndedLocked() bool {
@@ -208,10 +193,6 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	if *waiting == nil {
 		*waiting = make(chan struct{}, 1)
 	}
-	if waiting == &s.readable {
-		s.reading = true
-		defer func() { s.reading = false }()
-	}
 	woken := *waiting
 	h.mu.Unlock()
 	defer h.mu.Lock()
@@ -238,7 +219,7 @@ func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = w
-	return s.gone
+	return s.sending == sendingLost
 }
 
 // Unwatch ends what Watch has begun.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
@@ -23,9 +24,9 @@ type Tunnel struct {
 
 	reading, writing sync.Mutex // one Read and one Write at a time; taken before the connection's mu
 
-	// Guarded by the connection's mu, 0 for none.
-	readUntil, writeUntil clock.Time
-	ended                 bool // closed by this side
+	// Guarded by the connection's mu.
+	readUntil, writeUntil clock.Time // 0 for none
+	side                  tunnelSide
 	returned              bool // the handler has
 }
 
@@ -34,7 +35,7 @@ func (s *Stream) Take() (*Tunnel, error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.gone {
+	if s.sending == sendingLost {
 		return nil, ErrReset
 	}
 	h.listLocked(s)
@@ -45,14 +46,14 @@ func (s *Stream) Take() (*Tunnel, error) {
 // takenLocked reports whether the stream is read as a tunnel.
 func (s *Stream) takenLocked() bool {
 	s.h.mu.AssertHeld()
-	return s.taken != nil && !s.taken.ended
+	return s.taken != nil && s.taken.side != tunnelClosed
 }
 
 // endOfTunnelLocked returns why nothing more comes by extended CONNECT, nil if something may.
 func (s *Stream) endOfTunnelLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
-	case s.gone:
+	case s.sending == sendingLost:
 		return ErrReset
 	case s.hasEndedLocked(), s.state.Over():
 		return io.EOF
@@ -62,7 +63,7 @@ func (s *Stream) endOfTunnelLocked() error {
 
 func (t *Tunnel) endLocked() error {
 	t.h.mu.AssertHeld()
-	if t.ended {
+	if t.side == tunnelClosed {
 		return net.ErrClosed
 	}
 	return t.s.endOfTunnelLocked()
@@ -87,9 +88,9 @@ func (t *Tunnel) Write(p []byte) (n int, err error) {
 	defer h.mu.Unlock()
 	for n < len(p) {
 		switch {
-		case t.ended, s.complete:
+		case t.side != tunnelOpen:
 			return n, net.ErrClosed
-		case s.gone:
+		case s.sending == sendingLost:
 			return n, ErrReset
 		case s.passedLocked(t.writeUntil):
 			return n, os.ErrDeadlineExceeded
@@ -112,11 +113,12 @@ func (t *Tunnel) CloseWrite() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case t.ended, s.complete:
+	case t.side != tunnelOpen:
 		return net.ErrClosed
-	case s.gone:
+	case s.sending == sendingLost:
 		return ErrReset
 	}
+	race.Enter(&t.side, tunnelHalf)
 	s.completeLocked()
 	h.flushLocked(nil)
 	return nil
@@ -125,7 +127,7 @@ func (t *Tunnel) CloseWrite() error {
 // completeLocked ends the answer's body behind what waits.
 func (s *Stream) completeLocked() {
 	s.h.mu.AssertHeld()
-	s.complete = true
+	race.Enter(&s.sending, sendingRest)
 	wake(s.writable) // a Write that waits
 	s.h.mayGoOnLocked(s)
 }
@@ -135,17 +137,17 @@ func (t *Tunnel) Close() error {
 	s, h := t.s, t.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.ended {
+	if t.side == tunnelClosed {
 		return net.ErrClosed
 	}
-	t.ended = true
+	race.Enter(&t.side, tunnelClosed)
 	s.body.Drop()
 	h.chargeLocked(s, 0)
 	switch {
-	case s.state.Over(), s.gone:
-	case s.complete && len(s.unsent) == 0:
+	case s.state.Over():
+	case s.sending == sendingDone:
 		h.awaitLocked(s, awaitsEnd)
-	case !s.complete:
+	case s.sending != sendingRest:
 		s.completeLocked()
 	}
 	if t.returned {

@@ -7,6 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
@@ -127,7 +128,7 @@ func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.T
 	h.mu.Unlock()
 	h.trimPending()
 	switch {
-	case h.goneAway != goneNowhere && (streams == 0 || h.drains):
+	case h.life != lifeServing && (streams == 0 || h.drains):
 		waits = WaitsLeaving
 	case streams > 0:
 		waits = WaitsStreams
@@ -160,7 +161,7 @@ func (h *Conn) CloseSoon() {
 // client whose new connection ends before its first request may give up, as net/http's does.
 func (h *Conn) leaves() bool {
 	switch {
-	case h.goneAway != goneNowhere:
+	case h.life != lifeServing:
 		return true
 	case h.requests.Load() > 0:
 		return h.closeAsked.Load() || h.shared.endsConns()
@@ -201,7 +202,7 @@ func (h *Conn) endWaking() {
 // MustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
 // So an owner that begins to wait must look once more after setWait.
 func (h *Conn) MustDrain() bool {
-	return !h.drains && !h.ending && h.shared.Draining.Load()
+	return !h.drains && h.life != lifeEnding && h.shared.Draining.Load()
 }
 
 // LeaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
@@ -212,17 +213,20 @@ func (h *Conn) LeaveSoon(t *Turn) {
 		h.drains = true
 		h.wakeParkedLocked()
 	}
-	if h.goneAway == goneNowhere {
-		h.goneAway, h.leaveTime, h.pinged = goneSoon, h.shared.Clock.Exact().Add(goAwayTime), true
+	if h.life == lifeServing {
+		race.Enter(&h.life, lifeLeaving)
+		h.leaveTime = h.shared.Clock.Exact().Add(goAwayTime)
 		t.out = http2.AppendGoAway(t.out, 1<<31-1, http2.NoError, "")
 		t.out = http2.AppendPing(t.out, 0, [8]byte{})
 	}
-	if h.goneAway == goneSoon && (!h.pinged || h.shared.Clock.Exact() >= h.leaveTime) {
-		h.goneAway, h.leaveTime, h.lastServed = goneForGood, 0, h.ids.Last()
+	if h.life == lifeAnswered || h.life == lifeLeaving && h.shared.Clock.Exact() >= h.leaveTime {
+		race.Enter(&h.life, lifeLast)
+		h.leaveTime, h.lastServed = 0, h.ids.Last()
 		t.out = http2.AppendGoAway(t.out, h.lastServed, http2.NoError, "")
 	}
-	if h.goneAway == goneForGood {
-		h.ending = h.ending || h.counts.Streams() == 0
-		h.wakeEmpty = !h.ending
+	if h.life == lifeLast {
+		if h.wakeEmpty = h.counts.Streams() > 0; !h.wakeEmpty {
+			race.Enter(&h.life, lifeEnding)
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
-	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // This file has answers that are sent while their handlers run.
@@ -25,7 +25,6 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.headSent = true
 	if s.state.Over() {
 		return
 	}
@@ -33,6 +32,8 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	h.queue = s.appendHead(h.queue, nil, a, whole)
 	if whole {
 		h.sentLocked(s)
+	} else {
+		race.Enter(&s.sending, sendingParts)
 	}
 }
 
@@ -65,7 +66,7 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 			h.flushLocked(nil)
 		}
 	}
-	if flush && !s.gone {
+	if flush && s.sending != sendingLost {
 		h.flushLocked(nil)
 	}
 	return s.reachedLocked()
@@ -98,7 +99,7 @@ func (s *Stream) lendLocked(p []byte, w *Writing) error {
 func (s *Stream) reachedLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
-	case !s.gone:
+	case s.sending != sendingLost:
 		return nil
 	case errors.Is(s.h.Out.Err(), os.ErrDeadlineExceeded):
 		return ErrGivenUp
@@ -117,7 +118,7 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 	s.h.mu.AssertHeld()
 	h, shared := s.h, s.h.shared
 	h.flushLocked(nil)
-	if s.gone || ready() {
+	if s.sending == sendingLost || ready() {
 		return nil
 	}
 	h.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 	}
 	shared.Answers.Wait(1)
 	defer shared.Answers.Wait(-1)
-	for start, before := shared.Clock.Now(), len(s.unsent); !s.gone && !ready(); {
+	for start, before := shared.Clock.Now(), len(s.unsent); s.sending != sendingLost && !ready(); {
 		until := func() clock.Time {
 			if own := *w.Until; own != 0 {
 				return own
@@ -161,11 +162,11 @@ func (s *Stream) Finish(trailer *field.List) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.returnedLocked()
-	if s.state.Over() || s.state == http2.HalfClosedLocal {
+	if s.sending >= sendingDone {
 		return
 	}
 	h.listLocked(s)
-	s.complete = true
+	race.Enter(&s.sending, sendingRest)
 	if trailer != nil {
 		s.tail = newTail(trailer)
 	}
