@@ -62,12 +62,14 @@ type reading uint8
 
 const (
 	readingHead    reading = iota // the next request's head
+	readingBody                   // the small body of a request whose head is complete: it must arrive before the handler runs
 	readingRest                   // the rest of a body whose handler has returned
 	readingNothing                // the connection ends when out is written
 )
 
 var readingNext = [...]uint8{
-	readingHead:    1<<readingHead | 1<<readingRest | 1<<readingNothing,
+	readingHead:    1<<readingHead | 1<<readingBody | 1<<readingRest | 1<<readingNothing,
+	readingBody:    1<<readingHead | 1<<readingNothing,
 	readingRest:    1<<readingHead | 1<<readingNothing,
 	readingNothing: 1 << readingNothing,
 }
@@ -195,8 +197,6 @@ type conn struct {
 	closing closing
 	// pipelined says that the client has sent a request without waiting for the previous answer: more may be on their way.
 	pipelined bool
-	// awaitsBody says that the current request's head is complete, and that its small body must arrive before the handler runs.
-	awaitsBody bool
 	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
 	awaitsProxy bool
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
@@ -206,7 +206,7 @@ type conn struct {
 	buffered    int32           // in the system's buffer at the last look of a wait to write, or one of the values below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
 	context     context.Context // from Server.ConnContext; nil until it is needed
-	// inputError is a read error found before the handler reads: by a client watch, or while awaitsBody was set. receive returns it.
+	// inputError is a read error found before the handler reads: by a client watch, or while reading is readingBody. receive returns it.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
@@ -379,7 +379,7 @@ func (c *conn) next() step {
 // begin begins the request whose head the parser has completed.
 func (c *conn) begin() http1.Fault {
 	w := c.scratch
-	c.awaitsBody = false
+	c.setReading(readingHead)
 	p, ctx := c.parser, w.ctx
 	head := c.in.Unread()[:p.Len():p.Len()]
 	f, fault := p.Frame(head)
@@ -423,8 +423,9 @@ func (c *conn) lacksBody() bool {
 	if f.Length < 0 || f.Length > maxAwaitedBody || int64(len(unread)-p.Len()) >= f.Length {
 		return false
 	}
-	if !c.awaitsBody {
-		c.awaitsBody, c.headSince, c.readPace = true, 0, pace.Pace{}
+	if c.reading != readingBody {
+		c.setReading(readingBody)
+		c.headSince, c.readPace = 0, pace.Pace{}
 	}
 	return true
 }

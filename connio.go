@@ -20,7 +20,7 @@ func (c *conn) inputState() waitState {
 	switch {
 	case c.reading == readingRest:
 		return stateRest
-	case c.awaitsBody:
+	case c.reading == readingBody:
 		return stateBody
 	case c.in.Len() > 0 || c.parser.Started():
 		if c.headSince == 0 {

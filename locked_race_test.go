@@ -8,33 +8,6 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// A connection goes on only to what may follow, in builds with the race detector.
-func TestConnNext(t *testing.T) {
-	panics := func(next func()) (panicked bool) {
-		defer func() { panicked = recover() != nil }()
-		next()
-		return
-	}
-	for from := range readingNext {
-		for to := range readingNext {
-			c := &conn{reading: reading(from)}
-			may := to == from && to != int(readingRest) || from == int(readingHead) || from == int(readingRest) && to != from
-			if panics(func() { c.setReading(reading(to)) }) == may {
-				t.Errorf("reading %d after %d: %v", to, from, !may)
-			}
-		}
-	}
-	for from := range closingNext {
-		for to := range closingNext {
-			c := &conn{closing: closing(from)}
-			may := to == from || from == int(closingPlain) || from == int(closingLinger) && to != int(closingUnserved)
-			if panics(func() { c.setClosing(closing(to)) }) == may {
-				t.Errorf("closing %d after %d: %v", to, from, !may)
-			}
-		}
-	}
-}
-
 // A function whose caller must hold a lock panics without it, in builds with the race detector.
 func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){

@@ -134,7 +134,7 @@ func (lc *loopConn) attachTurn(w *scratch) {
 // detachTurn returns the buffers to the worker. No handler is running.
 func (lc *loopConn) detachTurn() {
 	w := lc.scratch
-	if lc.reading != readingHead {
+	if lc.reading >= readingRest {
 		// The connection waits to send the answer, or for the rest of the body. The handler has returned, and the Ctx goes to another
 		// request.
 		lc.endRequest()
@@ -297,7 +297,7 @@ func (lc *loopConn) receiveNow(state waitState) bool {
 
 // endInput ends the input for the reason err. If a body is awaited, its handler gets the error.
 func (lc *loopConn) endInput(err error) {
-	if lc.awaitsBody {
+	if lc.reading == readingBody {
 		lc.inputError = err
 	} else {
 		lc.inputEnded(err)
