@@ -242,7 +242,7 @@ func (c *carried) enterServer(own *class.Class) error {
 	if err == errBusy {
 		err = c.queueUp()
 	}
-	return c.refused(err)
+	return c.notAdmitted(err)
 }
 
 // receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.

@@ -99,11 +99,11 @@ func (x *exchange) enterServer() error {
 		return nil
 	}
 	err := w.admit(class, trusted, false, x.wire) // one that is trusted may enter a quick class
-	return x.refused(err)
+	return x.notAdmitted(err)
 }
 
-// refused returns what a handler that wasn't admitted has as its error.
-func (x *exchange) refused(err error) error {
+// notAdmitted returns the error of a handler that wasn't admitted.
+func (x *exchange) notAdmitted(err error) error {
 	if err != nil {
 		x.scratch.timer.Switch(&x.server.classes.handler)
 	}
@@ -124,9 +124,10 @@ type admitter interface {
 
 // admit is the only place that decides where a handler of the class runs, or the rest of one that enters the class:
 //
-//  1. where its request was read, if the class is quick and the leader has the time;
+//  1. where its request was read, if the class is quick and the leader has the time, or if it computes briefly and no other connection is
+//     ready (staysAlone: the giveWay of HTTP/1.1 and of parked connections asks it);
 //  2. in an ordinary place, which counts against Concurrency;
-//  3. in a place for quick handlers, if this one may be quick and a loop has lost too many leaders to run it;
+//  3. in a place for quick handlers, if this one may be quick and its loop is crowded (see Worker.Crowded);
 //  4. in the reserve, if it is always answered;
 //  5. where its request was read after all, if only the leader's time was short;
 //  6. in an ordinary place that it has waited for in Server.Queue.
@@ -380,7 +381,7 @@ func (x *exchange) call(ctx *Ctx) error {
 func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
-// short that telling the monitor about it would take as long. So endOuter checks whether that part has cost the loop its leader.
+// short that registering it with the monitor would cost as much as it takes. So endOuter checks whether that part has cost the loop its leader.
 func (w *scratch) endOuter() {
 	w.timer.End()
 	if w.outer {

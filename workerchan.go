@@ -98,7 +98,7 @@ type leadership struct {
 	// lead returns when the loop has ended, or when w has given the seat away and has finished the connection that it served then. In the
 	// second case w doesn't lead any more.
 	lead func(w *workerChan)
-	// retakes becomes odd when a leader loses the seat by retake, and even when there is seen to be no worker beyond the cap: see
+	// retakes is odd if a leader has lost the seat by retake, so there may be workers beyond the cap, and even once none was found: see
 	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
 	retakes *atomic.Uint64
 	// answered is the leader's workerChan.answered. Immutable.

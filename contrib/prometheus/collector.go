@@ -33,7 +33,7 @@ var (
 
 	answered = describe("filo_requests_total", "Requests that were answered, by class of status.", "status")
 	overload = describe("filo_requests_refused_total",
-		"Requests that were answered with 503 since the limit for concurrent ones was reached.")
+		"Requests that were refused since Concurrency was reached, or too many bytes of bodies or answers waited.")
 
 	workers = describe("filo_workers",
 		"Workers: running ones serve a connection, ready ones wait for one, leading ones lead a loop.", "state")

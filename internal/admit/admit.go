@@ -186,8 +186,8 @@ func (p *Place) EnterBeyond(k Kind) {
 	}
 }
 
-// ReceiveLate turns the place into the one that TakeBeyond has taken. Its handler should have been admitted first: while places are taken
-// beyond the limit, Enter doesn't admit it.
+// ReceiveLate turns the place into the one that TakeBeyond has taken. Its handler began without a place: while places are taken beyond
+// the limit, Enter would have refused it.
 func (p *Place) ReceiveLate() {
 	p.Leave()
 	p.kind, p.late = Ordinary, true

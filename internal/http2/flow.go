@@ -90,14 +90,3 @@ func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed = 0
 	return increment
 }
-
-// Enlarge makes the window larger at once, and returns by how much to increase the client's, 0 for not at all.
-func (w *ReceiveWindow) Enlarge(size int32) (increment uint32) {
-	if size <= w.size {
-		return 0
-	}
-	increment = uint32(size - w.size)
-	w.left += size - w.size
-	w.size = size
-	return increment
-}

@@ -110,13 +110,6 @@ func TestReceiveWindowLimit(t *testing.T) {
 	if n := w.Drain(1<<20, DefaultWindow); n != 1<<20 || w.Size() != 1<<20 {
 		t.Errorf("credit of %d, size %d", n, w.Size())
 	}
-	w.Open(DefaultWindow)
-	if n := w.Enlarge(1 << 20); n != 1<<20-DefaultWindow || w.Size() != 1<<20 || !w.Receive(1<<20) {
-		t.Errorf("credit of %d, size %d", n, w.Size())
-	}
-	if n := w.Enlarge(DefaultWindow); n != 0 || w.Size() != 1<<20 {
-		t.Errorf("credit of %d, size %d", n, w.Size())
-	}
 }
 
 // A reader that is always behind gets no larger window, however much it reads; once it has caught up it does.

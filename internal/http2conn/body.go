@@ -71,7 +71,7 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 		h.receivedLocked(s)
 	case s.isRestLocked():
 		s.takeRestLocked()
-	case !s.takenLocked() && (s.state == http2.HalfClosedLocal || s.taken != nil): // nobody reads it, and the window ends it
+	case !s.takenLocked() && (s.state == http2.HalfClosedLocal || s.taken != nil): // nobody reads it: without credit the client stops
 	case kept:
 		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
 			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM

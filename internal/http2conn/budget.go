@@ -9,7 +9,7 @@ import (
 // handlers, and answers that wait for their clients without handlers. internal/budget counts.
 //
 // Bodies that have come by HTTP/2 wait for their handlers in memory: the window of each stream bounds one of them, but a client may have many
-// streams and connections. What has no room is thrown away, and its windows of the connection are returned. So nothing that is refused holds
+// streams and connections. What has no room is thrown away, and its bytes are credited to the connection's window. So nothing that is refused holds
 // up a sibling, and a handler that waits for its body never waits for other bodies to be read.
 
 // mayBufferLocked reports whether n more bytes of a body have room.

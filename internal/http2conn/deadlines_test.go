@@ -35,7 +35,7 @@ func (c deadlineConn) await(what awaits) *Stream {
 		s.setUnsentLocked(make([]byte, 10), nil, false)
 		fallthrough
 	default:
-		c.awaitLocked(s, what)
+		c.setAwaitsLocked(s, what)
 	}
 	return s
 }

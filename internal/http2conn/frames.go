@@ -175,7 +175,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 	if fault != http2.NoFault {
 		h.mu.Lock()
 		h.ids.Reset(id)
-		h.leaveLocked()
+		h.freePlaceLocked()
 		h.mu.Unlock()
 		t.spare = s
 		return h.reset(t, id, fault)
@@ -220,7 +220,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 	if framing.Length < 0 {
 		h.leaveUndecided(s)
 	}
-	h.awaitLocked(s, awaitsBody)
+	h.setAwaitsLocked(s, awaitsBody)
 	return StepNext
 }
 
@@ -252,8 +252,8 @@ func (s *Stream) expectBody(endStream, refused bool) {
 	s.recv.Open(http2.DefaultWindow)
 }
 
-// awaitLocked records what a stream awaits of its request, and since when.
-func (h *Conn) awaitLocked(s *Stream, what awaits) {
+// setAwaitsLocked records what a stream awaits of its request, and since when.
+func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
 		h.awaiting--
@@ -344,7 +344,7 @@ func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	if s.awaits != awaitsBody {
 		return StepNext
 	}
-	h.awaitLocked(s, awaitsNothing)
+	h.setAwaitsLocked(s, awaitsNothing)
 	t.Stream = s
 	return StepRun
 }

@@ -58,7 +58,7 @@ func (h *Conn) handlerEndedLocked(s *Stream) {
 	}
 	s.wakeLocked()
 	if !s.state.Over() && len(s.unsent) > 0 {
-		h.awaitLocked(s, awaitsWindow)
+		h.setAwaitsLocked(s, awaitsWindow)
 	}
 	s.beginRestLocked()
 }
@@ -69,13 +69,13 @@ func (s *Stream) returnedLocked() {
 	s.h.mu.AssertHeld()
 	if s.running {
 		if s.running = false; s.state.Over() {
-			s.h.leaveLocked()
+			s.h.freePlaceLocked()
 		}
 	}
 }
 
-// leaveLocked gives back the place of a stream that has ended.
-func (h *Conn) leaveLocked() {
+// freePlaceLocked gives back the place of a stream that has ended.
+func (h *Conn) freePlaceLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
 	h.used = h.shared.Clock.Now()
@@ -97,7 +97,7 @@ func (h *Conn) sentLocked(s *Stream) {
 	case s.takenLocked():
 		// The rest of the request is read until Close.
 	default:
-		h.awaitLocked(s, awaitsEnd)
+		h.setAwaitsLocked(s, awaitsEnd)
 		s.beginRestLocked()
 	}
 }
@@ -148,7 +148,7 @@ func (h *Conn) receivedLocked(s *Stream) {
 // overLocked forgets a stream that is over. It keeps its place until its handler has returned.
 func (h *Conn) overLocked(s *Stream) {
 	h.mu.AssertHeld()
-	h.awaitLocked(s, awaitsNothing)
+	h.setAwaitsLocked(s, awaitsNothing)
 	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)
 	s.recv = http2.ReceiveWindow{}
 	if s.listed {
@@ -160,6 +160,6 @@ func (h *Conn) overLocked(s *Stream) {
 	}
 	if !s.running {
 		h.chargeLocked(s, 0)
-		h.leaveLocked()
+		h.freePlaceLocked()
 	}
 }

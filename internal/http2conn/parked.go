@@ -17,7 +17,7 @@ import (
 // io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
-// (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; fillLocked notices when the stream has room for more.
+// (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; frameLocked notices when the stream has room for more.
 type StreamConn Stream
 
 var _ net.Conn = (*StreamConn)(nil)

@@ -60,8 +60,8 @@ func (h *Conn) pushLocked(t *Turn) {
 	t.out = t.out[:0]
 }
 
-// fillLocked frames the content of streams into the queue.
-func (h *Conn) fillLocked() {
+// frameLocked frames the content of streams into the queue.
+func (h *Conn) frameLocked() {
 	h.mu.AssertHeld()
 	if h.schedule.Empty() {
 		return
@@ -106,7 +106,7 @@ func (h *Conn) fillLocked() {
 	}
 }
 
-// sendBufferSize is the size of a buffer that fillLocked frames content into: fillSize, what goes beyond it, and control frames.
+// sendBufferSize is the size of a buffer that frameLocked frames content into: fillSize, what goes beyond it, and control frames.
 const sendBufferSize = fillSize + 32<<10
 
 var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }}
@@ -178,7 +178,7 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	for sent := 0; h.output != outputClosed; {
 		h.feedLocked()
 		if h.Out.Size() < maxFilled {
-			h.fillLocked()
+			h.frameLocked()
 		}
 		if len(h.queue) == 0 && h.starving == nil {
 			break

@@ -49,7 +49,7 @@ type Stream struct {
 	parked             *outbox.Outbox // set by Park: that of the parked stream
 	taken              *Tunnel        // set by Upgrade
 	starving           *Stream        // the next one in the connection's list
-	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; of an answered request's rest
+	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; once the request is answered, until when the rest of its body may come
 	unsent             []byte         // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
 	buffer             *unsentBuffer  // that unsent is in; nil if it is elsewhere
 	tail               *[]byte        // the field block behind the answer's content; nil for none

@@ -146,7 +146,7 @@ func (t *Tunnel) Close() error {
 	switch {
 	case s.state.Over():
 	case s.sending == sendingDone:
-		h.awaitLocked(s, awaitsEnd)
+		h.setAwaitsLocked(s, awaitsEnd)
 	case s.sending != sendingRest:
 		s.completeLocked()
 	}

@@ -71,7 +71,7 @@ func (h *Conn) GiveAway(t *Turn) {
 // Disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
 func (h *Conn) Disown(t *Turn) { h.inline.Store(t) }
 
-// Own ends what Disown has begun. It reports false if the monitor has taken the connection: then WasTaken follows.
+// Own takes the connection back after Disown. It reports false if the monitor has taken it: then WasTaken follows.
 func (h *Conn) Own(t *Turn) bool { return h.inline.CompareAndSwap(t, nil) }
 
 // WasTaken records that the monitor has taken the connection. Once WasTaken returns, the monitor has left the turn alone.

@@ -205,7 +205,7 @@ const maxSmallUnsent = 32 << 10
 
 var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
-// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What fillLocked has framed of that isn't looked
+// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What frameLocked has framed of that isn't looked
 // at any more, so the buffer's beginning can be used again.
 func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()

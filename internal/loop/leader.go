@@ -16,8 +16,8 @@ func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else was after handlers that have stayed. What
-// IsAlone finds is served in its turn.
+// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else was after handlers that have stayed. IsAlone
+// takes events from the epoll set; they stay in the batch.
 func (w *Worker) IsAlone() bool {
 	if !w.HoldsLoop() {
 		return false
@@ -87,8 +87,8 @@ func (s *Seat) retake(word uint64) {
 // MayLose says that the connection of the turn is taken away together with the seat, by Conn.Retaken; nil ends that.
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
-// loseSocket takes the connection away whose turn the worker is in. The seat was taken away before. Perhaps the worker has ended the turn
-// since, and is in another one: no harm is done, since the worker that gets that connection serves it as well.
+// loseSocket takes the connection away whose turn the worker is in. The seat was taken away before. If the worker is in a later turn
+// by now, that turn's connection is taken, and goes on in another worker.
 func (w *Worker) loseSocket() {
 	if s := w.losable.Load(); s != nil {
 		s.served.Retaken()
@@ -116,7 +116,7 @@ func (t Turn) GiveAway() bool {
 // call it.
 //
 // Unless the server is draining, takeAway refuses once too many leaders have lost a seat. The leader in a crowded seat runs no handler,
-// but an ErrorHandler, ConnState or Logger may block too. When too many of those block, their seats wait for them.
+// but an ErrorHandler, ConnState or Logger may block too. Once too many of those have blocked, a blocked leader keeps its seat.
 func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	g := s.loop.group
 	if !s.workers.MayRetake(len(g.seats)) && !g.draining.Load() {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package filo
 
 import (
@@ -182,7 +184,8 @@ func (lc *loopConn) Retaken() {
 	}
 }
 
-// watch implements http2Runner. If the seat was taken away before the monitor could find the worker's turn, nobody watches it.
+// watch implements http2Runner. If the seat was taken away before Disown, the monitor doesn't come again: watch takes
+// the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()
