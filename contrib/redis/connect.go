@@ -99,7 +99,7 @@ func (r *Redis) connect(limit int32, reached chan<- error) bool {
 		case reached != nil:
 			reached <- err
 		case err != nil && !errors.Is(err, redis.ErrClosed) && r.state.answered.Load() <= began:
-			r.state.failed(reading, began, err)
+			r.state.failed(reading, began, r.options.ConnectTimeout+r.options.Timeout, err)
 		}
 	}()
 	return true

@@ -22,8 +22,8 @@
 // go-redis needs about four round trips for a new connection. These needn't fit into Timeout: the connection is made in the background,
 // within Options.ConnectTimeout. So a Redis that answers within Timeout is used, however long connecting takes. While connecting takes
 // longer than Timeout, a call that finds no free connection fails at once, instead of making one in vain. If there are too few connections,
-// calls that wait for one fail after Timeout, too. But Redis doesn't count as down while it answers other calls. PoolSize, of go-redis's
-// Options, must be at least the calls per second times the seconds that each takes.
+// calls that wait for one fail after Timeout, too. But Redis doesn't count as down while it answers other calls, nor after a pause of this
+// process. PoolSize, of go-redis's Options, must be at least the calls per second times the seconds that each takes.
 //
 // Redis may also answer with a refusal: when it is full, it refuses to write, but still reads. A refused call fails like one without an
 // answer, but other calls are still tried.

@@ -132,18 +132,18 @@ func (r *Redis) try(ctx context.Context, a access, f func(ctx context.Context) e
 		if err := r.reach(ctx); err == errTooManyFailed {
 			return skipped, err
 		} else if err != nil {
-			return r.state.failed(a, began, err), err
+			return r.state.failed(a, began, r.options.Timeout, err), err
 		}
 	}
 	if !r.mayConnect() {
-		return r.state.failed(a, began, errNoConnection), errNoConnection
+		return r.state.failed(a, began, r.options.Timeout, errNoConnection), errNoConnection
 	}
 	err := f(ctx)
 	if err == nil || errors.Is(err, redis.Nil) {
 		r.state.succeeded(a)
 		return none, err
 	}
-	why := r.state.failed(a, began, err)
+	why := r.state.failed(a, began, r.options.Timeout, err)
 	if why == busy {
 		r.connectMissing()
 	}

@@ -21,6 +21,8 @@ const (
 	retryInterval = 500 * time.Millisecond
 	// logInterval is the minimum time between two records of the same kind of failure.
 	logInterval = time.Minute
+	// maxLate is how long after its time limit a call may end. One that ends later had to wait for a processor.
+	maxLate = 50 * time.Millisecond
 )
 
 // access is what a call does in Redis.
@@ -38,7 +40,7 @@ type failure int
 const (
 	none        failure = iota
 	timeout             // Redis has answered no call for as long as this one took
-	busy                // Redis has answered other calls, so this call got no connection, or got one too late
+	busy                // Redis has answered other calls, so this call got no connection, or got one too late; or this process was paused
 	unreachable         // there is no connection
 	full                // Redis has no memory left
 	refused             // another error reply
@@ -121,9 +123,9 @@ func (s *state) willing(a access) {
 	s.unwilling[a].over()
 }
 
-// failed records that a call which began at the given time has failed, and returns the reason.
-func (s *state) failed(a access, began int64, err error) failure {
-	why := s.classify(began, err)
+// failed records that a call which began at the given time, with this time limit, has failed, and returns the reason.
+func (s *state) failed(a access, began int64, limit time.Duration, err error) failure {
+	why := s.classify(began, limit, err)
 	switch why {
 	case timeout, unreachable:
 		s.retry.Store(s.now() + int64(retryInterval))
@@ -159,33 +161,38 @@ func isGeneral(err error) bool {
 	})
 }
 
+// isReply reports whether Redis has answered a call with an error.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
 // lost records that a broker gets no messages.
 func (s *state) lost(err error) {
-	var reply redis.Error
 	switch {
 	case isDown(err): // a call that has failed has said so
-	case errors.As(err, &reply):
+	case isReply(err):
 		s.refused(reading, err)
 	default:
 		s.silent.note(err)
 	}
 }
 
-// classify returns the reason why a call that began at the given time has failed.
-func (s *state) classify(began int64, err error) failure {
-	var reply redis.Error
+// classify returns the reason why a call that began at the given time, with this time limit, has failed.
+func (s *state) classify(began int64, limit time.Duration, err error) failure {
 	var network net.Error
 	switch {
 	case err == errNoConnection, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		// go-redis's error doesn't tell a call that waits for a connection from one that waits for its answer. But while Redis
-		// answers others, it isn't down.
-		if s.answered.Load() > began {
+		// answers others, it isn't down. And after a pause of this process all calls have exceeded their limits, even if Redis has
+		// answered them.
+		if s.answered.Load() > began || s.now()-began > int64(limit+maxLate) {
 			return busy
 		}
 		return timeout
-	case errors.As(err, &reply):
+	case isReply(err):
 		if strings.Contains(err.Error(), "OOM command not allowed") {
 			return full
 		}

@@ -2,6 +2,7 @@ package redisfilo
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -28,6 +29,29 @@ func TestNoticeEnds(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			if !strings.Contains(lines[len(lines)-1], "works") {
 				t.Errorf("with outages of %v the log ends with %s", long, lines[len(lines)-1])
+			}
+		})
+	}
+}
+
+// After a pause of this process the limits of all calls are over, although Redis may have answered all of them. That is no outage.
+func TestPausedProcess(t *testing.T) {
+	for _, test := range []struct {
+		took time.Duration
+		why  failure
+		down bool
+	}{{time.Second, timeout, true}, {2 * time.Second, busy, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newState(slog.New(slog.DiscardHandler))
+			for range maxFailures {
+				began := s.now()
+				time.Sleep(test.took)
+				if why := s.failed(reading, began, time.Second, context.DeadlineExceeded); why != test.why {
+					t.Errorf("a call of a second has failed after %v: %s, want %s", test.took, failureNames[why], failureNames[test.why])
+				}
+			}
+			if s.down() != test.down {
+				t.Errorf("after calls of a second that have failed after %v Redis is down: %v", test.took, s.down())
 			}
 		})
 	}
