@@ -55,8 +55,6 @@ func (r *Redis) mayConnect() bool {
 		r.connect(maxReaching, nil)
 	case int(pool.TotalConns)+int(r.connecting.Load()) < client.Options().PoolSize:
 		r.connect(maxSlow, nil)
-	case r.state.claim(&r.state.measure): // the pool is full, and a ping takes the place of a call
-		r.connect(maxSlow, nil)
 	}
 	return false
 }
@@ -113,11 +111,14 @@ func (r *Redis) ready(ctx context.Context) error {
 	began := time.Now()
 	err := r.ping(ctx, r.options.Timeout)
 	if err == nil {
-		r.slow.Store(roundTrips*time.Since(began) > r.options.Timeout)
+		r.slow.Store(r.tooSlow(time.Since(began)))
 		r.state.heard()
 	}
 	return err
 }
+
+// tooSlow reports whether a call has too little time to make a connection, if Redis takes so long for an answer.
+func (r *Redis) tooSlow(answer time.Duration) bool { return roundTrips*answer > r.options.Timeout }
 
 func (r *Redis) ping(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

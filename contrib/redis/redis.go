@@ -141,6 +141,9 @@ func (r *Redis) try(ctx context.Context, a access, f func(ctx context.Context) e
 	err := f(ctx)
 	if err == nil || errors.Is(err, redis.Nil) {
 		r.state.succeeded(a)
+		if r.slow.Load() && !r.tooSlow(time.Duration(r.state.now()-began)) {
+			r.slow.Store(false)
+		}
 		return none, err
 	}
 	why := r.state.failed(a, began, r.options.Timeout, err)

@@ -109,8 +109,8 @@ func TestCrowdedPool(t *testing.T) {
 	}
 }
 
-// While Redis is too slow for calls to make connections, they fail at once if none is free. The pings that find out whether it is still slow
-// leave the few connections to calls, and when it is quick again calls wait for connections.
+// While Redis is too slow for calls to make connections, they fail at once if none is free. When it is quick again, calls wait for
+// connections.
 func TestCrowdedSlowPool(t *testing.T) {
 	t.Parallel()
 	const delay, callers = 300 * time.Millisecond, 8

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 )
 
 // Whatever the moments of outages, the last record of one that is over says so, after a minute at most.
@@ -54,5 +57,19 @@ func TestPausedProcess(t *testing.T) {
 				t.Errorf("after calls of a second that have failed after %v Redis is down: %v", test.took, s.down())
 			}
 		})
+	}
+}
+
+// A Redis that was slow is known as quick again by the next answer, even if no connection is made: otherwise the calls of the next burst that
+// find no free connection would fail.
+func TestQuickAgain(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	r := New(client, Options{Timeout: time.Hour})
+	for range 2 { // the first call makes a connection
+		if err := r.Check(t.Context()); err != nil || r.slow.Load() {
+			t.Errorf("got %v, and Redis counts as slow: %v", err, r.slow.Load())
+		}
+		r.slow.Store(true)
 	}
 }
