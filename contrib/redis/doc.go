@@ -35,7 +35,8 @@
 //	registry.MustRegister(prometheus.Figures(shared))
 //
 // Each kind of failure is logged at most once a minute, with the number of failed calls since the last record. An outage, and a Redis that
-// refuses to read or to write, is logged once more when it is over.
+// refuses to read or to write, is logged once more when it is over; so are calls that wait too long for a connection, after a minute without
+// such a call.
 //
 // go-redis itself logs failed connections, several lines a second. Disable of its package logging silences that for all clients of the
 // process.

@@ -60,7 +60,7 @@ type state struct {
 	inARow   atomic.Int32 // calls in a row that got no answer
 	retry    atomic.Int64 // when Redis may be tried again, while it is down
 	verify   atomic.Int64 // when a refused kind of command may be tried again
-	measure  atomic.Int64 // when a connection may be made to measure how slow Redis is, while all connections that are allowed exist
+	waited   atomic.Int64 // when a call last waited too long for a connection
 	refuses  [accesses]atomic.Bool
 
 	silent    notice
@@ -71,10 +71,11 @@ type state struct {
 
 func newState(log *slog.Logger) *state {
 	return &state{
-		start:   time.Now(),
-		silent:  notice{log: log, level: slog.LevelError, fails: "redisfilo: Redis doesn't answer", works: "redisfilo: Redis answers again"},
-		crowded: notice{log: log, level: slog.LevelWarn, fails: "redisfilo: calls wait too long for a connection to Redis"},
-		odd:     notice{log: log, level: slog.LevelError, fails: "redisfilo: Redis refuses a call"},
+		start:  time.Now(),
+		silent: notice{log: log, level: slog.LevelError, fails: "redisfilo: Redis doesn't answer", works: "redisfilo: Redis answers again"},
+		crowded: notice{log: log, level: slog.LevelWarn, fails: "redisfilo: calls wait too long for a connection to Redis",
+			works: "redisfilo: calls get connections to Redis in time again"},
+		odd: notice{log: log, level: slog.LevelError, fails: "redisfilo: Redis refuses a call"},
 		unwilling: [accesses]notice{
 			reading: {log: log, level: slog.LevelError, fails: "redisfilo: Redis refuses to read", works: "redisfilo: Redis reads again"},
 			writing: {log: log, level: slog.LevelError, fails: "redisfilo: Redis refuses to write", works: "redisfilo: Redis writes again"},
@@ -108,11 +109,15 @@ func (s *state) succeeded(a access) {
 
 // heard records that Redis has answered.
 func (s *state) heard() {
-	s.answered.Store(s.now())
+	now := s.now()
+	s.answered.Store(now)
 	if s.inARow.Load() != 0 {
 		s.inARow.Store(0)
 	}
 	s.silent.over()
+	if now-s.waited.Load() >= int64(logInterval) { // while some calls wait too long, others get an answer
+		s.crowded.over()
+	}
 }
 
 // willing records that Redis has executed a command of a kind that it may have refused.
@@ -132,6 +137,7 @@ func (s *state) failed(a access, began int64, limit time.Duration, err error) fa
 		s.inARow.Add(1)
 		s.silent.note(err)
 	case busy:
+		s.waited.Store(s.now())
 		s.crowded.note(err)
 	case full, refused:
 		s.heard()

@@ -60,6 +60,29 @@ func TestPausedProcess(t *testing.T) {
 	}
 }
 
+// While some calls wait too long for a connection, answers to others don't end the record of them. It ends a minute after the last such call.
+func TestCrowdEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newState(slog.New(slog.NewTextHandler(&log, nil)))
+		const fails, works = "calls wait too long", "in time again"
+		for range 100 {
+			s.failed(reading, s.now(), time.Second, redis.ErrPoolTimeout)
+			s.heard()
+			time.Sleep(time.Second)
+		}
+		if got := log.String(); strings.Count(got, fails) != 2 || strings.Contains(got, works) {
+			t.Errorf("while they wait, the log has\n%s", got)
+		}
+		time.Sleep(logInterval)
+		s.heard()
+		s.heard()
+		if got := log.String(); strings.Count(got, fails) != 2 || strings.Count(got, works) != 1 {
+			t.Errorf("when they wait no longer, the log has\n%s", got)
+		}
+	})
+}
+
 // A Redis that was slow is known as quick again by the next answer, even if no connection is made: otherwise the calls of the next burst that
 // find no free connection would fail.
 func TestQuickAgain(t *testing.T) {
