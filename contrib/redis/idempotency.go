@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -13,15 +14,25 @@ import (
 )
 
 // Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed all the same, and so perhaps twice.
-// A failure to keep an answer never fails its request; its key is free again after Options.MaxRun. There is no quota for each scope.
+// A failure to keep an answer never fails its request; its key is free again after Options.MaxRun. With Refuse, a request whose claim gets
+// its answer too late is refused, and its key is released in the background. There is no quota for each scope.
 func (r *Redis) Idempotency(when WhenDown) idempotency.Store {
-	return &keys{r.store("idempotency", writing), when}
+	return &keys{store: r.store("idempotency", writing), when: when}
 }
 
 type keys struct {
 	*store
 	when WhenDown
+
+	undoing atomic.Int32 // claims that are being undone
 }
+
+const (
+	// maxUndoing is the maximum number of claims that are being undone at once.
+	maxUndoing = 1000
+	// maxTravel is how long after its call a claim may still arrive at Redis. One that arrives later isn't undone.
+	maxTravel = 3 * time.Second
+)
 
 // A value is the claim's length in a byte, the claim, the fingerprint, the end in milliseconds since 1970, and, once the request is
 // done, a 1 and the answer.
@@ -60,7 +71,9 @@ return kept`)
 // Claim implements idempotency.Store.
 func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempotency.Record, bool, error) {
 	var kept string
+	sent := false
 	err := k.ask(c, writing, k.when, func(ctx context.Context) (err error) {
+		sent = true
 		kept, err = claimKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, keyValue(record), milliseconds(record.Expires)).Text()
 		return err
 	})
@@ -68,6 +81,9 @@ func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempo
 	case errors.Is(err, redis.Nil), k.when.open(err):
 		return record, true, nil
 	case err != nil:
+		if sent && !isReply(err) {
+			k.undo(key, record)
+		}
 		return idempotency.Record{}, false, err
 	}
 	found, ok := parseKeyValue([]byte(kept))
@@ -95,18 +111,45 @@ func (k *keys) Complete(c *filo.Ctx, key string, record idempotency.Record) (kep
 	return kept || k.when.open(err), k.unlessOpen(err)
 }
 
-// releaseKey removes the value if it has this claim.
+// releaseKey removes the value if it has this claim, and returns how many values it has removed.
 var releaseKey = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
-if kept and string.sub(kept, 2, 1 + string.byte(kept)) == ARGV[1] then redis.call("DEL", KEYS[1]) end
-return 1`)
+if kept and string.sub(kept, 2, 1 + string.byte(kept)) == ARGV[1] then return redis.call("DEL", KEYS[1]) end
+return 0`)
 
 // Release implements idempotency.Store.
 func (k *keys) Release(c *filo.Ctx, key, claim string) error {
-	err := k.call(c.Context(), writing, func(ctx context.Context) error {
-		return releaseKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, claim).Err()
-	})
+	_, err := k.release(c.Context(), key, claim)
 	return k.unlessOpen(err)
+}
+
+func (k *keys) release(ctx context.Context, key, claim string) (released bool, err error) {
+	err = k.call(ctx, writing, func(ctx context.Context) (err error) {
+		released, err = releaseKey.Run(ctx, k.client, []string{k.key("idempotency", key)}, claim).Bool()
+		return err
+	})
+	return released, err
+}
+
+// undo releases the key of a request that was refused because its claim got no answer in time. Redis may have the claim, or get it
+// after the first attempt to release it. Without undo, repetitions of the request would get 409 until the claim expires.
+func (k *keys) undo(key string, record idempotency.Record) {
+	if k.undoing.Add(1) > maxUndoing {
+		k.undoing.Add(-1)
+		return
+	}
+	k.undoAfter(retryInterval, key, record)
+}
+
+func (k *keys) undoAfter(pause time.Duration, key string, record idempotency.Record) {
+	time.AfterFunc(pause, func() {
+		released, err := k.release(context.Background(), key, record.Claim)
+		if released || err == nil && pause > maxTravel || errors.Is(err, redis.ErrClosed) || time.Now().After(record.Expires) {
+			k.undoing.Add(-1)
+			return
+		}
+		k.undoAfter(2*pause, key, record)
+	})
 }
 
 // unlessOpen returns an error unless the request goes on despite it.

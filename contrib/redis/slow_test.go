@@ -348,3 +348,36 @@ func TestLostReplies(t *testing.T) {
 		}
 	})
 }
+
+// A claim that reaches Redis although its answer came too late is undone: the request was refused, so its repetition is executed.
+func TestLateClaims(t *testing.T) {
+	t.Parallel()
+	const claims = 10
+	server := startRedis(t, false)
+	l := newLink(t, filepath.Join(server.dir, "s"))
+	discard := slog.New(slog.DiscardHandler)
+	r := redisfilo.New(l.client(t, claims), redisfilo.Options{Timeout: time.Second, Logger: discard})
+	s := application(t, r, redisfilo.Refuse, discard)
+	post := func(key string) int { return s.DoBody(t, "POST /once", "", "Idempotency-Key: "+key).Status }
+	var last atomic.Int64
+	poll(t, "connections", func() bool {
+		return together(claims, func() error {
+			if status := post(fmt.Sprint("first", last.Add(1))); status != 200 {
+				return fmt.Errorf("status %d", status)
+			}
+			return nil
+		}) == claims
+	})
+	l.silence(true)
+	last.Store(0)
+	together(claims, func() error {
+		if status := post(fmt.Sprint("late", last.Add(1))); status != 503 {
+			t.Errorf("while Redis is silent: status %d", status)
+		}
+		return nil
+	})
+	l.silence(false)
+	for i := range claims {
+		poll(t, "a key to be free", func() bool { return post(fmt.Sprint("late", i+1)) == 200 })
+	}
+}
