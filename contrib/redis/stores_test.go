@@ -206,14 +206,14 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// application is a server with all stores.
-func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log *slog.Logger) *servertest.Server {
+// routes is an application with all stores.
+func routes(r *redisfilo.Redis, when redisfilo.WhenDown) filo.Handler {
 	scope := func(*filo.Ctx) []byte { return []byte("everybody") }
 	say := func(text string) filo.Handler {
 		return func(c *filo.Ctx) error { return c.Text(200, text) }
 	}
 	routes := router.New()
-	routes.GET("/limited", say("fine"), ratelimit.New(1000, time.Minute, ratelimit.Options{Store: r.RateLimits("all", when)}))
+	routes.GET("/limited", say("fine"), ratelimit.New(1e6, time.Minute, ratelimit.Options{Store: r.RateLimits("all", when)}))
 	routes.POST("/once", say("fine"), idempotency.New(idempotency.Options{Scope: scope, Store: r.Idempotency(when)}))
 	routes.GET("/cached", say("fine"), cache.New(cache.Options{TTL: time.Minute, Store: r.Cache(when)}))
 	sessions := session.New(session.Options{Store: r.Sessions(when), Insecure: true})
@@ -232,8 +232,12 @@ func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log 
 		s.Set("user", "ann")
 		return c.Text(200, "welcome")
 	}, sessions)
-	server := &filo.Server{Handler: routes.Serve, Logger: log}
-	return servertest.NewServer(t, server)
+	return routes.Serve
+}
+
+// application is a server of it.
+func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log *slog.Logger) *servertest.Server {
+	return servertest.NewServer(t, &filo.Server{Handler: routes(r, when), Logger: log})
 }
 
 // Redis is killed and comes back: meanwhile requests are refused, or served without the stores, as each store was told. There is one
