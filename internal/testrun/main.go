@@ -1,6 +1,9 @@
 // Command testrun runs the tests of several modules and shows progress: a line for each package, at least one line every
 // 15 seconds, all that a failed test has printed, and at the end which tests were skipped, and why.
 //
+// Most tests wait for most of their time. So two modules are tested at the same time, and twice as many packages and parallel tests run as
+// the go command would choose.
+//
 //	go run ./internal/testrun [-name name] module... -- [arguments of go test]
 //
 // A name stands in each of these lines, so that several runs at the same time can be told apart.
@@ -16,12 +19,18 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-const patience = 15 * time.Second
+const (
+	patience = 15 * time.Second
+	atOnce   = 2 // modules
+)
 
 // An event is one line of `go test -json`.
 type event struct {
@@ -33,7 +42,9 @@ type event struct {
 type run struct {
 	name           string // followed by a space; empty for none
 	out            io.Writer
+	mu             sync.Mutex // guards what follows; held while a line is handled
 	begin, printed time.Time
+	modules        map[string]bool     // those that are tested now
 	running        map[string]*running // the packages whose tests run now
 	skipped        map[string][]string // tests, by reason
 	passed, failed int                 // failed has packages without a failed test as well
@@ -57,9 +68,7 @@ func main() {
 	if i := slices.Index(modules, "--"); i >= 0 {
 		modules, arguments = modules[:i], modules[i+1:]
 	}
-	for _, module := range modules {
-		r.test(module, arguments)
-	}
+	r.testAll(modules, arguments)
 	r.printSummary()
 	if r.failed > 0 {
 		os.Exit(1)
@@ -67,53 +76,80 @@ func main() {
 }
 
 func newRun(out io.Writer) *run {
-	return &run{out: out, begin: time.Now(), printed: time.Now(), running: map[string]*running{}, skipped: map[string][]string{}}
-}
-
-// test runs the tests of the module in a directory.
-func (r *run) test(module string, arguments []string) {
-	command := exec.Command("go", append([]string{"test", "-json"}, arguments...)...)
-	command.Dir, command.Stderr = module, os.Stderr
-	output, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	failed := r.failed
-	if err == nil {
-		r.read(module, output)
-		err = command.Wait()
-	}
-	if err != nil && r.failed == failed { // no test has failed, but the command
-		r.failed++
-		r.printf("fail   %s%s: go test: %v\n", r.name, module, err)
+	return &run{
+		out: out, begin: time.Now(), printed: time.Now(),
+		modules: map[string]bool{}, running: map[string]*running{}, skipped: map[string][]string{},
 	}
 }
 
-// read takes the output of `go test -json`. When nothing has ended for a while it prints what runs.
-func (r *run) read(module string, output io.Reader) {
-	lines := make(chan []byte)
+// testAll runs the tests of the modules. When nothing has ended for a while it prints what runs.
+func (r *run) testAll(modules, arguments []string) {
+	places, ended := make(chan struct{}, atOnce), make(chan struct{})
 	go func() {
-		defer close(lines)
-		in := bufio.NewReader(output)
-		for line, err := in.ReadBytes('\n'); err == nil; line, err = in.ReadBytes('\n') {
-			lines <- line
+		defer close(ended)
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, module := range modules {
+			places <- struct{}{}
+			all.Go(func() {
+				defer func() { <-places }()
+				r.test(module, arguments)
+			})
 		}
 	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case line, more := <-lines:
-			if !more {
-				return
-			}
-			r.take(line)
+		case <-ended:
+			return
 		case <-tick.C:
+			r.mu.Lock()
 			if time.Since(r.printed) >= patience {
-				r.printProgress(module)
+				r.printProgress()
 			}
+			r.mu.Unlock()
 		}
 	}
+}
+
+// test runs the tests of the module in a directory.
+func (r *run) test(module string, arguments []string) {
+	more := strconv.Itoa(2 * runtime.GOMAXPROCS(0))
+	command := exec.Command("go", append([]string{"test", "-json", "-p", more, "-parallel", more}, arguments...)...)
+	command.Dir, command.Stderr = module, os.Stderr
+	output, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.modules[module] = true
+	defer delete(r.modules, module)
+	failed := false
+	if err == nil {
+		r.mu.Unlock()
+		failed = r.read(output)
+		err = command.Wait()
+		r.mu.Lock()
+	}
+	if err != nil && !failed { // no test has failed, but the command
+		r.failed++
+		r.printf("fail   %s%s: go test: %v\n", r.name, module, err)
+	}
+}
+
+// read takes the output of `go test -json`. It reports whether something has failed.
+func (r *run) read(output io.Reader) (failed bool) {
+	in := bufio.NewReader(output)
+	for line, err := in.ReadBytes('\n'); err == nil; line, err = in.ReadBytes('\n') {
+		r.mu.Lock()
+		before := r.failed
+		r.take(line)
+		failed = failed || r.failed > before
+		r.mu.Unlock()
+	}
+	return failed
 }
 
 // take handles one line of `go test -json`.
@@ -185,13 +221,13 @@ func (r *run) printf(format string, a ...any) {
 	fmt.Fprintf(r.out, format, a...)
 }
 
-func (r *run) printProgress(module string) {
+func (r *run) printProgress() {
 	what := ""
 	for _, name := range slices.Sorted(maps.Keys(r.running)) {
 		what += ", " + name + " " + r.running[name].latest
 	}
 	if what == "" {
-		what = ", building the tests of module " + module
+		what = ", building the tests of module " + strings.Join(slices.Sorted(maps.Keys(r.modules)), ", ")
 	}
 	r.printf("%s%4.0f s, %d tests passed%s\n", r.name, time.Since(r.begin).Seconds(), r.passed, what)
 }

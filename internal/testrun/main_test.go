@@ -22,13 +22,7 @@ func TestRun(t *testing.T) {
 		"unbuilt/a_test.go":  "package unbuilt\n\nvar a int = \"the type\"\n",
 		"unvetted/a_test.go": "package unvetted\n\nimport \"testing\"\n\nfunc TestVet(t *testing.T) { t.Errorf(\"%d\") }\n",
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	for _, tc := range []struct {
 		packages string // of the module, separated by spaces
@@ -45,7 +39,7 @@ func TestRun(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		r := newRun(&out)
-		r.test(dir, strings.Fields(tc.packages))
+		r.testAll([]string{dir}, strings.Fields(tc.packages))
 		r.printSummary()
 		for _, want := range tc.wants {
 			if !strings.Contains(out.String(), want) {
@@ -58,19 +52,51 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Modules that run at the same time don't hide each other's failures.
+func TestModules(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":         "module example.test/m\n\ngo 1.25.0\n",
+		"fine/a_test.go": "package fine\n\nimport \"testing\"\n\nfunc TestFine(t *testing.T) {}\n",
+		"bad/a_test.go":  "package bad\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Error(\"the fault\") }\n",
+	} {
+		writeFile(t, filepath.Join(dir, name), text)
+	}
+	var out bytes.Buffer
+	r := newRun(&out)
+	r.testAll([]string{filepath.Join(dir, "fine"), filepath.Join(dir, "bad"), filepath.Join(dir, "absent")}, []string{"."})
+	r.printSummary()
+	for _, want := range []string{"pass   example.test/m/fine", "the fault", "absent: go test: ", "1 tests passed, 2 failed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // While no package ends, what runs is told.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	r := newRun(&out)
-	r.printProgress("contrib/x")
+	r.modules["contrib/x"], r.modules["contrib/y"] = true, true
+	r.printProgress()
 	for _, line := range []string{
 		`{"Action":"start","Package":"github.com/filohttp/filo/sse"}`,
 		`{"Action":"run","Package":"github.com/filohttp/filo/sse","Test":"TestLong"}`,
 	} {
 		r.take([]byte(line))
 	}
-	r.printProgress("contrib/x")
-	for _, want := range []string{"building the tests of module contrib/x\n", "0 tests passed, filo/sse TestLong\n"} {
+	r.printProgress()
+	for _, want := range []string{"building the tests of module contrib/x, contrib/y\n", "0 tests passed, filo/sse TestLong\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in\n%s", want, out.String())
 		}
