@@ -185,3 +185,54 @@ func TestAwaitEnds(t *testing.T) {
 		}
 	})
 }
+
+// A place that becomes free just after a waiter has looked for one isn't missed.
+func TestFreedAfterLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(1, 1, time.Hour)
+		held, own := a.NewPlace(), a.NewPlace()
+		held.Enter(Ordinary.Only())
+		a.JoinQueue()
+		start := time.Now()
+		entered := a.AwaitPlace(func() bool {
+			defer held.Leave()
+			return own.Enter(Ordinary.Only())
+		}, nil, time.Time{})
+		a.LeaveQueue()
+		if took := time.Since(start); !entered || took > 0 {
+			t.Errorf("entered: %t, after %v", entered, took)
+		}
+	})
+}
+
+// If a waiter leaves just when it is woken, another one gets the place, and the place counts once.
+func TestLeavesWhenWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tries = 200 // in some of them the waiter has left before it could be woken
+		for range tries {
+			a := newAdmission(1, 2, time.Hour)
+			held := a.NewPlace()
+			held.Enter(Ordinary.Only())
+			gone := make(chan struct{})
+			var entered atomic.Int64
+			for _, left := range []chan struct{}{gone, nil} {
+				a.JoinQueue()
+				go func() {
+					defer a.LeaveQueue()
+					own := a.NewPlace()
+					if a.AwaitPlace(func() bool { return own.Enter(Ordinary.Only()) }, left, time.Time{}) {
+						entered.Add(1)
+						own.Leave()
+					}
+				}()
+				synctest.Wait()
+			}
+			close(gone)
+			held.Leave()
+			synctest.Wait()
+			if a.Waiting() > 0 || entered.Load() == 0 || a.Taken(Ordinary) != 0 {
+				t.Fatalf("%d wait, %d have entered, %d places are taken", a.Waiting(), entered.Load(), a.Taken(Ordinary))
+			}
+		}
+	})
+}
