@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// This file has what tests ask a server about itself, by package inside: what it counts although nothing is open, and which connections wait
-// for what has happened. Nothing else calls it.
+// This file has what tests ask a server about itself, by package inside: what it counts although nothing is open, and which waits go on
+// although their event has happened. Nothing else calls it.
 
 // leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A count that is off
 // harms nobody for a long time: below 0 it lets in more requests than Server.Concurrency, and above 0 fewer.
@@ -61,17 +61,25 @@ type overdueSocket interface {
 	Looks() int64
 }
 
-// overdue calls found for each connection that waits for input or room which is there: its owner, or its loop, is about to be woken. Only
-// connections in loops tell.
-func (s *Server) overdue(found func(hooks.OverdueConn)) {
+// overdue calls found for each wait whose end is about to come: a connection waits for input or room which is there, or a request in the queue
+// for a place while one is free. Only connections in loops tell.
+func (s *Server) overdue(found func(hooks.OverdueWait)) {
+	var pool *workerPool
+	s.life.Hold(func() { pool = s.pool })
+	if pool == nil {
+		return // not configured yet
+	}
+	if since := pool.places.Oldest(); since != 0 && !pool.places.IsFull() {
+		found(hooks.OverdueWait{Of: pool, What: "a request in the queue: a place is free", Progress: [2]uint64{uint64(since)}})
+	}
 	s.conns.walk(func(c *conn) {
 		socket, ok := c.driver.(overdueSocket)
 		if !ok {
 			return
 		}
 		if what, progress := socket.Overdue(); what != "" {
-			found(hooks.OverdueConn{Conn: c, What: fmt.Sprintf("%s in state %d: %s", c.netConn.RemoteAddr(), c.state(), what), Progress: progress,
-				Looks: socket.Looks()})
+			found(hooks.OverdueWait{Of: c, What: fmt.Sprintf("the connection of %s in state %d: %s", c.netConn.RemoteAddr(), c.state(), what),
+				Progress: progress, Looks: socket.Looks()})
 		}
 	})
 }

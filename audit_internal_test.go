@@ -3,6 +3,9 @@ package filo
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/filohttp/filo/internal/hooks"
 )
 
 // leftover names what is counted although nothing is open, also if a count is too low.
@@ -22,4 +25,36 @@ func TestLeftover(t *testing.T) {
 		!strings.Contains(left, "handlers that wait for windows: 1\n") {
 		t.Errorf("%q", left)
 	}
+}
+
+// overdue tells of a request that waits in the queue while a place is free, and not of one that waits for a place.
+func TestOverdueInQueue(t *testing.T) {
+	s := &Server{Handler: func(*Ctx) error { return nil }, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour}
+	found := func() (all []string) {
+		s.overdue(func(w hooks.OverdueWait) { all = append(all, w.What) })
+		return all
+	}
+	if all := found(); len(all) > 0 {
+		t.Errorf("before the server is configured: %q", all)
+	}
+	s.configure()
+	places, left, ended := &s.pool.places, make(chan struct{}), make(chan struct{})
+	places.JoinQueue()
+	go func() {
+		defer close(ended)
+		places.AwaitPlace(func() bool { return false }, left, time.Time{})
+		places.LeaveQueue()
+	}()
+	for places.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if all := found(); len(all) != 1 || !strings.Contains(all[0], "a place is free") {
+		t.Errorf("while a place is free: %q", all)
+	}
+	places.TakeBeyond()
+	if all := found(); len(all) > 0 {
+		t.Errorf("while all places are taken: %q", all)
+	}
+	close(left)
+	<-ended
 }

@@ -46,6 +46,16 @@ func (a *Admission) Waiting() int {
 	return len(a.waiters)
 }
 
+// Oldest returns when the oldest waiter began to wait, 0 if there is none.
+func (a *Admission) Oldest() clock.Time {
+	a.queue.mu.Lock()
+	defer a.queue.mu.Unlock()
+	if len(a.waiters) == 0 {
+		return 0
+	}
+	return a.waiters[0].since
+}
+
 // Joined returns how many goroutines have joined the queue and not left it yet.
 func (a *Admission) Joined() int { return int(a.waiting.Load()) }
 

@@ -93,12 +93,13 @@ func table(procs string) []row {
 				{name: "bodies", kinds: inParts, more: []string{"-clients", "4"}},
 				{name: "TCP", kinds: overTCP + ",half-closes"},
 				{name: "few places", kinds: overTCP + "," + overHTTP2, more: []string{"-places", "6"}},
+				{name: "queue", kinds: "bursts", more: []string{"-places", "2", "-clients", "1"}},
 				{name: "TLS", kinds: overTLS},
 				{name: "HTTP/2", kinds: overHTTP2},
 				{name: "stopped", kinds: timeless, stops: true},
 				{name: "clock set", kinds: timeless, more: []string{"-step", "1h"}},
 			} {
-				if driver == "blocking" && group.name == "few places" {
+				if driver == "blocking" && slices.Contains(group.more, "-places") {
 					continue // its connections don't wait for places
 				}
 				arguments := append([]string{"-only", group.kinds, "-blocking=" + strconv.FormatBool(driver == "blocking")}, group.more...)

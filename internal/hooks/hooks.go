@@ -27,18 +27,18 @@ var (
 	Upgrade any
 	// Leftover is func(*filo.Server) string.
 	Leftover any
-	// Overdue is func(s *filo.Server, found func(OverdueConn)).
+	// Overdue is func(s *filo.Server, found func(OverdueWait)).
 	Overdue any
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
 )
 
-// OverdueConn is a connection that waits although its input or room is there: see inside.Overdue.
-type OverdueConn struct {
-	Conn     any       // tells the connection from others
-	What     string    // the event that it waits for, and who the client is
-	Progress [2]uint64 // how many bytes the server has received, and how many the client has
-	Looks    int64     // how often its loop has looked for events so far
+// OverdueWait is a wait that should be over: see inside.Overdue.
+type OverdueWait struct {
+	Of       any       // the connection or the queue; tells the wait from others
+	What     string    // what waits, and for which event
+	Progress [2]uint64 // changes when the wait, or what waits, gets on
+	Looks    int64     // how often the loop of a connection has looked for events so far
 }
 
 // Own is a parameter type of methods for filo's own packages: others can't name it. Such methods are called so often that a function

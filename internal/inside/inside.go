@@ -19,7 +19,7 @@ var (
 	upgrade  = hooks.Upgrade.(func(*filo.Ctx) (net.Conn, []byte, error))
 
 	leftover = hooks.Leftover.(func(*filo.Server) string)
-	overdue  = hooks.Overdue.(func(*filo.Server, func(hooks.OverdueConn)))
+	overdue  = hooks.Overdue.(func(*filo.Server, func(hooks.OverdueWait)))
 
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
 )
@@ -27,9 +27,10 @@ var (
 // Leftover describes what a server still counts although no connection and no request is open, "" if nothing is left. It is for tests.
 func Leftover(s *filo.Server) string { return leftover(s) }
 
-// Overdue calls found for each connection that waits although its input or room is there. If such a connection makes no progress although
-// its loop looks for events again and again, its owner was never woken. It is for tests.
-func Overdue(s *filo.Server, found func(hooks.OverdueConn)) { overdue(s, found) }
+// Overdue calls found for each connection that waits although its input or room is there, and for the queue if a request waits in it although a
+// place is free. If such a wait makes no progress, somebody was never woken. Connections also tell whether their loop looks for events meanwhile.
+// It is for tests.
+func Overdue(s *filo.Server, found func(hooks.OverdueWait)) { overdue(s, found) }
 
 // Match returns the routing result of the request, for a router to fill in.
 func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/filohttp/filo/internal/conformance"
@@ -50,6 +51,7 @@ var kinds = []kind{
 	{name: "hijacks", use: hijacks},
 	{name: "garbage", use: garbage},
 	{name: "silence", use: silence},
+	{name: "bursts", use: bursts},
 	{name: "tls", use: overTLS, tls: true},
 	{name: "h2c", use: overHTTP2(mixed)},
 	{name: "h2-tls", use: overHTTP2(mixed), tls: true},
@@ -173,6 +175,51 @@ func pieces(v *visit) error {
 // panics also checks that the connection stays open.
 func panics(v *visit) error {
 	return v.exchange(v.call("/hello"), v.fails("/panic", 500), v.call("/hello"))
+}
+
+// bursts sends several requests at once, each on a connection of its own, and waits for all answers before the next burst. With few places on
+// the server most of them wait in its queue, some of whose clients leave. Behind a burst nothing comes that could wake a request once more
+// that the server has forgotten.
+func bursts(v *visit) error {
+	all := []*visit{v}
+	for range 2 + v.random.IntN(6) {
+		other, err := v.dial()
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		all = append(all, other)
+	}
+	for range 1 + v.random.IntN(20) {
+		var burst sync.WaitGroup
+		errs := make([]error, len(all))
+		for i, each := range all[:1+v.random.IntN(len(all))] {
+			q := v.call(v.pick("/sleep", "/processor", "/context"))
+			burst.Go(func() { errs[i] = each.exchange(q) })
+		}
+		if v.random.IntN(2) == 0 {
+			if err := v.leaveQueue(); err != nil {
+				return err
+			}
+		}
+		burst.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveQueue sends a request on another connection, and resets that soon.
+func (v *visit) leaveQueue() error {
+	other, err := v.dial()
+	if err != nil {
+		return err
+	}
+	other.Write(encode(v.call("/sleep")))
+	v.sleep(12 * time.Millisecond)
+	other.reset()
+	return nil
 }
 
 // slowHeads sends a head byte by byte.

@@ -110,10 +110,13 @@ func (l *lives) listen(server *filo.Server, address string) (net.Listener, error
 func (l *lives) end() error {
 	r, number := l.run, l.number()
 	l.phase.Add(1)
-	ctx, cancel := context.WithTimeout(context.Background(), r.patience*2/3) // the longest thing that it waits for is headTime
+	ctx, cancel := context.WithTimeout(r.failed, r.patience*2/3) // the longest thing that it waits for is headTime
 	defer cancel()
 	start := time.Now()
 	if err := l.server.Shutdown(ctx); err != nil {
+		if r.failed.Err() != nil {
+			return context.Cause(r.failed)
+		}
 		stats := l.server.Stats()
 		return hang(fmt.Errorf("server %d: Shutdown: %w; %d connections are idle, %d active, %d handlers are running", number, err,
 			stats.ConnsIdle, stats.ConnsActive, l.site.running.Load()))

@@ -12,17 +12,18 @@ const (
 	// meanwhile. The first looks would find the event; the others are for a busy machine, where goroutines stand still between two
 	// statements. The time is less than a second, after which a read of a body checks by itself whether it has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
-	// starvedTime is how long it may wait in any case: a busy machine doesn't let the loop run.
+	// starvedTime is how long it, or a request in the queue while a place is free, may wait in any case: a busy machine doesn't let the loop
+	// run, or the goroutine that has just left a place.
 	starvedTime = 20 * time.Second
 	// lookTime is the time between two looks at the connections. If the process is stopped for longer, that time counts as one lookTime.
 	lookTime = 50 * time.Millisecond
 )
 
-// watchOverdue makes the run fail if the server forgets to wake a connection's owner, until ended is closed. A client would hardly notice:
+// watchOverdue makes the run fail if the server forgets to wake somebody, until ended is closed. A client would hardly notice:
 // when most waits time out, they check once more, find the input, and go on. overdue is inside.Overdue for the server.
-func (r *run) watchOverdue(overdue func(found func(hooks.OverdueConn)), ended <-chan struct{}) {
+func (r *run) watchOverdue(overdue func(found func(hooks.OverdueWait)), ended <-chan struct{}) {
 	type wait struct {
-		hooks.OverdueConn
+		hooks.OverdueWait
 		lasts time.Duration
 	}
 	before := map[any]wait{}
@@ -35,14 +36,14 @@ func (r *run) watchOverdue(overdue func(found func(hooks.OverdueConn)), ended <-
 		case <-ticker.C:
 		}
 		now := map[any]wait{}
-		overdue(func(c hooks.OverdueConn) {
+		overdue(func(c hooks.OverdueWait) {
 			w := wait{c, 0}
-			if last := before[c.Conn]; last.What == c.What && last.Progress == c.Progress {
+			if last := before[c.Of]; last.What == c.What && last.Progress == c.Progress {
 				w.Looks, w.lasts = last.Looks, last.lasts+lookTime
 			}
-			now[c.Conn] = w
+			now[c.Of] = w
 			if looks := c.Looks - w.Looks; w.lasts >= starvedTime || w.lasts >= overdueTime && looks >= overdueLooks {
-				r.fail(hang(fmt.Errorf("nobody wakes the owner of the connection of %s, for %v and %d looks of its loop", c.What, w.lasts, looks)))
+				r.fail(hang(fmt.Errorf("nobody wakes %s, for %v and %d looks of its loop", c.What, w.lasts, looks)))
 			}
 		})
 		before = now

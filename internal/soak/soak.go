@@ -155,7 +155,7 @@ func (r *run) live(ctx context.Context) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	server := r.lives.server
-	go r.watchOverdue(func(found func(hooks.OverdueConn)) { inside.Overdue(server, found) }, ended)
+	go r.watchOverdue(func(found func(hooks.OverdueWait)) { inside.Overdue(server, found) }, ended)
 	by, end := r.step, time.After(r.span+time.Duration(r.random.Int64N(int64(r.span))))
 	for over := false; !over; {
 		select {

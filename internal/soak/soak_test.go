@@ -176,11 +176,11 @@ func TestWatchOverdue(t *testing.T) {
 			r := &run{}
 			r.failed, r.fail = context.WithCancelCause(t.Context())
 			ended, look := make(chan struct{}), 0
-			r.watchOverdue(func(found func(hooks.OverdueConn)) {
+			r.watchOverdue(func(found func(hooks.OverdueWait)) {
 				if look++; look == int(overdueTime/lookTime)+2 {
 					close(ended)
 				}
-				found(hooks.OverdueConn{Conn: r, What: "a test", Progress: [2]uint64{uint64(look) * test.read}, Looks: int64(look) * test.looks})
+				found(hooks.OverdueWait{Of: r, What: "a test", Progress: [2]uint64{uint64(look) * test.read}, Looks: int64(look) * test.looks})
 			}, ended)
 			if err := context.Cause(r.failed); (err != nil) != test.found {
 				t.Errorf("error %.100v", err)
