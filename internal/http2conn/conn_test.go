@@ -135,3 +135,21 @@ func TestExcusedStreams(t *testing.T) {
 		}
 	}
 }
+
+// A goroutine that is woken just before it waits doesn't wait.
+func TestWokenBeforeWait(t *testing.T) {
+	h := New(newShared(), silentDriver{}, nil, nil)
+	s := &Stream{Request: new(Request)}
+	s.open(h, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, waiting := range []*chan struct{}{&s.readable, &s.writable} {
+		if s.awaitLocked(waiting, 1) {
+			t.Error("nobody has woken it, and it was woken")
+		}
+		s.wakeLocked()
+		if !s.awaitLocked(waiting, h.shared.Clock.Exact().Add(10*time.Second)) {
+			t.Error("it has missed that it was woken")
+		}
+	}
+}
