@@ -45,7 +45,7 @@ define in-modules
 	if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
-.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps release release-files release-test api
+.PHONY: help run test check foreign ants arm64 race race-nested race-blocking fuzz ossfuzz soak chaos stress bench-quick bench-http2 bench bench-all bench-compare bench-go lint vulncheck tidy cover deps release release-files release-test api site
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 15
@@ -184,6 +184,14 @@ api: build-release ## say how the API differs from BASE's, and fail if the chang
 .PHONY: build-release
 build-release:
 	@cd tools && go build -o ../.bin/ ./release golang.org/x/exp/cmd/apidiff
+
+site: ## make pages of the documents, with search, into .bin/site (needs node and npm's registry); for a base path ARGS='--base /filo/'
+	@cd site && npm ci --silent --ignore-scripts
+	@{ printf '# API\n\nEvery package, with its page on pkg.go.dev.\n\n'; for module in $(filter . contrib/%,$(MODULES)); do \
+		( cd "$$module" && go list -f '{{if ne .Name "main"}}- [`{{.ImportPath}}`](https://pkg.go.dev/{{.ImportPath}}) {{.Doc}}{{end}}' ./... ); \
+	done | sed -E '/\/internal[/`]/d; s/\) Package [a-z0-9]+ /) /'; } >site/api.md
+	@cd site && npx vitepress build $(ARGS)
+	@echo "the pages are in .bin/site; to look at them: cd site && npx vitepress preview $(ARGS)"
 
 tidy: ## go mod tidy in every module
 	@$(call in-modules,go mod tidy)
