@@ -4,6 +4,7 @@ package handshakes
 
 import (
 	"container/list"
+	"math"
 	"net/netip"
 	"runtime"
 	"time"
@@ -22,9 +23,8 @@ const (
 	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
 	// tls.Config.GetCertificate.
 	longHandshake = 100 * time.Millisecond
-	// patience is how long a queued handshake is served in the order of arrival. If those of an address wait longer, more arrive than
-	// can be served, and each would be served just when its client is about to give up.
-	patience = 3 * time.Second
+	// unknown is a patience that no handshake's wait reaches.
+	unknown time.Duration = math.MaxInt64
 )
 
 // Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline is set that is over.
@@ -40,8 +40,9 @@ type Conn interface {
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
 //
 // Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted, and the addresses take
-// turns. Those that have only begun to queue come first. An address's turn is for its oldest handshake that has waited for less than patience,
-// so a burst loses none; one that has waited for longer is served when no other is left.
+// turns. Those that have only begun to queue come first. An address's turn is for its oldest handshake, so a burst loses none. If more arrive
+// than can be served, the oldest one would always be one whose client is about to give up. So once a handshake of the address has left the queue
+// unserved, those that have waited for half as long come last, the newest of them first.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -82,6 +83,7 @@ type handshakeClient struct {
 	waiting    int           // those that wait for their clients
 	queued     list.List     // of *handshake, the newest last
 	late       list.List     // of *handshake, the newest last: they are queued, too, and have waited for longer than patience
+	patience   time.Duration // how long a handshake waits in the order of arrival
 	turn       *list.Element // in turns; nil if none is queued
 }
 
@@ -89,7 +91,7 @@ type handshakeClient struct {
 func (c *handshakeClient) next(now clock.Nanos) *handshake {
 	for e := c.queued.Front(); e != nil; e = c.queued.Front() {
 		h := e.Value.(*handshake)
-		if now.Sub(h.since) < patience {
+		if now.Sub(h.since) < c.patience {
 			return h
 		}
 		c.queued.Remove(e)
@@ -149,7 +151,7 @@ func (q *Queue) addLocked(conn Conn, address netip.Addr) *handshake {
 		if q.clients == nil {
 			q.all, q.clients = make(map[Conn]*handshake), make(map[netip.Addr]*handshakeClient)
 		}
-		client = &handshakeClient{address: address}
+		client = &handshakeClient{address: address, patience: unknown}
 		q.clients[address] = client
 	}
 	client.handshakes++
@@ -262,7 +264,7 @@ func (q *Queue) leaveLocked(h *handshake) {
 		client.late.Remove(h.element) // a list ignores an element of another one
 		if client.queued.Len()+client.late.Len() == 0 {
 			q.turns.Remove(client.turn)
-			client.turn = nil
+			client.turn, client.patience = nil, unknown
 		}
 	case handshakeComputes:
 		q.computing.Remove(h.element)
@@ -280,6 +282,9 @@ func (q *Queue) End(conn Conn) (ousted bool) {
 	defer q.mu.Unlock()
 	h := q.all[conn]
 	delete(q.all, conn)
+	if h.stage == handshakeQueued {
+		h.client.patience = min(h.client.patience, clock.Nanotime().Sub(h.since)/2)
+	}
 	q.leaveLocked(h)
 	if h.client.handshakes--; h.client.handshakes == 0 {
 		delete(q.clients, h.client.address)

@@ -3,7 +3,7 @@ package handshakes
 import (
 	"net/netip"
 	"runtime"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -46,8 +46,8 @@ func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 	return conns
 }
 
-// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first, until it has
-// waited for too long: then those that haven't come first, and the newest of the others.
+// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first. Once one
+// was given up, those that have waited for half as long come last, the newest of them first.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -55,7 +55,7 @@ func TestTurns(t *testing.T) {
 		if !q.Begin(first, hog) {
 			t.Fatal("the first one may not begin")
 		}
-		many, one := begin(q, hog, 3), begin(q, other, 1)[0]
+		many, one := begin(q, hog, 4), begin(q, other, 1)[0]
 		q.End(first)
 		if !one.woken.Load() {
 			t.Error("the client that has only begun to queue isn't first")
@@ -67,14 +67,10 @@ func TestTurns(t *testing.T) {
 		if !many[0].woken.Load() {
 			t.Error("the client's oldest isn't next")
 		}
-		time.Sleep(patience - time.Second)
-		late := append(many[1:], begin(q, hog, 1)...)
-		time.Sleep(2 * time.Second) // all but the last one have waited for too long
-		inTime := begin(q, hog, 1)
-		order := slices.Concat(many[:1], late[len(late)-1:], inTime)
-		late = late[:len(late)-1]
-		slices.Reverse(late)
-		for i, next := range append(order, late...) {
+		time.Sleep(4 * time.Second)
+		q.End(many[1]) // its client gives up, so those that have waited for 2 s come last
+		inTime := begin(q, hog, 2)
+		for i, next := range []*testConn{many[0], inTime[0], inTime[1], many[3], many[2]} {
 			if !next.woken.Load() {
 				t.Errorf("at turn %d another one than expected may begin", i)
 			}
@@ -85,6 +81,78 @@ func TestTurns(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour) // for the queue's timer
 	})
+}
+
+// Whenever their clients give up: if twice as many handshakes come as can be computed, those that begin are completed in time, and all the
+// computing is for them. When the queue was stopped for a while shorter than that, and computes faster than more come, none is lost.
+func TestPatience(t *testing.T) {
+	for _, limit := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
+		t.Run("overload of "+limit.String(), func(t *testing.T) {
+			const arrivals = 4000 // in 20 s, in which 2,000 can be computed
+			inTime, inVain := patientClients(t, limit, arrivals, 5*time.Millisecond, 0)
+			if inTime < arrivals*45/100 || inVain > arrivals/50 {
+				t.Errorf("of %d handshakes %d were completed in time, and %d too late", arrivals, inTime, inVain)
+			}
+		})
+		t.Run("a stop before "+limit.String(), func(t *testing.T) {
+			const arrivals = 1000
+			if inTime, inVain := patientClients(t, limit, arrivals, 20*time.Millisecond, limit*9/10); inTime != arrivals {
+				t.Errorf("of %d handshakes %d were completed in time, and %d too late", arrivals, inTime, inVain)
+			}
+		})
+	}
+}
+
+// patientClients lets handshakes come from one address at intervals, each of which computes for 10 ms, one at a time, and is given up after the
+// limit. The first one is held for as long as stopped says. It returns how many were completed before and after their limits.
+func patientClients(t *testing.T, limit time.Duration, arrivals int, interval, stopped time.Duration) (inTime, inVain int) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &Queue{Most: 1, Long: time.Hour}
+		stop := begin(q, hog, 1)[0]
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		for i := range arrivals {
+			all.Go(func() {
+				began := time.Now()
+				c := &wakingConn{woken: make(chan struct{}, 1)}
+				defer q.End(c)
+				for !q.Begin(c, hog) {
+					select {
+					case <-c.woken:
+					case <-time.After(limit - time.Since(began)):
+						return
+					}
+				}
+				time.Sleep(10 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if time.Since(began) <= limit {
+					inTime++
+				} else {
+					inVain++
+				}
+			})
+			if i == 0 {
+				time.AfterFunc(stopped, func() { q.End(stop) })
+			}
+			time.Sleep(interval)
+		}
+		all.Wait()
+	})
+	return inTime, inVain
+}
+
+// wakingConn wakes its owner as a connection does.
+type wakingConn struct {
+	testConn
+	woken chan struct{}
+}
+
+func (c *wakingConn) SetReadDeadline(t time.Time) error {
+	if t.Equal(clock.Past) {
+		c.woken <- struct{}{}
+	}
+	return nil
 }
 
 // Where too many wait for their clients, the address that has most of them loses the one that has waited for longest.
