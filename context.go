@@ -71,9 +71,7 @@ func (c *conn) outerContext() (outer context.Context, carried bool) {
 func (c *Ctx) newContext() *requestctx.Context {
 	outer, carried := c.exchange.wire.outerContext()
 	r := requestctx.New(c.exchange.server.life.Base, outer, carried)
-	if deadline := c.earliestDeadline(); !deadline.IsZero() {
-		r.SetDeadline(deadline)
-	}
+	r.SetDeadline(c.earliestDeadline())
 	if c.exchange.lost {
 		r.Cancel(ErrClientGone)
 	}

@@ -250,6 +250,34 @@ func TestMiddlewareCountsOnce(t *testing.T) {
 	}
 }
 
+// A request whose context's deadline comes while it waits in the queue is refused: its client hasn't left.
+func TestCarriedQueueDeadline(t *testing.T) {
+	holds := newHeld()
+	s := &filo.Server{Concurrency: 1, Queue: 1, QueueTimeout: time.Hour, Handler: holds.serve, Logger: quiet}
+	h := adaptor.ToHTTPServer(s)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}()
+	<-holds.begun
+	const requests = 20
+	for range requests {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		cancel()
+		if w.Code != 503 {
+			t.Errorf("got %d %q", w.Code, w.Body)
+		}
+	}
+	if got := s.Stats().Refusals.QueueTimeout; got != requests {
+		t.Errorf("%d requests are counted as refused after their time in the queue, want %d", got, requests)
+	}
+	close(holds.release)
+	<-ended
+}
+
 // A shutdown waits for the requests that are being handled, their answers are the last ones of their connections, and further ones are refused.
 func TestCarriedShutdown(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {

@@ -72,12 +72,11 @@ type armed struct {
 	stopTimer context.CancelFunc // releases the deadline's timer, if there is one
 }
 
-// New returns a context. See its fields.
+// New returns a context without a deadline. See its fields.
 func New(base, outer context.Context, carried bool) *Context {
 	r := &Context{base: base, outer: outer, carried: carried}
 	if outer != nil {
 		r.outerDeadline, _ = outer.Deadline()
-		r.deadline = r.outerDeadline
 	}
 	return r
 }
