@@ -2,6 +2,7 @@ package filo
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"time"
 
@@ -54,9 +55,13 @@ func (c *Ctx) mayTakeOver() error {
 		return ErrHijacked
 	case c.stream.sent:
 		return ErrHeadSent
+	case c.returned:
+		return errHandlerReturned
 	}
 	return nil
 }
+
+var errHandlerReturned = errors.New("filo: only a handler takes the connection over, while it runs: the ErrorHandler answers")
 
 // upgrade is Upgrade for a protocol that was agreed on, whose fields the response has: see inside.Upgrade.
 func (c *Ctx) upgrade() (conn net.Conn, buffered []byte, err error) {

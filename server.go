@@ -81,7 +81,8 @@ type Server struct {
 	Handler Handler
 
 	// ErrorHandler turns an error into a response: an error that Handler returned, its panic (a *PanicError), or a 503 for a
-	// request refused because Concurrency is reached. It should be quick. The default is DefaultErrorHandler.
+	// request refused because Concurrency is reached. It should be quick, and can't take the connection over. The default is
+	// DefaultErrorHandler.
 	ErrorHandler func(c *Ctx, err error)
 
 	// Name is the value of the Server header field. The default is "filo"; "-" omits the field.

@@ -409,6 +409,48 @@ func TestHijackAfterTheHead(t *testing.T) {
 	}
 }
 
+// An ErrorHandler that is called once the handler has returned can't take the connection over: its answer is sent, and the next request served.
+func TestErrorHandlerTakesNothingOver(t *testing.T) {
+	takeOver := map[string]func(c *filo.Ctx) error{
+		"Hijack":     func(c *filo.Ctx) error { _, _, err := c.Hijack(); return err },
+		"Upgrade":    func(c *filo.Ctx) error { _, _, err := c.Upgrade("x"); return err },
+		"Park":       func(c *filo.Ctx) error { _, err := c.Park("", nothingParked); return err },
+		"ParkStream": func(c *filo.Ctx) error { _, err := c.ParkStream(nothingParked); return err },
+	}
+	newServer := func() *filo.Server {
+		return &filo.Server{Logger: filotest.Quiet,
+			Handler: func(c *filo.Ctx) error { return errors.New("no") },
+			ErrorHandler: func(c *filo.Ctx, err error) {
+				if err := takeOver[c.Path()[1:]](c); err == nil || c.Hijacked() {
+					t.Errorf("%s by the ErrorHandler: %v", c.Path(), err)
+				}
+				c.Text(500, "answered")
+			}}
+	}
+	filotest.EachHost(t, newServer, func(t *testing.T, h *filotest.Host) {
+		client := h.Connect(t)
+		for call := range takeOver {
+			client.Send(t, "GET /"+call+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			if m := client.Receive(t, "GET"); m.Body != "answered" {
+				t.Errorf("%s: got %q", call, m.Body)
+			}
+		}
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		_, dial := filotest.ServeRawHTTP2(t, newServer(), true)
+		client, id := dial(), uint32(1)
+		for call := range takeOver {
+			client.Request(id, "/"+call, true).Send()
+			if got := client.Answer(id); !got.Ended || string(got.Body) != "answered" {
+				t.Errorf("%s: got %v", call, got)
+			}
+			id += 2
+		}
+	})
+}
+
+func nothingParked(*filo.ParkedConn, filo.Wake) error { return nil }
+
 // A stream that was begun and not sent is dropped by Hijack, as any response is.
 func TestHijackDropsTheResponse(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {

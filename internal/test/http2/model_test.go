@@ -552,8 +552,11 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	case "empty":
 		status = 204
 	}
-	if m := c.m; m.small && (r.work == "stream" || r.work == "trailer") && s.Reset && s.Code == http2.ErrCodeInternal {
-		return nil // no place was free when the handler had to wait for the client
+	if c.m.small && s.Reset && s.Code == http2.ErrCodeInternal {
+		switch r.work {
+		case "stream", "trailer", "reader", "duplex":
+			return nil // no place was free when the handler had to wait for the client
+		}
 	}
 	if s.Status != status || !s.Ended {
 		return fmt.Errorf("got %v, want %d", s, status)
