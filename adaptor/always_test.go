@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// A route that is always answered is that also behind a middleware of net/http, and when its handler says that it mostly waits.
+// A route that is always answered stays so behind a middleware of net/http, and if its handler says that it mostly waits.
 func TestAlwaysBehindMiddleware(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })

@@ -50,7 +50,7 @@ var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 
 func helloFilo(c *filo.Ctx) error { return c.Text(200, "Hello, World!") }
 
-// A small handler, under net/http and in filo; and what the package costs on top of filo, or of net/http.
+// BenchmarkServe runs a small handler under net/http and in filo, and shows what the package costs on top of either.
 func BenchmarkServe(b *testing.B) {
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	for _, each := range []struct {
@@ -78,7 +78,7 @@ func (d *discarder) Header() http.Header         { return d.header }
 func (d *discarder) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discarder) WriteHeader(int)             {}
 
-// What ToHTTP takes without a server.
+// BenchmarkToHTTP measures ToHTTP without a server.
 func BenchmarkToHTTP(b *testing.B) {
 	h := adaptor.ToHTTP(helloFilo)
 	r := httptest.NewRequest("GET", "/path?q=1", nil)

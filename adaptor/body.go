@@ -16,8 +16,8 @@ type requestBody struct {
 	exchange *exchange
 	closed   bool         // guarded by the exchange
 	trailer  *http.Header // the request's, for trailer fields behind a body of unknown length; guarded by the exchange
-	// duplex, in HTTP/2, reads the body while other goroutines write. taken says that the first Read has asked for it. Guarded by
-	// the exchange.
+	// duplex, in HTTP/2, reads the body while other goroutines write. taken says that the first Read has asked for duplex. The exchange
+	// guards both.
 	duplex hooks.Duplex
 	taken  bool
 }
@@ -73,7 +73,7 @@ func (b *requestBody) unreadableLocked() error {
 	return nil
 }
 
-// Close makes further reads fail, and in HTTP/2 ends one that waits. The server takes care of the rest of the body.
+// Close makes further reads fail, and in HTTP/2 ends a read that waits. The server takes care of the rest of the body.
 func (b *requestBody) Close() error {
 	b.exchange.mu.Lock()
 	defer b.exchange.mu.Unlock()

@@ -168,7 +168,7 @@ func TestCarriedStats(t *testing.T) {
 	})
 }
 
-// However a handler ends, its request isn't counted as one that is being handled any more.
+// However a handler ends, its request is no longer counted among those being handled.
 func TestCarriedEnds(t *testing.T) {
 	s := &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
@@ -200,7 +200,7 @@ func TestCarriedEnds(t *testing.T) {
 	}
 }
 
-// What a middleware of net/http runs is a part of a request that the server counts, and not another one.
+// A handler that a middleware of net/http runs is a part of a request that the server has counted, and isn't counted again.
 func TestMiddlewareCountsOnce(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
@@ -278,7 +278,8 @@ func TestCarriedQueueDeadline(t *testing.T) {
 	<-ended
 }
 
-// A shutdown waits for the requests that are being handled, their answers are the last ones of their connections, and further ones are refused.
+// A shutdown waits for the requests that are being handled, makes their answers the last ones of their connections, and refuses further
+// requests.
 func TestCarriedShutdown(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
 		holds := newHeld()
@@ -315,7 +316,7 @@ func TestCarriedShutdown(t *testing.T) {
 	})
 }
 
-// A shutdown that doesn't get to its end, and a Close, end the contexts of the requests.
+// A shutdown that gives up, and a Close, end the contexts of the requests.
 func TestCarriedShutdownGivesUp(t *testing.T) {
 	for _, end := range []func(s *filo.Server) error{
 		func(s *filo.Server) error {
@@ -419,7 +420,7 @@ func TestProtocolBehindMiddleware(t *testing.T) {
 	}
 }
 
-// By HTTP/2 trailer fields may follow a body whose length was announced, whatever server has the connection.
+// By HTTP/2 trailer fields may follow a body whose length was announced, both behind filo's server and behind net/http's.
 func TestCarriedTrailerBesideLength(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Length", "5")
@@ -447,7 +448,7 @@ func TestCarriedTrailerBesideLength(t *testing.T) {
 	}
 }
 
-// Over Concurrency requests wait in Queue, or get a 503, as those of filo's own connections do; quick handlers, and those that are always
+// Requests over Concurrency wait in Queue, or get a 503, like requests of filo's own connections. Quick handlers, and those that are always
 // answered, run all the same.
 func TestCarriedAdmission(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
@@ -498,8 +499,8 @@ func TestCarriedAdmission(t *testing.T) {
 	})
 }
 
-// A server without a router, and without a queue, refuses at once; a request that waits in vain is refused after QueueTimeout, and one
-// whose client leaves is forgotten.
+// A server without a queue refuses a request over Concurrency at once. With a queue, a request that waits in vain is refused after
+// QueueTimeout.
 func TestCarriedRefusals(t *testing.T) {
 	for _, test := range []struct {
 		queue int
@@ -522,12 +523,12 @@ func TestCarriedRefusals(t *testing.T) {
 	}
 }
 
-// A client that leaves the queue is forgotten, and so is one that waits when the server is closed.
+// A request whose client leaves the queue is forgotten, and so is a request that waits when the server is closed.
 func TestCarriedLeavesQueue(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	s := &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: func(c *filo.Ctx) error {
 		begun <- struct{}{}
-		<-release // whatever ends its context: it keeps its place
+		<-release // it keeps its place, even if its context ends
 		return c.NoContent()
 	}}
 	dial := foreign(t, s)
@@ -550,7 +551,8 @@ func TestCarriedLeavesQueue(t *testing.T) {
 	}
 }
 
-// Requests of other servers share the places of Concurrency with those of the server's own connections, and give them to each other.
+// Requests that come by another server share the places of Concurrency with requests of filo's own connections: a place that one gives back
+// goes to the other.
 func TestCarriedSharesPlaces(t *testing.T) {
 	holds := newHeld()
 	s := &filo.Server{Concurrency: 1, Queue: 1, QueueTimeout: time.Hour, Driver: filo.DriverBlocking, Logger: quiet, Handler: holds.serve}
@@ -641,7 +643,7 @@ func (w *interruptible) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// The bodies that handlers read as a whole count against MaxBufferedBodies, and one whose client is silent makes room for others.
+// Bodies that handlers read as a whole count against MaxBufferedBodies, and a body whose client is silent makes room for others.
 func TestCarriedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, part = 800_000, 700_000
@@ -685,7 +687,7 @@ func TestCarriedBodies(t *testing.T) {
 	})
 }
 
-// A body whose Read has panicked isn't taken for that of a silent client: another one isn't interrupted in its place.
+// A request whose body panicked in Read isn't interrupted later, as if its client were silent.
 func TestCarriedReadPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &filo.Server{Logger: quiet, MaxBufferedBodies: 1_000_000, Handler: func(c *filo.Ctx) error {
@@ -731,7 +733,7 @@ type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }
 
-// A request finds no place while its class becomes quick, and slow again: it is refused or served.
+// A request that finds no place is refused or served, even if its class becomes quick and slow again meanwhile.
 func TestCarriedClassBecomesQuick(t *testing.T) {
 	route, slow := &class.Class{Name: "/route"}, &class.Class{Name: "/hold"}
 	slow.SetOffload()
@@ -764,7 +766,7 @@ func TestCarriedClassBecomesQuick(t *testing.T) {
 	running.Wait()
 }
 
-// Trailer fields follow a whole answer by HTTP/2.
+// By HTTP/2 trailer fields follow an answer that was sent whole.
 func TestCarriedTrailerOfWholeAnswer(t *testing.T) {
 	for _, body := range []string{"whole", ""} {
 		front := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
@@ -785,7 +787,8 @@ func TestCarriedTrailerOfWholeAnswer(t *testing.T) {
 	}
 }
 
-// Each setting of a server holds for requests of another server, or is listed as one that is that server's; docs/internals/NETHTTP.md says which.
+// Each setting of a server holds for requests that come by another server, or is listed as a setting of that other server;
+// docs/internals/NETHTTP.md says which.
 func TestCarriedSettings(t *testing.T) {
 	var logged bytes.Buffer
 	big := strings.Repeat("x", 300)
@@ -794,7 +797,8 @@ func TestCarriedSettings(t *testing.T) {
 		return errors.Join(err, c.Bytes(200, "text/plain", body))
 	}
 	refused := func(status int) string { return fmt.Sprint(status, " ", http.StatusText(status)) }
-	// What is asked for with the setting, and how the answer with its status and header begins or what is in it. No setting: another test's.
+	// For each setting: a server that has it, a request, and a text that the whole answer (status, header and body) must contain. Without a
+	// server, another test covers the setting.
 	holds := map[string]struct {
 		s             *filo.Server
 		request, want string

@@ -37,7 +37,8 @@ type carrier struct {
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
 	announced map[string]bool // trailer fields
-	// text holds the request's head and, behind it, the gathered names and values of the answer's fields. ends is where each ends.
+	// text holds the request's head and, behind it, the gathered names and values of the answer's fields. ends has the end of each name and
+	// value.
 	text []byte
 	ends []int
 	room [16]int

@@ -63,7 +63,7 @@ var sides = []side{
 	}},
 }
 
-// wrapper is the least that a middleware may put around a ResponseWriter.
+// wrapper is the simplest wrapper that a middleware may put around a ResponseWriter.
 type wrapper struct{ http.ResponseWriter }
 
 func (w *wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -105,8 +105,8 @@ func exchangeRaw(t testing.TB, dial func() (net.Conn, error), request string) []
 	return got
 }
 
-// describe writes down what a client makes of the bytes of answers, without what servers may do as they like: the
-// order of fields, Date, Server, version and reason phrase, and where chunks begin.
+// describe writes down what a client makes of the bytes of answers. It leaves out what a server may choose: the order of fields, Date,
+// Server, version and reason phrase, and where chunks begin.
 func describe(raw []byte, head bool) string {
 	var b strings.Builder
 	r := bufio.NewReader(bytes.NewReader(raw))
@@ -156,7 +156,7 @@ func describe(raw []byte, head bool) string {
 	}
 }
 
-// want compares what each side answers with what net/http does.
+// compare compares each side's answer with net/http's.
 func compare(t *testing.T, h http.Handler, request string) {
 	t.Helper()
 	head := strings.HasPrefix(request, "HEAD ")
@@ -181,7 +181,7 @@ const (
 	post    = "POST / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
 )
 
-// The same handler gives the same answer as under net/http's server.
+// A handler gives the same answer as under net/http's server.
 func TestAnswers(t *testing.T) {
 	large := strings.Repeat("0123456789", 5000)
 	for _, test := range []struct {
@@ -451,7 +451,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// compareOn is compare for some sides.
+// compareOn is compare for some of the sides only.
 func compareOn(t *testing.T, h http.Handler, request string, some []side) {
 	t.Helper()
 	all := sides
@@ -460,8 +460,7 @@ func compareOn(t *testing.T, h http.Handler, request string, some []side) {
 	compare(t, h, request)
 }
 
-// Whatever way a request takes through the package, its target stays the one that was sent, but for bytes that a URI can't hold: those
-// are encoded, and nothing else changes.
+// Whatever way a request takes through the package, its target stays as it was sent. Only bytes that a URI can't hold are encoded.
 func TestTargets(t *testing.T) {
 	viaURL := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q\n", r.URL.RequestURI(), r.URL.Path)
@@ -538,7 +537,7 @@ func serveBoth(t testing.TB, h filo.Handler) string {
 	return tcptest.Serve(t, &filo.Server{Handler: h, Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}})
 }
 
-// startBoth is serveBoth by net/http.
+// startBoth is like serveBoth, but h is net/http's.
 func startBoth(t testing.TB, h http.Handler) string {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)

@@ -8,7 +8,7 @@ import (
 // standIn is the server under http.ServerContextKey. httputil.ReverseProxy, for one, checks that there is a server.
 var standIn http.Server
 
-// requestContext is the context of a request of net/http: that of the filo.Ctx, with the values that net/http's server adds.
+// requestContext is the context of a request of net/http: the context of the filo.Ctx, with the values that net/http's server adds.
 type requestContext struct {
 	context.Context
 	exchange *exchange

@@ -17,8 +17,8 @@
 //   - Other goroutines may use the request and its body. In HTTP/1.1 only one call at a time waits for the client: a Write waits
 //     until a Read in progress is over. This doesn't affect a handler that alternates reads and writes, as after EnableFullDuplex.
 //   - The value of http.ServerContextKey is an *http.Server that only shows that the handler runs in a server.
-//   - A status over 599 becomes 500. A connection can't be hijacked after a part of the answer was sent. The exception is a 101,
-//     whose head Hijack sends; if the handler returns without hijacking, the connection is closed after that head.
+//   - A status over 599 becomes 500. A connection can't be hijacked after a part of the answer was sent. After WriteHeader(101) it can:
+//     Hijack sends that head. If the handler returns without hijacking, the connection is closed after the head.
 //
 // # Handlers of filo in net/http
 //

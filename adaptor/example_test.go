@@ -65,7 +65,7 @@ func ExampleMiddleware() {
 }
 
 func ExampleFail() {
-	// What a handler of net/http can't do itself is left to filo's ErrorHandler.
+	// By Fail a handler of net/http leaves the answer to filo's ErrorHandler.
 	h := adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		adaptor.Fail(r, filo.Error(409, "somebody else was faster"))
 	}))

@@ -22,7 +22,8 @@ type exchange struct {
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // by Fail; guarded by mu
-	// take takes the connection over, at the next Hijack, for a Ctx behind the middleware; nil if none wants it. Guarded by mu.
+	// take takes the connection over, at the next Hijack, for a Ctx behind the middleware; nil if no such Ctx wants the connection. Guarded
+	// by mu.
 	take func(*filo.Ctx) (net.Conn, error)
 	// sent is the request that was passed to a middleware; nil for a handler.
 	sent *snapshot
@@ -72,7 +73,7 @@ func (e *exchange) run(h http.Handler, r *http.Request) (err error) {
 		}
 		e.end(r)
 		value := recover()
-		// Nil: the handler ended its goroutine, so no error matters, or it panicked with nil where GODEBUG allows that.
+		// If value is nil, the handler has ended its goroutine, so no error matters, or has panicked with nil, where GODEBUG allows that.
 		if problem, ok := value.(error); value != nil && !(ok && errors.Is(problem, http.ErrAbortHandler)) {
 			panic(value)
 		}

@@ -32,7 +32,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// on runs a test on every side, and on net/http itself: what it asks for is what net/http does.
+// on runs a test on every side, and on net/http itself, so that the test can't ask for more than net/http does.
 func on(t *testing.T, h http.Handler, test func(t *testing.T, dial func() (net.Conn, error))) {
 	t.Helper()
 	for _, side := range append([]side{reference}, sides...) {
@@ -40,7 +40,7 @@ func on(t *testing.T, h http.Handler, test func(t *testing.T, dial func() (net.C
 	}
 }
 
-// client returns a connection with a time limit, and what reads it.
+// client sends a request on a new connection with a time limit, and returns the connection and a reader of it.
 func client(t *testing.T, dial func() (net.Conn, error), request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := dial()
@@ -55,7 +55,7 @@ func client(t *testing.T, dial func() (net.Conn, error), request string) (net.Co
 	return conn, bufio.NewReader(conn)
 }
 
-// expect reads exactly that.
+// expect reads from r, and the test fails unless it gets want.
 func expect(t *testing.T, r io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -65,8 +65,7 @@ func expect(t *testing.T, r io.Reader, want string) {
 	}
 }
 
-// Hijack hands the connection over, with what was received behind the head, and further use of the ResponseWriter is
-// refused.
+// Hijack hands over the connection and the bytes that were received behind the head. Afterwards the ResponseWriter refuses every use.
 func TestHijack(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -124,8 +123,8 @@ func TestSwitchProtocols(t *testing.T) {
 	})
 }
 
-// Over HTTP/2 the 101 becomes the answer to a request by extended CONNECT, if it comes before Hijack. A handler that hijacks first, to write
-// the head by itself, can't.
+// Over HTTP/2 the 101 becomes the answer to a request by extended CONNECT, if it comes before Hijack. A handler that hijacks first, to
+// write the head by itself, gets an error.
 func TestSwitchProtocolsHTTP2(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Chosen", r.Header.Get("Upgrade"))
@@ -196,7 +195,7 @@ func TestExpectContinue(t *testing.T) {
 	})
 }
 
-// A handler answers piece by piece what comes piece by piece.
+// A handler can answer each piece of a body before the next one comes.
 func TestFullDuplex(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -259,7 +258,7 @@ func TestContextEnds(t *testing.T) {
 		if _, err := http.ReadResponse(r, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // of an end that comes at once filo is sure only seconds later
+		time.Sleep(100 * time.Millisecond) // if the end came at once, filo would be sure of it only seconds later
 		conn.Close()
 		if err := <-ended; err != context.Canceled {
 			t.Errorf("client left: %v", err)
@@ -279,7 +278,7 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// leaving is a client that leaves while a handler waits for that, as those of net/http's own tests do.
+// leaving is a client that leaves while a handler waits for it to leave, as in net/http's own tests.
 type leaving struct {
 	name, request string
 	behindHead    bool // the client reads the head before it leaves
@@ -334,7 +333,7 @@ func leavings(backend string) []leaving {
 	}
 }
 
-// The context ends when the client has left, however soon it does. The situations are those of net/http's tests
+// The context ends when the client has left, however soon it leaves. The situations are those of net/http's tests
 // TestServerRequestContextCancel_ConnClose, TestClientTimeout, TestClientTimeoutKillsConn_BeforeHeaders and
 // TestReverseProxyFlushIntervalHeaders, and of connect-go's TestClientDisconnect.
 func TestContextOfAClientThatLeaves(t *testing.T) {
@@ -383,7 +382,7 @@ func TestContextOfAClientThatLeaves(t *testing.T) {
 	clients.Wait()
 }
 
-// What a handler keeps of a request stays as it was, and what it could still do with it is refused.
+// A request that is kept after its handler has returned stays as it was, and the ResponseWriter refuses every use.
 func TestRequestIsKept(t *testing.T) {
 	type kept struct {
 		w http.ResponseWriter
@@ -415,7 +414,7 @@ func TestRequestIsKept(t *testing.T) {
 	}
 }
 
-// A panic is the ErrorHandler's to answer, and middleware around sees it.
+// The ErrorHandler answers a panic, and middleware around the handler sees the panic.
 func TestPanic(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: adaptor.FromHTTP(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
@@ -428,7 +427,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Path parameters and the pattern of filo's router are the request's, and so is the context that middleware has set.
+// The request has the path parameters and the pattern of filo's router, and the context that middleware has set.
 func TestRouterParameters(t *testing.T) {
 	type key struct{}
 	r := router.New()
@@ -509,7 +508,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TimeoutHandler answers in time, though the handler, and what it reads, goes on.
+// TimeoutHandler answers in time, although the handler goes on, and goes on reading.
 func TestTimeoutHandler(t *testing.T) {
 	answered, returned := make(chan struct{}), make(chan struct{})
 	h := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -544,7 +543,7 @@ func TestServerLimit(t *testing.T) {
 	}
 }
 
-// What is no name of a field isn't announced as one of the trailer: no client could send the request on.
+// A text that can't be a field's name isn't announced as a trailer field: an http.Client would refuse to send such a request on.
 func TestAnnouncedTrailer(t *testing.T) {
 	names := make(chan string, 1)
 	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -603,7 +602,7 @@ func TestTruncatedBody(t *testing.T) {
 	}
 }
 
-// What a handler does wrong is logged with the place where it does so.
+// A handler's mistake is logged with its place in the code.
 func TestComplaints(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -688,7 +687,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// The deadlines of http.ResponseController end what waits for the client.
+// The deadlines of http.ResponseController end reads and writes that wait for the client.
 func TestDeadlines(t *testing.T) {
 	errs := make(chan error, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -742,7 +741,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// A 101 that nobody follows up is sent all the same. net/http leaves such a connection open.
+// A 101 is sent even if the handler doesn't hijack afterwards. net/http leaves such a connection open.
 func TestSwitchProtocolsAlone(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusSwitchingProtocols) })
 	for _, side := range sides {
@@ -754,7 +753,7 @@ func TestSwitchProtocolsAlone(t *testing.T) {
 	}
 }
 
-// A panic with nil, where GODEBUG lets it be one, breaks the answer off as in net/http: a part isn't taken for the whole.
+// A panic with nil, where GODEBUG allows that, breaks the answer off as in net/http, so that no client takes a part for the whole.
 func TestPanicWithNil(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	for name, begin := range map[string]func(w http.ResponseWriter){
@@ -786,7 +785,7 @@ func TestCloseNotifier(t *testing.T) {
 	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
 		conn, _ := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		<-running
-		time.Sleep(100 * time.Millisecond) // of an end that comes at once filo is sure only seconds later
+		time.Sleep(100 * time.Millisecond) // if the end came at once, filo would be sure of it only seconds later
 		conn.Close()
 		if !<-told {
 			t.Error("the handler wasn't told")
@@ -794,7 +793,7 @@ func TestCloseNotifier(t *testing.T) {
 	})
 }
 
-// An IPv4 client's address is one also on a listener for both versions.
+// An IPv4 client has an IPv4 address also on a listener for both versions of IP.
 func TestRemoteAddrOfBothVersions(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		listener, err := net.Listen("tcp", ":0")
@@ -814,7 +813,7 @@ func TestRemoteAddrOfBothVersions(t *testing.T) {
 	}
 }
 
-// A context that is kept has its values when the handler has returned, and has ended by then.
+// A context that is kept still has its values after the handler has returned, and has ended.
 func TestContextValuesAfterwards(t *testing.T) {
 	type connKey struct{}
 	type middlewareKey struct{}

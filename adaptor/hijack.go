@@ -112,8 +112,8 @@ func (t *carrier) Leave() {
 	delete(e.parts, t)
 }
 
-// Around gives f the Ctx of the request that Join has found, nil if its handler has returned or another call of next has that Ctx for itself.
-// The middleware waits for f when it uses its own answer.
+// Around gives f the Ctx of the request that Join has found, nil if the request's handler has returned or another call of next has that Ctx
+// for itself. A middleware that uses its own answer meanwhile waits for f.
 func (t *carrier) Around(f func(*filo.Ctx) error) error {
 	e := t.around
 	e.mu.Lock()
@@ -138,8 +138,8 @@ func reaches[Method any](w http.ResponseWriter) bool {
 	}
 }
 
-// TakeOver hijacks the connection by the middleware's ResponseWriter, during which the function take takes it over. It does nothing and
-// reports false if the middleware encodes the body.
+// TakeOver hijacks the connection by the middleware's ResponseWriter; during the hijack the function take takes the connection over.
+// TakeOver does nothing and reports false if the middleware encodes the body.
 func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err error) {
 	e := t.outer
 	e.mu.Lock()
@@ -161,7 +161,7 @@ func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err
 	return ok, err
 }
 
-// newReceivedReader returns a reader of what was received, which is in its buffer, and then of the connection.
+// newReceivedReader returns a reader that has the received bytes in its buffer, and then reads from the connection.
 func newReceivedReader(conn net.Conn, received []byte) *bufio.Reader {
 	const size = 4 << 10
 	if len(received) == 0 {
@@ -172,7 +172,7 @@ func newReceivedReader(conn net.Conn, received []byte) *bufio.Reader {
 	return r
 }
 
-// receivedReader reads what was received, and then the connection.
+// receivedReader reads the bytes that were received already, and then from the connection.
 type receivedReader struct {
 	conn     io.Reader
 	received []byte

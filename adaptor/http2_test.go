@@ -31,7 +31,7 @@ func startHTTP2(t *testing.T, h http.HandlerFunc) (url string, client *http.Clie
 	return "http://" + listener.Addr().String(), &http.Client{Transport: transport}
 }
 
-// In HTTP/2 a short answer has its length also beside a trailer, whether all of that was announced, or has come.
+// In HTTP/2 a short answer has a Content-Length even beside a trailer, whether or not all trailer fields were announced, or were set.
 func TestHTTP2LengthBesideTrailer(t *testing.T) {
 	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -101,7 +101,7 @@ func TestHTTP2ContinueBehindHead(t *testing.T) {
 	}
 }
 
-// In HTTP/2 a handler may close the body while another goroutine of its own waits for some of it, as that of grpc-go does: then the wait ends.
+// In HTTP/2 a handler may close the body while another of its goroutines waits in Read, as grpc-go's handler does. Then the Read ends.
 func TestHTTP2CloseEndsRead(t *testing.T) {
 	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
 		begun, ended := make(chan bool, 1), make(chan error)

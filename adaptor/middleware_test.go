@@ -24,7 +24,7 @@ type contextKey struct{}
 
 var userKey = filo.NewKey[string]("user")
 
-// What a middleware changes of the request shows inside, and what the handler makes of the Ctx outside.
+// A middleware's changes to the request show inside, and the handler's changes to the Ctx show outside.
 func TestMiddlewareChangesRequest(t *testing.T) {
 	change := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func (w *upperWriter) Write(p []byte) (int, error) {
 
 func (w *upperWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// What a middleware wraps around the ResponseWriter sees all of the answer, an error's too.
+// A wrapper that a middleware puts around the ResponseWriter sees the whole answer, even that of an error.
 func TestMiddlewareWrapsAnswer(t *testing.T) {
 	seen := make(chan int, 1)
 	wrap := adaptor.Middleware(func(next http.Handler) http.Handler {
@@ -179,7 +179,7 @@ func TestMiddlewareBodyLimit(t *testing.T) {
 	}
 }
 
-// A middleware that answers by itself is the end of the chain, and one that recovers gets the panic of a handler.
+// If a middleware answers by itself, the chain ends there. A middleware that recovers gets the handler's panic.
 func TestMiddlewareAnswers(t *testing.T) {
 	guard := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -245,7 +245,7 @@ func TestMiddlewareStreams(t *testing.T) {
 	}
 }
 
-// A middleware that has given up doesn't disturb what comes later, though the rest of the chain goes on.
+// If a middleware gives up and answers, the rest of the chain goes on, but adds nothing to that answer.
 func TestMiddlewareGivesUp(t *testing.T) {
 	release, returned := make(chan struct{}), make(chan error)
 	limit := adaptor.Middleware(func(next http.Handler) http.Handler { return http.TimeoutHandler(next, 10*time.Millisecond, "late") })
@@ -358,7 +358,7 @@ func TestToHTTP(t *testing.T) {
 	}
 }
 
-// Nothing in a request of net/http's, which other middleware may have made, can make another request of it.
+// Nothing in a request of net/http, which other middleware may have changed, can turn it into a different request.
 func TestToHTTPInjection(t *testing.T) {
 	show := adaptor.ToHTTP(func(c *filo.Ctx) error {
 		fields := 0
@@ -394,7 +394,7 @@ func TestToHTTPInjection(t *testing.T) {
 	}
 }
 
-// A handler of filo that breaks its answer off does so in net/http.
+// A handler of filo can break its answer off in net/http, too.
 func TestToHTTPAborts(t *testing.T) {
 	for name, h := range map[string]filo.Handler{
 		"at once": func(c *filo.Ctx) error { return filo.ErrAbort },
@@ -442,8 +442,8 @@ func TestToHTTP2(t *testing.T) {
 	}
 }
 
-// A space in HTTP/2's :path, which net/http lets pass, is the percent-encoded one; "Connection: close" is about connections
-// that one request has for itself, and net/http would end the one of all by it.
+// A space in HTTP/2's :path, which net/http lets pass, is percent-encoded. "Connection: close" isn't passed on to net/http, which would end
+// the connection of all requests by it.
 func TestToHTTP2Differences(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
 		return c.Text(200, c.Path()+" "+c.Query("do"))
@@ -494,7 +494,7 @@ func TestMiddlewareDirect(t *testing.T) {
 		value, local    any
 		fields          string
 		late            error
-		after           any // the context's value, when next has returned
+		after           any // the value that the context has when next has returned
 	}
 	results := make(chan seen, 1)
 	var got seen
@@ -556,8 +556,7 @@ func TestMiddlewareParks(t *testing.T) {
 	conn.Close()
 }
 
-// A middleware that returns before next does, as it mustn't, or that lends its ResponseWriter and request to next, doesn't
-// disturb next: the answer is next's.
+// A middleware doesn't disturb next's answer if it returns before next, as it mustn't, or lends next its ResponseWriter and request.
 func TestMiddlewareMisbehaves(t *testing.T) {
 	type lent struct {
 		w http.ResponseWriter

@@ -29,12 +29,12 @@ type way struct {
 	start func(t testing.TB, h filo.Handler) (dial func() (net.Conn, error))
 }
 
-// plainWay is the one that the others are compared with.
+// plainWay is the way that the others are compared with.
 var plainWay = way{"plain", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
 	return startTCP(t, &filo.Server{Handler: marks(h)})
 }}
 
-// parkedWays are the ways in which a handler parks its connection that has net/http somewhere above it.
+// parkedWays are the ways for a handler that parks its connection and has something of net/http around it.
 var parkedWays = []way{
 	{"behind a middleware that only looks", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) })},
 	{"behind one that wraps", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(&wrapper{w}, r) })},
@@ -98,7 +98,7 @@ func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.w.(http.Hijacker).Hijack()
 }
 
-// A handler that parks its connection answers the same whatever of net/http is above it.
+// A handler that parks its connection gives the same answer behind any server, mux or middleware of net/http.
 func TestParkedAnswers(t *testing.T) {
 	hub := sse.NewHub()
 	defer hub.Close()
@@ -178,8 +178,8 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// A middleware that wraps the ResponseWriter sees the head of a connection that is parked behind it, may add to it, and has ended when
-// the connection's function is called.
+// If a connection is parked behind a middleware that wraps the ResponseWriter, the middleware sees the head and may add to it. It has ended
+// when the connection's function is called.
 func TestMiddlewareSeesParking(t *testing.T) {
 	for _, protocol := range []string{"", "echo"} {
 		var mu sync.Mutex
@@ -195,7 +195,7 @@ func TestMiddlewareSeesParking(t *testing.T) {
 				w.Header().Set("X-Early", "1")
 				sees := &statusWriter{ResponseWriter: w}
 				next.ServeHTTP(sees, r)
-				status = sees.status // which the lock of note guards
+				status = sees.status // guarded by the lock of note
 				note("middleware")
 			})
 		})
@@ -294,18 +294,19 @@ func TestMiddlewareParksHTTP2(t *testing.T) {
 	}
 }
 
-// foreign is a handler of filo in net/http's server. It returns the address, and what the answers of parked connections depend on.
+// foreign runs the handler of a filo server in a server of net/http, and returns how to connect to that.
 func foreign(t *testing.T, s *filo.Server) (dial func() (net.Conn, error)) {
 	t.Helper()
 	if s.Logger == nil {
 		s.Logger = quiet
 	}
 	dial = startHTTP(t, adaptor.ToHTTPServer(s))
-	t.Cleanup(func() { s.Close() }) // before that of net/http's, which waits for the streams
+	t.Cleanup(func() { s.Close() }) // before net/http's server is closed, which waits for the streams
 	return dial
 }
 
-// In net/http a parked connection is told of deadlines, of data, of the client's end and of a shutdown, which waits for it.
+// In net/http a parked connection wakes at a deadline, when data comes, when the client ends and at a shutdown, which waits for the
+// connection.
 func TestParkedInHTTPWakes(t *testing.T) {
 	for _, protocol := range []string{"", "echo"} {
 		wakes := make(chan string, 10)
@@ -430,7 +431,7 @@ func (w *stuckWriter) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// A server that is closed has ended a write itself: its client wasn't too slow.
+// If the server's Close ends a write, the error isn't that the client was too slow.
 func TestParkedInHTTPWritesWhenClosed(t *testing.T) {
 	message := filo.NewPreparedMessage([]byte("text"))
 	for name, write := range map[string]func(p *filo.ParkedConn, closed <-chan struct{}) error{
@@ -455,7 +456,7 @@ func TestParkedInHTTPWritesWhenClosed(t *testing.T) {
 			served := make(chan struct{})
 			go func() {
 				defer close(served)
-				defer func() { recover() }() // an answer that is broken off ends so
+				defer func() { recover() }() // an answer that is broken off ends by a panic
 				adaptor.ToHTTPServer(s).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			}()
 			<-w.begun
@@ -471,7 +472,7 @@ func TestParkedInHTTPWritesWhenClosed(t *testing.T) {
 	}
 }
 
-// Behind a middleware that encodes the body, a stream goes through it.
+// Behind a middleware that encodes the body, a parked stream goes through that middleware.
 func TestParkedStreamIsEncoded(t *testing.T) {
 	encodes := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

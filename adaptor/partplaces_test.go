@@ -39,8 +39,8 @@ func eachServer(t *testing.T, f func(t *testing.T, start func(*filo.Server) *fro
 	}
 }
 
-// What runs behind a middleware of net/http needs a place for what may take long, as any handler does: that of the request, or its own
-// once the middleware has given up.
+// A slow handler behind a middleware of net/http needs a place like any other. It has the request's place, or its own once the middleware
+// has given up.
 func TestPartsTakePlaces(t *testing.T) {
 	wraps := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
@@ -157,8 +157,8 @@ func testOutlives(t *testing.T, class string, route func(filo.Handler) filo.Hand
 	})
 }
 
-// A middleware may call next twice at once, such as to try another version of a handler beside the answer. One call may have the Ctx of the
-// request for itself. The other neither uses that meanwhile, nor shares its place.
+// A middleware may call next twice at once, for example to try another version of a handler beside the answer. One call may have the Ctx of
+// the request for itself. Meanwhile the other call neither uses that Ctx nor shares its place.
 func TestNextTwice(t *testing.T) {
 	eachServer(t, func(t *testing.T, start func(*filo.Server) *front) {
 		begun, ended := make(chan struct{}), make(chan struct{})
@@ -204,7 +204,7 @@ func TestNextTwice(t *testing.T) {
 	})
 }
 
-// A part that goes on in the reserve of handlers that are always answered, when its middleware has given up, stays there: the others keep their
+// A part that is always answered stays in the reserve of such handlers when its middleware has given up: the other handlers keep their
 // places, and the reserve its limit.
 func TestAlwaysPartsStayInReserve(t *testing.T) {
 	const reserve = 16

@@ -70,11 +70,11 @@ func parseTarget(method, target string) (*url.URL, error) {
 	return at, err
 }
 
-// keepPath makes the path of u's EscapedPath and RequestURI the one that was sent. As it comes from net/url, it is another one if what
-// was sent has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which has other routes.
+// keepPath makes the path of u's EscapedPath and RequestURI the one that was sent. Without that, net/url makes another path if the sent one
+// has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which has other routes.
 func keepPath(u *url.URL) { u.RawPath = syntax.EscapePath(u.RawPath) }
 
-// addressText is an address's String, without what that allocates on the way.
+// addressText returns an address's String, but allocates less.
 func addressText(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP != nil {
 		at := tcp.AddrPort() // of a listener for both versions of IP, perhaps
@@ -112,7 +112,7 @@ func newHeader(in *filo.Header) http.Header {
 		values = append(values, one)
 		header[key] = values[len(values)-1 : len(values) : len(values)]
 	}
-	// RFC 9111, section 5.4, and net/http: to HTTP/1.0's field for it.
+	// Pragma is HTTP/1.0's Cache-Control: see RFC 9111, section 5.4. net/http adds the field, too.
 	if pragma := header["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" && header["Cache-Control"] == nil {
 		header["Cache-Control"] = []string{"no-cache"}
 	}
@@ -138,7 +138,7 @@ func announcedTrailer(header http.Header, most int) (http.Header, error) {
 			switch name = http.CanonicalHeaderKey(textproto.TrimString(name)); name {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
 			default:
-				if httpguts.ValidHeaderFieldName(name) { // http.Transport refuses requests with others
+				if httpguts.ValidHeaderFieldName(name) { // http.Transport refuses a request with another name
 					trailer[name] = nil
 				}
 			}

@@ -95,7 +95,8 @@ func (e *exchange) lend(c *filo.Ctx) {
 	}
 }
 
-// takeBack gives them back from c to the middleware's Ctx, and keeps what the rest of the chain returned, in the same cases as lend.
+// takeBack gives what lend has lent back from c to the middleware's Ctx, and keeps the error of the rest of the chain, in the same cases as
+// lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

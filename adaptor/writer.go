@@ -166,7 +166,7 @@ func (w *responseWriter) copyHeader() {
 	}
 }
 
-// announce records the names of trailer fields, and has them announced.
+// announce records the names of trailer fields, so that they are announced.
 func (w *responseWriter) announce(lists []string) {
 	for _, list := range lists {
 		for name := range strings.SplitSeq(list, ",") {

@@ -26,7 +26,7 @@ type order struct {
 	Tags  []string `form:"tag"`
 }
 
-// bindAll returns the struct and the error of All for a request to /shops/{shop}, which v's fields were set before.
+// bindAll returns the struct and the error of All for a request to /shops/{shop}. v has the values from before the call.
 func bindAll(t *testing.T, request string, v order, options ...bind.Option) (order, error) {
 	t.Helper()
 	var err error
@@ -90,7 +90,8 @@ type elsewhere struct {
 	Bare   *multipart.FileHeader
 }
 
-// A JSON body fills no field that is for another source, and keeps what was bound before, by each function and to a pointer too.
+// A JSON body fills no field that is for another source: the field keeps what was bound before. This holds for JSON and for All, and for a
+// pointer to a pointer.
 func TestJSONFillsNoOtherSource(t *testing.T) {
 	const file = `{"Filename":"../x","Size":3}`
 	values := map[string]string{"Path": `"8"`, "Query": "8", "Header": `"8"`, "Cookie": `"8"`, "Form": `["8"]`, "File": file, "Files": "[" + file + "]",
@@ -129,7 +130,7 @@ func TestJSONFillsNoOtherSource(t *testing.T) {
 			}
 		}
 	}
-	// A pointer that is made for the body has nothing of it either.
+	// Nor does it fill such a field of a struct that bind itself makes for a nil pointer.
 	var made *elsewhere
 	if err := boundTo(t, postJSON(`{"name":"n","Path":"8","File":`+file+`}`), &made, bind.JSON); err != nil || made.Name != "n" || made.Path != "" || made.File != nil {
 		t.Errorf("%v, %+v", err, made)
@@ -178,7 +179,7 @@ type Inner struct {
 	Secret string `header:"X-Secret"`
 }
 
-// What a body sets for another source is taken back even where the body made the struct that it is in.
+// If a body sets a field that is for another source, the field is cleared, even in an embedded struct that was made for the body.
 func TestAllTakesBackFromEmbeddedPointers(t *testing.T) {
 	type outer struct {
 		*Inner
@@ -190,7 +191,7 @@ func TestAllTakesBackFromEmbeddedPointers(t *testing.T) {
 	}
 }
 
-// What a default refers to isn't changed in place either.
+// Nor does a body change in place what a default refers to.
 func TestAllKeepsWhatDefaultsReferTo(t *testing.T) {
 	type filter struct {
 		Size *int     `query:"size"`
@@ -206,7 +207,7 @@ type validatorFunc func(v any) error
 
 func (f validatorFunc) Validate(v any) error { return f(v) }
 
-// What a validator says becomes the answer, with places in the request for Go fields.
+// A validator's error becomes the answer, and its Go fields become places in the request.
 func TestValidator(t *testing.T) {
 	request := orderRequest("?dry=1", "application/json", `{"note":"n","items":[{"n":1}]}`)
 	teapot := filo.Error(409, "no coffee")
@@ -237,7 +238,7 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// The answer has all wrong fields, those that are missing included: what could be bound is validated besides.
+// The answer lists every wrong field, and every missing one: the validator checks what could be bound, even if other fields couldn't be.
 func TestValidatorBesidesErrors(t *testing.T) {
 	type customer struct {
 		Name string    `json:"name"`
@@ -287,19 +288,19 @@ func TestValidatorBesidesErrors(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}
-	// A parameter that is wrong is one of all of them, too.
+	// A wrong parameter is listed, too.
 	_, err := bound[customer](t, strings.Replace(postJSON(`{"age":1`+rest+"}"), "q=1", "q=x", 1), bind.All, bind.With(required))
 	if got, want := inShort(t, err), "400 query q: must be true or false; body /born: is required; body /name: is required"; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	// What isn't about fields would be about values that were never sent.
+	// A validator's error that names no field is dropped, since it may be about values that were never sent.
 	_, err = bound[customer](t, postJSON(`{"name":1}`), bind.All, bind.With(validatorFunc(func(any) error { return errors.New("the database is away") })))
 	if got := inShort(t, err); got != "422 body /name: must be a string" {
 		t.Error(got)
 	}
 }
 
-// Go fields lead to places through everything that structs are made of.
+// The place of a Go field is found through every kind of type that a struct may contain.
 func TestLocate(t *testing.T) {
 	type nested struct {
 		Paging

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Binding allocates what it binds, and nothing besides: numbers nothing, a string itself, JSON what encoding/json does.
+// Binding allocates only the bound values: nothing for a number, the text of a string. For JSON it allocates as much as encoding/json.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -69,7 +69,7 @@ func allocations(t *testing.T, request string, call func(c *filo.Ctx) error) (al
 	return allocations
 }
 
-// Types that are bound for the first time by many goroutines at once are bound right by each.
+// If many goroutines bind a type for the first time at once, each of them binds it correctly.
 func TestConcurrentFirstUse(t *testing.T) {
 	type fresh struct {
 		Page  int               `query:"page"`

@@ -24,7 +24,7 @@ type product struct {
 	Key   string   `json:"-" header:"Idempotency-Key"`
 }
 
-// requiredProduct is a product that needs what it has.
+// requiredProduct is a product whose fields are all required.
 type requiredProduct struct {
 	ID    int            `json:"id" required:"true"`
 	Name  string         `json:"name" required:"true"`
@@ -108,7 +108,7 @@ func editByHand(c *filo.Ctx) error {
 	return c.JSON(200, out)
 }
 
-// BenchmarkHandler compares a handler of Handler with one that does the same by hand.
+// BenchmarkHandler compares a handler made by Handler with a handler that does the same by hand.
 func BenchmarkHandler(b *testing.B) {
 	request := strings.Replace(postJSON(`{"note":"n"}`), "/?q=1", "/shops/7?page=3", 1)
 	b.Run("typed", func(b *testing.B) { benchmarkIn(b, request, bind.Handler(editProduct)) })
@@ -145,7 +145,8 @@ func BenchmarkText(b *testing.B) {
 	})
 }
 
-// BenchmarkLargeErrors measures bodies that are wrong at their end: of 1 MB, and of 256 KB, up to where all errors are looked for.
+// BenchmarkLargeErrors measures bodies that are wrong at their end: one of 1 MB, and one of 256 KB, the size up to which all errors are
+// looked for.
 func BenchmarkLargeErrors(b *testing.B) {
 	for _, size := range []int{1 << 20, 256 << 10} {
 		b.Run(fmt.Sprint(size>>10, " KB"), func(b *testing.B) { benchmarkErrors(b, size) })

@@ -102,9 +102,9 @@ type binding struct {
 	all      bool          // a field may come from any source
 	bound    [sources]bool // the sources that were bound from
 	required []requirement // the fields of the struct itself that must be in the input
-	present  bits          // those of required that are
+	present  bits          // those fields of required that were in the input
 	problems problems
-	// partial says that after an error right values may not have been bound either.
+	// partial says that there was an error, after which valid values may be unbound, too.
 	partial bool
 }
 
@@ -190,8 +190,8 @@ func (b *binding) validate(v any) error {
 	return b.option.validator.Validate(v)
 }
 
-// located returns the errors that were found, and a validator's with the place in the request for each Go field. It drops what the validator
-// says of a refused value, since that is about the previous value of the field.
+// located returns the errors that were found, and a validator's with the place in the request for each Go field. It drops the validator's
+// error for a field whose value was refused, since the validator has seen the field's previous value.
 func (b *binding) located(invalid *Error, t reflect.Type) error {
 	refused := b.problems.Fields[:len(b.problems.Fields):len(b.problems.Fields)]
 	for _, field := range invalid.Fields {

@@ -50,9 +50,9 @@
 // and, except with All, a struct without any field that has the tag of the source. If several routes share a struct and not all have the
 // wildcard, make the field a pointer.
 //
-// Tags of other frameworks that would be ignored in silence are such mistakes, too: uri, param and params without the tag path (gin, echo,
-// fiber), reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. Beside bind's own tags they
-// may stay.
+// Tags of other frameworks are such mistakes, too, where bind would silently ignore them: uri, param and params without the tag path (gin,
+// echo, fiber), reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. They may stay beside
+// bind's own tags.
 //
 // A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a number, bool,
 // time or duration whose text is empty, as forms send it for inputs that weren't filled in. A slice of them gets no element for such text.

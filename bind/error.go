@@ -11,8 +11,8 @@ const (
 	// maxErrors is how many errors are collected. A developer fixes a few at a time, and an attacker gets an answer of some KB whatever
 	// was sent.
 	maxErrors = 50
-	// maxName and maxDetail are how many bytes are sent back of a pointer or name that a client made up, and of the error of a type's
-	// own decoder.
+	// maxName is how many bytes of a pointer or name are sent back, since a client may have made it up. maxDetail is the same for a detail,
+	// which may be the error of a type's own decoder.
 	maxName   = 256
 	maxDetail = 256
 )
@@ -39,7 +39,7 @@ type FieldError struct {
 	Field string `json:"-"`
 }
 
-// flaw is what is wrong with a value: see FieldError. Its code is "" if nothing is.
+// flaw is what is wrong with a value: see FieldError. Its code is "" if nothing is wrong.
 type flaw struct {
 	code, detail string
 	params       map[string]any
@@ -70,7 +70,7 @@ func (f FieldError) String() string {
 	return text + ": " + f.Detail
 }
 
-// covers reports whether f is about the same value as other, or about one around it. It ignores the case of JSON's names.
+// covers reports whether f is about the same value as other, or about a value that contains it. It ignores the case of JSON's names.
 func (f FieldError) covers(other FieldError) bool {
 	if f.In != other.In || f.Name != other.Name || len(other.Pointer) < len(f.Pointer) {
 		return false
@@ -112,7 +112,7 @@ func (e *Error) HTTPError() *filo.HTTPError {
 	}
 }
 
-// detail returns the first error, for clients that are answered in text, and how many there are besides.
+// detail returns the first error, for clients that are answered in text, and the number of further errors.
 func (e *Error) detail() string {
 	if len(e.Fields) == 0 {
 		return ""
@@ -132,8 +132,8 @@ func (e *Error) detail() string {
 // problems collects errors.
 type problems struct{ Error }
 
-// add adds an error, which alone would be answered with the status. It reports whether there is room for more: if not, the caller
-// needn't look for them. Among several statuses, 400, for input that couldn't be understood, wins.
+// add adds an error, and the status that the answer would have with this error alone. It reports whether there was room: if not, the caller
+// needn't look for further errors. Among several statuses, 400, for input that couldn't be understood, wins.
 func (p *problems) add(status int, field FieldError) bool {
 	if p.Status == 0 || status < p.Status {
 		p.Status = status

@@ -158,7 +158,7 @@ func (p *period) Valid() error {
 	return nil
 }
 
-// selfCheck validates what has a method for it.
+// selfCheck is a Validator that calls the value's own method, if there is one.
 type selfCheck struct{}
 
 func (selfCheck) Validate(v any) error {

@@ -141,9 +141,8 @@ func (op *operation) read(c *filo.Ctx, v any) error {
 	return b.everything(v, reflect.ValueOf(v).Elem(), op.withBody)
 }
 
-// negotiated returns the function that answers with an output, nil if there is none. With a single media type, Accept isn't looked
-// at: RFC 9110, section 12.4.1, lets a server "disregard the header field", and a client that can't read JSON can't read a 406
-// either.
+// negotiated returns the function that answers with an output, nil if there is none. With a single media type, Accept is ignored. RFC 9110,
+// section 12.4.1, lets a server "disregard the header field", and a 406 wouldn't help a client that can't read JSON.
 func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status int, v any) error, err error) {
 	switch len(op.answers) {
 	case 0:

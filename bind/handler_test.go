@@ -46,7 +46,7 @@ func renameShop(c *filo.Ctx, in rename) (renamed, error) {
 	return renamed{in.Shop, fmt.Sprint(in.Name, " ", in.Dry, " ", in.Theme, " ", in.Limit)}, nil
 }
 
-// answerOf returns the head's first line, the Content-Type and the body of what a route of POST /shops/{shop} with the handler answers.
+// answerOf registers the handler for POST /shops/{shop}, and returns the first line, the Content-Type and the body of its answer.
 func answerOf(t testing.TB, h filo.Handler, request string) string {
 	t.Helper()
 	r := router.New()
@@ -63,7 +63,7 @@ func answerOf(t testing.TB, h filo.Handler, request string) string {
 	return answer + " | " + strings.TrimSpace(body)
 }
 
-// A typed handler reads from everywhere, and answers with what its function returns.
+// A typed handler reads from all sources, and answers with its function's output.
 func TestHandler(t *testing.T) {
 	typed := bind.Handler(renameShop)
 	const problem = " | Content-Type: application/problem+json | Vary: Accept | "
@@ -127,7 +127,7 @@ func TestHandlerOptions(t *testing.T) {
 	}
 }
 
-// What can't work is told when the handler is made.
+// A programmer's mistake shows when the handler is made.
 func TestHandlerMistakes(t *testing.T) {
 	type empty struct{}
 	for want, make := range map[string]func(){
@@ -237,7 +237,7 @@ func TestForeignTags(t *testing.T) {
 	}
 }
 
-// What a route has and the input doesn't read is logged once for each route.
+// If a route has something that the input doesn't read, a warning is logged once for that route.
 func TestHandlerRoutes(t *testing.T) {
 	type named struct {
 		Name string `json:"name"`
@@ -313,7 +313,7 @@ func (r *records) String() string {
 
 func typedFor[In any](*filo.Ctx, In) (bind.NoContent, error) { return bind.NoContent{}, nil }
 
-// A handler, also one of a route, says what it reads and answers; any other says nothing.
+// Describe describes a handler made by Handler, also one that a router lists, and no other.
 func TestDescribe(t *testing.T) {
 	type input struct {
 		Paging

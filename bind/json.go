@@ -18,8 +18,8 @@ import (
 // a body of 10 KB.
 const maxDepth = 1000
 
-// maxExplained is the size in bytes up to which bind looks for all errors of a body. That takes several times as long as decoding, and
-// clients must not take more of a server's time than that.
+// maxExplained is the size in bytes up to which bind looks for all errors of a body. This takes several times as long as decoding, so
+// without a limit clients could take too much of a server's time.
 const maxExplained = 256 << 10
 
 // mustBeJSON is the detail of the error for another Content-Type.
@@ -42,13 +42,13 @@ func (b *binding) json(v any) error {
 	if len(o.others) > 0 && !o.hasOwn() && !o.readsItself && !b.all {
 		return fmt.Errorf("bind: each field of %v is for another source than JSON, so nothing would be bound: write json:\"name\" beside form:\"name\", and so on", outermost)
 	}
-	// encoding/json knows nothing of the other tags, so what it sets by Go names is put back.
+	// encoding/json doesn't know the other tags, so it may set these fields by their Go names. They get their values back.
 	before := make([]reflect.Value, len(o.others))
 	for i, index := range o.others {
 		if field, ok := reach(target, index); ok {
 			before[i] = reflect.New(field.Type()).Elem()
 			before[i].Set(field)
-			field.SetZero() // what it refers to would be changed in place
+			field.SetZero() // otherwise the decoder would change in place what the field refers to
 		}
 	}
 	err := b.jsonInto(v)
@@ -114,7 +114,8 @@ func (b *binding) jsonInto(v any) error {
 	// The body is bound first, so there are no other errors yet.
 	b.problems, b.present = w.problems, w.present
 	if err != nil && b.option.validator != nil {
-		// A decoder may stop at the first error. The validator must see all values except the refused ones.
+		// A decoder may stop at the first error. But the validator must see all values except the refused ones, so the body is decoded
+		// again without these.
 		b.partial = !w.explain || json.Unmarshal(w.withoutRefused(), v) != nil
 	}
 	if err != nil && (!w.explain || len(b.problems.Fields) == 0) {

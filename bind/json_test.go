@@ -77,7 +77,7 @@ type line struct {
 	N   uint8  `json:"n"`
 }
 
-// What is well-formed and fits arrives, whatever JSON's media type is called.
+// A well-formed body that fits is bound, under any of JSON's media types.
 func TestJSON(t *testing.T) {
 	body := `{"id":7,"Note":"n","name":"Zoë","age":-128,"live":true,"at":"2024-02-03T04:05:06Z","colour":"red","even":4,
 		"data":"aGk=","tags":["a","b"],"pair":[1,2,3],"lines":[{"sku":"x","n":255}],"by_id":{"5":{"sku":"y"}},"free":{"x":[1]},
@@ -128,7 +128,7 @@ func TestJSONErrors(t *testing.T) {
 	}
 }
 
-// What isn't JSON in UTF-8, has a wrong type, is empty, too deep or too large is refused as a whole.
+// A body is refused as a whole if it isn't JSON in UTF-8, has a wrong type, is empty, or is too deep or too large.
 func TestJSONRefused(t *testing.T) {
 	deep := func(n int) string { return `{"free":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}` }
 	for _, c := range []struct{ name, request, want string }{
@@ -179,7 +179,7 @@ func TestJSONBodyLimit(t *testing.T) {
 	}
 }
 
-// Strict refuses unknown names, names in another case, and names that are twice, at any depth.
+// At any depth Strict refuses unknown names, names in another case, and names that occur twice.
 func TestJSONStrict(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"what fits", `{"id":1,"Note":"","lines":[{"sku":"a"},{"sku":"b"}],"by_id":{"1":{},"2":{}},"next":{"id":1}}`, ""},
@@ -236,8 +236,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// Of a body of more than 256 KB the first error is told alone: to look for all of them takes several times as long as decoding.
-// Strict still looks at names.
+// For a body of more than 256 KB only the first error is reported, since looking for all of them takes several times as long as decoding.
+// Strict still checks names.
 func TestLargeBodiesAreExplainedBriefly(t *testing.T) {
 	lines := func(size int) string {
 		return `{"name":1,` + "\n" + `"lines":[{"sku":2},{"sku":"` + strings.Repeat("x", size) + `"}],"x":0}`
@@ -276,7 +276,7 @@ func TestProblemDetails(t *testing.T) {
 	}
 }
 
-// Each error has a code and what its detail says besides, by which it can be translated.
+// Each error has a code and the values in its detail, so that clients can translate it.
 func TestCodes(t *testing.T) {
 	type input struct {
 		Small uint8          `json:"small" query:"small"`
@@ -322,7 +322,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// What a program gives wrongly isn't blamed on the client.
+// If the program passes a target that can't be bound to, the error doesn't blame the client.
 func TestWrongTarget(t *testing.T) {
 	var none *document
 	for name, v := range map[string]any{"nil": nil, "a value": document{}, "a nil pointer": none} {
@@ -362,7 +362,7 @@ func cmpOr(a, b error) error {
 	return b
 }
 
-// Server.JSON decodes, but for Strict, and its errors are explained as far as encoding/json agrees.
+// Server.JSON decodes bodies, except with Strict. Its errors are explained if encoding/json finds an error, too.
 func TestJSONCodec(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -396,7 +396,7 @@ func TestJSONCodec(t *testing.T) {
 	}
 }
 
-// Numbers keep what their types hold.
+// Numbers up to the limits of their types are bound exactly.
 func TestJSONLimitsOfNumbers(t *testing.T) {
 	type numbers struct {
 		I64 int64
@@ -415,7 +415,7 @@ func TestJSONLimitsOfNumbers(t *testing.T) {
 	}
 }
 
-// A body that is compressed, and that nothing has decompressed, isn't malformed: its coding isn't supported.
+// A compressed body that no middleware has decompressed is refused for its coding, and not as malformed.
 func TestCompressedBody(t *testing.T) {
 	for name, body := range map[string]string{
 		"application/json": "{\"name\":\"a\"}", "application/x-www-form-urlencoded": "name=a",

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// locate fills in where in the request the value of a Go field was, if that can be found out.
+// locate fills in the place in the request that a Go field's value came from, if the place can be found.
 func (b *binding) locate(f *FieldError, root reflect.Type) {
 	var pointer strings.Builder
 	t := root
@@ -72,7 +72,7 @@ func firstStep(way string, t reflect.Type) (name, rest string) {
 		}
 		return way[:end], strings.TrimPrefix(way[end:], ".")
 	}
-	// The key of a map may hold brackets: it ends at a bracket behind which the way can go on.
+	// The key of a map may hold brackets, so it ends at the first bracket behind which the way can go on.
 	for i := 1; i < len(way); i++ {
 		if way[i] == ']' && (i+1 == len(way) || way[i+1] == '.' || way[i+1] == '[') {
 			return way[1:i], strings.TrimPrefix(way[i+1:], ".")

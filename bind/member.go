@@ -21,13 +21,13 @@ type member struct {
 type embedded struct {
 	typ   reflect.Type
 	index []int
-	// twice says that the struct is embedded more than once at its depth, so that its members hide each other.
+	// twice says that the struct is embedded more than once at its depth. Then its members hide each other.
 	twice bool
 }
 
-// membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer
-// struct's unless a less deep one has their name, or one that is as deep and has it from its tag; if several are left, none
-// counts. With onlyTagged fields need the tag.
+// membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer struct's. Of
+// several members with one name the least deep counts, and of equally deep ones the one that has the name from its tag; if several are
+// left, none counts. With onlyTagged fields need the tag.
 func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	byName := candidatesOf(t, tag, onlyTagged)
 	members := make([]member, 0, len(byName))

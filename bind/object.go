@@ -17,10 +17,10 @@ type object struct {
 	folded  map[string]int // by folded name, since encoding/json ignores case
 	// others are the indexes of fields that are for another source alone: see All.
 	others [][]int
-	// required are the fields that must be in the input; err is a mistake of the programmer.
+	// required are the fields that must be in the input; err is the programmer's mistake in them.
 	required []requirement
 	err      error
-	// unchecked is the same as in a plan, for the struct's own fields alone.
+	// unchecked is like a plan's, for the struct's own fields alone.
 	unchecked error
 	// readsItself says that the type decodes itself, so that no other field counts.
 	readsItself bool
@@ -29,7 +29,7 @@ type object struct {
 type objectMember struct {
 	name string
 	typ  reflect.Type
-	// quoted is a struct with such a field if the field has the tag option string, else nil.
+	// quoted is a struct type with a field of this type and tag, if the tag has the option string; otherwise nil.
 	quoted reflect.Type
 	other  bool
 	// required is the member's position in the object's required, -1 if it needn't be there.

@@ -18,7 +18,7 @@ type plan struct {
 	err      error // a mistake of the programmer
 	// none is the error of a call that binds from this source alone: no field has the source's tag, though there are fields.
 	none error
-	// unchecked is the error of a call without a validator: a field has rules for one.
+	// unchecked is the error of a call without a validator: a field has rules that only a validator checks.
 	unchecked error
 }
 

@@ -12,7 +12,7 @@ import (
 // requirement is a field of a struct, or of a struct embedded in it, that has the tag required:"true".
 type requirement struct {
 	index []int
-	// names has the field's name in each source, "" where the field isn't bound from that.
+	// names has the field's name in each source, "" if the field isn't bound from that source.
 	names [sources]string
 }
 
@@ -63,8 +63,8 @@ func find(all []requirement, index []int) int {
 	return slices.IndexFunc(all, func(r requirement) bool { return slices.Equal(r.index, index) })
 }
 
-// source returns the source that the field is missing from: the last one that was bound from and has it. It reports false if the
-// field wasn't asked for.
+// source returns the source that the field is missing from: of the sources that were bound from, the last one in which the field has a
+// name. It reports false if the field wasn't asked for.
 func (r *requirement) source(b *binding) (in source, ok bool) {
 	for in := sources - 1; in > inBody; in-- {
 		if b.bound[in] && r.names[in] != "" {
@@ -176,7 +176,7 @@ var errFileInJSON = errors.New("bind: a JSON body would fill a *multipart.FileHe
 // bits is a set of small numbers.
 type bits struct {
 	low  uint64   // the first 64
-	high []uint64 // what is above
+	high []uint64 // the numbers from 64 on
 }
 
 func (b *bits) set(i int) {

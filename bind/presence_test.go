@@ -39,7 +39,7 @@ type customer struct {
 	At     time.Time         `json:"at"`
 }
 
-// What must be in a JSON document is what it has, whatever the value; null is none.
+// A required member may have any value in a JSON document, except null.
 func TestRequiredInJSON(t *testing.T) {
 	const own = `"by":"","name":"","age":0,"live":false,"nick":"","tags":[],"raw":0`
 	for _, c := range []struct{ name, body, want string }{
@@ -103,7 +103,7 @@ func TestManyRequired(t *testing.T) {
 	}
 }
 
-// In text, a value is there if its name is; only a number, bool, time or duration needs more than empty text.
+// In text, a value counts as present if its name is there. Only a number, bool, time or duration also needs text that isn't empty.
 func TestRequiredInText(t *testing.T) {
 	type values struct {
 		Text  string        `query:"text" required:"true"`
@@ -145,7 +145,8 @@ type everywhere struct {
 	Avatar *multipart.FileHeader `json:"-" form:"avatar" required:"true"`
 }
 
-// Every source tells what it lacks, in one answer; what several have is missing if none has it, and from the last one.
+// One answer lists what every source lacks. A field with several sources is missing only if it is in none of them, and the error names the
+// last one.
 func TestRequiredFromAll(t *testing.T) {
 	const told = "query both: is required"
 	for _, c := range []struct {
@@ -167,7 +168,7 @@ func TestRequiredFromAll(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}
-	// A function that reads one source asks for what is in that.
+	// A function that reads one source requires only that source's fields.
 	for name, bindTo := range map[string]func(*filo.Ctx, any, ...bind.Option) error{
 		"query": bind.Query, "path": bind.Path, "header": bind.Header, "cookie": bind.Cookie} {
 		_, err := bound[everywhere](t, get("/"), bindTo)
@@ -183,7 +184,7 @@ func TestRequiredFromAll(t *testing.T) {
 	}
 }
 
-// A validator is asked besides, and says nothing about what isn't there.
+// The validator runs even if required fields are missing, and its errors about missing fields are dropped.
 func TestRequiredBesidesValidator(t *testing.T) {
 	validator := bind.With(validatorFunc(func(v any) error {
 		return &bind.Error{Status: 422, Fields: []bind.FieldError{{Field: "Name", Detail: "must be longer"}, {Field: "Home.Name", Detail: "must be longer"}}}
@@ -204,7 +205,7 @@ func TestRequiredBesidesValidator(t *testing.T) {
 	}
 }
 
-// A tag that says neither is the programmer's mistake, wherever it is.
+// A tag required with another value than "true" is the programmer's mistake, even deep inside of a type.
 func TestRequiredMistakes(t *testing.T) {
 	type inner struct {
 		N int `json:"n" query:"n" required:"yes"`
@@ -244,7 +245,7 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// A form for a struct that is for JSON alone isn't taken for an empty one.
+// A form for a struct that is for JSON alone is refused, and not taken for an empty body.
 func TestAllRefusesForms(t *testing.T) {
 	for _, request := range []string{post("application/x-www-form-urlencoded", "sku=a"), multipartRequest("sku=a")} {
 		_, err := bound[line](t, request, bind.All)

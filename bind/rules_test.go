@@ -31,7 +31,7 @@ type ruled struct {
 
 func (r *ruled) SetDefaults() { r.Level = -1 }
 
-// The tags that describe a field in documents hold for what is sent, wherever it is sent, and for nothing that isn't there.
+// The tags that describe a field in documents are rules for a value that was sent, in any source, and not for a value that wasn't sent.
 func TestRules(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"name", `ab`, ""}, {"name", `üüü`, ""}, {"name", `a`, "must have at least 2 characters"}, {"name", `abcd`, "must have at most 3 characters"},
@@ -90,7 +90,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A value that breaks a rule isn't the validator's any more, and the error has the rule's name and parameter.
+// For a value that breaks a rule, the validator's error is dropped, and the rule's error has the rule's name and parameter.
 func TestRulesAndValidator(t *testing.T) {
 	validated := bind.With(validatorFunc(func(any) error {
 		return &bind.Error{Status: 422, Fields: []bind.FieldError{{Field: "Name", Detail: "a"}, {Field: "Code", Detail: "b"}}}

@@ -51,7 +51,7 @@ type search struct {
 
 func ptr[T any](v T) *T { return &v }
 
-// Each type takes what stands for it.
+// Each type takes every text that stands for one of its values.
 func TestQuery(t *testing.T) {
 	day := time.Date(2024, 2, 3, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// A field that the request says nothing of keeps its value, an element of a slice doesn't.
+// A field that isn't in the request keeps its value. The elements of a slice that is in the request are replaced.
 func TestDefaults(t *testing.T) {
 	v := search{Paging: Paging{Page: 1, Size: ptr(20)}, Tags: []string{"x", "y", "z"}, IDs: []uint16{1}}
 	if err := boundTo(t, get("/?tag=a&page="), &v, bind.Query); err != nil || v.Page != 1 || *v.Size != 20 || len(v.Tags) != 1 || v.IDs[0] != 1 {
@@ -148,7 +148,7 @@ func TestQueryErrors(t *testing.T) {
 	}
 }
 
-// The errors of one query are bounded too, unknown names included.
+// A query's errors are bounded, too, including those for unknown names.
 func TestQueryErrorsAreBounded(t *testing.T) {
 	unknown := ""
 	for i := range 900 {
@@ -163,7 +163,7 @@ func TestQueryErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// Header fields are found in any case; a list may be split; nobody minds others.
+// Header fields are found in any case, and with the option comma lists are split. Fields that the struct lacks are ignored.
 func TestHeader(t *testing.T) {
 	type fields struct {
 		Key     string   `header:"idempotency-key"`
@@ -211,8 +211,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// A tag that names no wildcard of the route is a mistake in the program, and its error says which tag and which route. A field that
-// other sources have, or that may be nil, is for routes with and without the wildcard.
+// A tag that names no wildcard of the route is a mistake in the program, and its error says which tag and which route. A field that has
+// other sources, or may be nil, is for routes with and without the wildcard.
 func TestPathWithoutWildcard(t *testing.T) {
 	type item struct {
 		Item string `path:"item"`
@@ -287,7 +287,7 @@ type upload struct {
 	Files []*multipart.FileHeader `form:"file"`
 }
 
-// A form's values are bound as a query's are, and its errors are of the body.
+// A form's values are bound like a query's, but its errors have the status of errors in a body.
 func TestForm(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
@@ -384,7 +384,7 @@ type Deep struct {
 	Deep int    `query:"deep"`
 }
 
-// Fields of embedded structs count, those of pointers that are made when there is a value; outer ones hide inner ones.
+// Fields of embedded structs count. An embedded pointer's struct is made when there is a value for it. Outer fields hide inner ones.
 func TestEmbedded(t *testing.T) {
 	type outer struct {
 		*Deep
@@ -428,8 +428,8 @@ func TestWrongStructs(t *testing.T) {
 	}
 }
 
-// A struct that says of no field where it is bound from binds nothing, which is an error that says what to write. With All it
-// isn't: a JSON body needs no tags.
+// A struct without tags would bind nothing, which is an error that says what to write. With All it isn't an error, since a JSON body needs
+// no tags.
 func TestUntaggedStructs(t *testing.T) {
 	type params struct {
 		Page int `form:"p"`
@@ -467,7 +467,7 @@ func TestUntaggedStructs(t *testing.T) {
 	}
 }
 
-// Browsers send an input for files that was left empty, and one for text. Neither is a mistake of the client's.
+// Browsers also send inputs for files and for text that were left empty. Neither is a mistake of the client.
 func TestLeftEmpty(t *testing.T) {
 	empty := func(parts ...string) string {
 		var body strings.Builder
@@ -520,7 +520,7 @@ type pageB struct {
 	Page int `query:"page"`
 }
 
-// Of two fields with one name neither would be bound.
+// Two fields with the same name are a mistake, since neither would be bound.
 func TestDuplicateTags(t *testing.T) {
 	for want, f := range map[string]func() error{
 		"the field From and the field To both have the tag query:\"page\"": func() error {

@@ -32,7 +32,7 @@ type walker struct {
 	full     bool     // problems takes no more
 }
 
-// step is one step of the way to a value: a name, or an index if that is nil.
+// step is one step of the way to a value: a name, or an index if the name is nil.
 type step struct {
 	name  []byte
 	index int
@@ -232,7 +232,7 @@ func (w *walker) each(end byte, visit func(name []byte)) {
 		w.path[len(w.path)-1] = at
 		visit(at.name)
 		if w.full {
-			// What is left doesn't matter: neither position nor path is used any more.
+			// The rest of the body doesn't matter: neither position nor path is used any more.
 			w.pos = len(w.body)
 			return
 		}
@@ -258,7 +258,7 @@ func (w *walker) name() []byte {
 func (w *walker) leaf(t, quoted reflect.Type) {
 	start := w.pos
 	w.anything()
-	// Which values an interface with methods can take depends on its content.
+	// Whether an interface with methods can take a value depends on what the interface holds.
 	if !w.explain || w.full || t.Kind() == reflect.Interface && t.NumMethod() > 0 {
 		return
 	}

@@ -43,8 +43,8 @@ type fuzzOuter struct {
 
 type Embedded struct{ X, Y uint8 }
 
-// The walker finds errors just where encoding/json fails, at places that are in the document; and with strict at least where
-// DisallowUnknownFields does.
+// The walker finds errors exactly if encoding/json fails, and their places are in the document. With strict it also finds an error whenever
+// DisallowUnknownFields would.
 func FuzzWalker(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `{"a":"x","b":["y",null],"c":{"1":true},"d":{"a":1},"e":[1,2,3],"f":{"g":[1e400]}}`,
@@ -87,7 +87,7 @@ func walk(body []byte, w walker) *problems {
 	return &w.problems
 }
 
-// resolves reports whether a JSON Pointer leads somewhere. Where a name is twice in an object it looks at both.
+// resolves reports whether a JSON Pointer leads somewhere. If a name occurs twice in an object, either member may lead there.
 func resolves(body []byte, pointer string) bool {
 	if pointer == "" {
 		return true

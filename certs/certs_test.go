@@ -249,7 +249,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A certificate that isn't valid yet doesn't take a good one's place. It is taken when it is valid, though its files stay as they are.
+// A certificate that isn't valid yet doesn't replace a good one. Once it is valid it is served, even if its files haven't changed since.
 func TestNotYetValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose time begins in the year 2000
 		a, log, pair := newAuthority(t, "CA"), new(records), files(t)
@@ -281,7 +281,7 @@ func TestNotYetValid(t *testing.T) {
 		if got := serial(t, store, "a.test"); got.Cmp(before) == 0 || store.Certificates()[0].Err != nil {
 			t.Errorf("when it is valid, certificate %v is served: %v", got, store.Certificates()[0].Err)
 		}
-		// There is no other one at a start.
+		// At the start there is no previous certificate, so even this one is served.
 		cert, key = a.issueFrom(t, "a.test", time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
 		write(t, pair.Cert, cert)
 		write(t, pair.Key, key)
@@ -293,7 +293,7 @@ func TestNotYetValid(t *testing.T) {
 	})
 }
 
-// New fails if a certificate can't be used, but for one that has expired.
+// New fails if a certificate can't be used. One that has expired is served all the same.
 func TestNewFails(t *testing.T) {
 	a, pair, log := newAuthority(t, "CA"), files(t), new(records)
 	if _, err := certs.New(certs.Options{Pairs: []certs.Pair{pair}}); !errors.Is(err, fs.ErrNotExist) {
@@ -414,7 +414,7 @@ func TestCut(t *testing.T) {
 		if near := min(max(i-len(cert), len(cert)-i), len(chain)-i); near > 40 && i%29 != 0 {
 			continue // within a line of base64
 		}
-		// What ends with a whole certificate is one, with or without its line's end.
+		// A file that ends with a whole certificate is valid, with or without the end of the last line.
 		if err := try(chain[:i]); (err == nil) != (i == len(cert) || i == len(cert)-1 || i == len(chain)-1) {
 			t.Fatalf("%d of %d bytes, behind %d of the first certificate: %v", i, len(chain), len(cert), err)
 		}

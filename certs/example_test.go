@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/certs"
 )
 
-// Two certificates, which are renewed without a restart. Clients show certificates of the company's own authority.
+// The server has two certificates, which are renewed without a restart. Clients show certificates of the company's own authority.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/certs"
 )
 
-// A signal reloads the files, and says so even if there is nothing new.
+// A signal reloads the files, and is logged even if nothing has changed.
 func TestReloadOn(t *testing.T) {
 	a, pair, log := newAuthority(t, "CA"), files(t), new(records)
 	put(t, a, pair, "a.test", later)

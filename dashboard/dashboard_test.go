@@ -136,7 +136,7 @@ func (w *watcher) next() (s snapshot) {
 	}
 }
 
-// past is what a page begins with.
+// past returns the document with the earlier samples, with which a page begins.
 func past(t testing.TB, s *servertest.Server) (document struct {
 	About   struct{ Title string }
 	Samples []struct{ N uint64 }
@@ -149,7 +149,7 @@ func past(t testing.TB, s *servertest.Server) (document struct {
 	return document
 }
 
-// All that there is is behind the guard.
+// Every path of the dashboard is behind the guard.
 func TestGuarded(t *testing.T) {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve, ForOperator: true}
@@ -229,7 +229,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// What a page gets each second: rates of that second, latencies of the routes, and what the server has.
+// Each second a page gets the rates of that second, the latencies of the routes, and the state of the server.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watched(t, dashboard.Options{})
@@ -282,7 +282,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A page that is opened again finds what was, as long as the past is kept; then nobody samples any more.
+// A page that is opened again finds the earlier samples, as long as they are kept. After that the sampler has ended.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watched(t, dashboard.Options{Title: "a <b> c", History: 10 * time.Second})
@@ -308,7 +308,7 @@ func TestHistory(t *testing.T) {
 		if n := len(past(t, s).Samples); n != 0 {
 			t.Errorf("%d samples when nobody has watched for a minute", n)
 		}
-		// The next one who watches begins anew: the first second isn't the whole minute.
+		// The sampler begins anew for the next page: the first sample doesn't count what happened in the minute before.
 		next := watch(t, s).next()
 		if next.Sample.N <= last || next.Sample.Answers[2] > 3 {
 			t.Errorf("after a pause: %+v, the last one before was %d", next.Sample, last)
@@ -316,7 +316,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// With Always there is a past for the first who looks.
+// With Always even the first page finds earlier samples.
 func TestAlways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watched(t, dashboard.Options{Always: true, History: 5 * time.Second})
@@ -327,7 +327,7 @@ func TestAlways(t *testing.T) {
 	})
 }
 
-// There are as many watchers as are allowed, and one that has left makes room.
+// At most MaxWatchers pages are open, and a page that is closed makes room for another.
 func TestMaxWatchers(t *testing.T) {
 	s := watched(t, dashboard.Options{MaxWatchers: 2})
 	first := watch(t, s)
@@ -365,7 +365,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// On a socket, where a stream waits in its loop without a worker, it is the same.
+// The same holds on a socket, where a stream waits in its loop without a worker.
 func TestSocket(t *testing.T) {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve, ForOperator: true}
@@ -386,7 +386,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A page needs no more than one look of the server's a second, whatever the number of pages.
+// However many pages are open, the server is sampled only once a second.
 func TestOneSampler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watched(t, dashboard.Options{})
@@ -400,7 +400,7 @@ func TestOneSampler(t *testing.T) {
 	})
 }
 
-// Names of routes are text, whatever is in them.
+// A route's name arrives as text, whatever characters it has.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &filo.Server{}

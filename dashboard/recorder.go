@@ -20,7 +20,7 @@ const (
 	maxShards          = 32
 	// maxName is how many bytes of a route's name are kept.
 	maxName = 200
-	// otherRoutes is the name of the routes beyond MaxRoutes, and noRoute that of requests without a route.
+	// otherRoutes is the name for routes beyond MaxRoutes, and noRoute for requests without a route.
 	otherRoutes = "other routes"
 	noRoute     = "no route"
 )
@@ -57,7 +57,7 @@ type route struct {
 }
 
 type shard struct {
-	counts [bucketsNumber]atomic.Uint32 // modulo 2³², which differences don't mind
+	counts [bucketsNumber]atomic.Uint32 // modulo 2³², so differences are still right
 	errors atomic.Uint32
 	_      [64]byte // the next histogram begins in a cache line of its own
 }

@@ -30,7 +30,7 @@ func (d *Dashboard) readings() map[string]reading {
 	return all
 }
 
-// What is counted, and as whose: routes and not paths, and errors that are the server's fault.
+// Requests are counted by route and not by path, and errors only if they are the server's fault.
 func TestMiddleware(t *testing.T) {
 	r := router.New()
 	server := quietServer(r.Serve)
@@ -59,7 +59,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// Outside of a router an error that nobody has rendered is told by its status.
+// Outside of a router, the status of an error that isn't rendered yet decides whether it is the server's fault.
 func TestMiddlewareAlone(t *testing.T) {
 	for err, want := range map[error]uint32{errors.New("oh"): 1, filo.Error(404, ""): 0, filo.Error(502, ""): 1} {
 		server := quietServer(nil)
@@ -72,7 +72,7 @@ func TestMiddlewareAlone(t *testing.T) {
 	}
 }
 
-// Names that somebody makes up for routes don't take memory without end: further ones are together, and none is lost.
+// Made-up route names don't take memory without end: beyond the limit they share an entry, and no request is lost.
 func TestMaxRoutes(t *testing.T) {
 	server := quietServer(nil)
 	d := New(server, Options{MaxRoutes: 3})
@@ -144,7 +144,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	})
 }
 
-// BenchmarkMiddlewareParallel has all processors count for one route.
+// BenchmarkMiddlewareParallel lets all processors count requests of one route.
 func BenchmarkMiddlewareParallel(b *testing.B) {
 	b.ReportAllocs()
 	d := New(quietServer(nil), Options{})

@@ -42,7 +42,7 @@ func mounted(t testing.TB, options debug.Options) *servertest.Server {
 	return servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// Every page is behind the guard, and so is what isn't there.
+// Every page is behind the guard, and so is a path without a page.
 func TestGuarded(t *testing.T) {
 	paths := []string{"", "style.css", "pprof/", "pprof/cmdline", "pprof/symbol", "pprof/profile?seconds=1", "pprof/trace?seconds=1",
 		"pprof/heap", "pprof/nothing", "metrics", "stats", "requests", "clients", "build", "vars", "nothing", "pprof"}
@@ -74,7 +74,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// Nothing is where net/http would serve it by default. (The expvar that this test imports is.)
+// The package adds nothing to http.DefaultServeMux. (The expvar that this test imports does.)
 func TestDefaultServeMux(t *testing.T) {
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/heap"} {
 		if _, pattern := http.DefaultServeMux.Handler(&http.Request{Method: "GET", URL: mustURL(path)}); pattern != "" {
@@ -129,7 +129,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A page of another site can lead a browser to the pages, and not have it start what takes the processor's time.
+// A page of another site can lead a browser to the pages, but can't make it start a profile.
 func TestProfileOfAnotherSite(t *testing.T) {
 	s := mounted(t, debug.Options{Allow: func(*filo.Ctx) bool { return true }})
 	for path, status := range map[string]int{
@@ -171,7 +171,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.Do(t, "GET /debug/stats").Body), &stats); err != nil || stats.ConnsAccepted != 1 || len(stats.Classes) == 0 {
 		t.Errorf("stats: %+v, %v", stats, err)
 	}
-	// It isn't gathered for each request.
+	// The figures aren't gathered for each request.
 	if err := json.Unmarshal([]byte(s.Do(t, "GET /debug/stats").Body), &stats); err != nil || stats.ConnsAccepted != 1 {
 		t.Errorf("stats again at once: %+v, %v", stats, err)
 	}
@@ -187,7 +187,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The operator's server shows the figures of the clients' one.
+// The operator's server shows the figures of the clients' server.
 func TestStatsOfAnotherServer(t *testing.T) {
 	clients := servertest.New(t, func(c *filo.Ctx) error { return c.NoContent() })
 	for range 3 {
@@ -218,7 +218,7 @@ func TestSymbol(t *testing.T) {
 	}
 }
 
-// There is one profile at a time: others are told so, at once, and go tool pprof shows them why.
+// Only one profile runs at a time. Another request for one is refused at once, and go tool pprof shows its user why.
 func TestConflict(t *testing.T) {
 	s := mounted(t, debug.Options{})
 	for _, path := range []string{"/debug/pprof/profile", "/debug/pprof/trace"} {
@@ -239,7 +239,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// waits waits until a handler waits for the end of its time, or none does.
+// waits waits until a handler waits for the end of its profile, or until no handler does.
 func waits(t *testing.T, want bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -288,7 +288,7 @@ func TestBeyondTimeouts(t *testing.T) {
 	}
 }
 
-// Shutdown doesn't wait for a profile, and its client gets what there is.
+// Shutdown doesn't wait for the end of a profile, and the client gets the data so far.
 func TestShutdown(t *testing.T) {
 	for _, path := range []string{"profile", "trace", "heap"} {
 		s := mounted(t, debug.Options{})
@@ -313,7 +313,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// What go tool pprof and go tool trace make of it, over a socket.
+// go tool pprof and go tool trace can read the answers, over a socket.
 func TestTools(t *testing.T) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
@@ -342,7 +342,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// burn keeps a processor busy. Inlined, it would sometimes be missing from the profile: then the caller has the samples.
+// burn keeps a processor busy. If it were inlined, its samples would sometimes count for the caller, and the profile would lack its name.
 //
 //go:noinline
 func burn(stop chan struct{}) {

@@ -21,7 +21,7 @@ func subtract(before, after []byte, duration time.Duration) ([]byte, error) {
 		return nil, err
 	}
 	b.Scale(-1)
-	difference, err := profile.Merge([]*profile.Profile{a, b}) // leaves out samples of nothing
+	difference, err := profile.Merge([]*profile.Profile{a, b}) // leaves out samples whose values are all 0
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func take(t testing.TB, named *pprof.Profile) []byte {
 	return b.Bytes()
 }
 
-// sum returns the first value of all samples in whose stack, or labels, a name is that ends in suffix.
+// sum adds up the first values of the samples that have a name ending in suffix in their stack, or in their labels.
 func sum(p *profile.Profile, suffix string) (sum int64) {
 	for _, s := range p.Sample {
 		var names []string
@@ -47,7 +47,7 @@ func sum(p *profile.Profile, suffix string) (sum int64) {
 func park(started *sync.WaitGroup, until chan struct{})      { started.Done(); <-until }
 func parkOther(started *sync.WaitGroup, until chan struct{}) { started.Done(); <-until }
 
-// A difference has what came with its sign, what went with a negative one, and nothing of what stayed.
+// In a difference, new samples are positive, samples that have gone are negative, and unchanged ones are left out.
 func TestSubtract(t *testing.T) {
 	goroutines := pprof.Lookup("goroutine")
 	first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -67,7 +67,7 @@ func TestSubtract(t *testing.T) {
 	defer close(second)
 	start(2, "stays", park, third)
 	var middle []byte
-	for going := int64(1); going > 0; { // a goroutine is there until it has ended, and not just returned from f
+	for going := int64(1); going > 0; { // a goroutine that has returned from f is in the profile until it has ended
 		middle = take(t, goroutines)
 		p, err := profile.ParseData(middle)
 		if err != nil {
@@ -95,7 +95,7 @@ func TestSubtract(t *testing.T) {
 		}
 	}
 
-	// And of nothing but itself nothing is left.
+	// The difference between a profile and itself is empty.
 	difference, err = subtract(middle, middle, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -113,9 +113,9 @@ func allocate(n int) {
 	}
 }
 
-// Allocations before the first profile don't count, and those of one size are told from those of another by a label.
+// Allocations before the first profile don't count, and a label keeps allocations of different sizes apart.
 func TestSubtractAllocations(t *testing.T) {
-	collect := func() { // what was allocated is in the profile when two collections are over
+	collect := func() { // the profile has an allocation only after two collections
 		runtime.GC()
 		runtime.GC()
 	}
@@ -134,13 +134,13 @@ func TestSubtractAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The profile is a sample of one in 512 KB, so each megabyte is in it nearly always, as what it stands for.
+	// The profile samples one allocation per 512 KB, so it has nearly every one of these of 1 MB, scaled to about the true number.
 	if got := sum(p, "debug.allocate"); got < 15 || got > 30 {
 		t.Errorf("%d allocations, want about 20", got)
 	}
 }
 
-// What isn't a profile is an error, wherever it ends, and never a panic.
+// Bytes that aren't a profile, or only a part of one, yield an error and never a panic.
 func FuzzSubtract(f *testing.F) {
 	valid := take(f, pprof.Lookup("threadcreate"))
 	reader, err := gzip.NewReader(bytes.NewReader(valid))

@@ -25,7 +25,7 @@ var (
 
 var (
 	cssType = filo.NewField("Content-Type", "text/css; charset=utf-8")
-	// contentPolicy lets the page have its style sheet, and nothing else.
+	// contentPolicy lets the page load its style sheet, and nothing else.
 	contentPolicy = filo.NewField("Content-Security-Policy",
 		"default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 )

@@ -21,7 +21,7 @@ type logLevel struct {
 	// revert ends a level that was set for a limited time; nil if there is none. It is guarded by mu, as are the following fields.
 	revert  *time.Timer
 	changes int        // how often a level was set
-	before  slog.Level // returns then
+	before  slog.Level // the level to return to
 	set     slog.Level // the level was set for a limited time
 	until   time.Time
 }
@@ -106,8 +106,8 @@ func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) 
 	return level, during, nil
 }
 
-// apply sets the level, for a limited time if during isn't 0. The logger, nil for the standard one, receives the record of its end. If the
-// level before was set for a limited time, the one before that returns in the end.
+// apply sets the level, for a limited time if during isn't 0. The logger, nil for the standard one, receives the record of that time's end.
+// If the current level was set for a limited time, too, the level before it returns in the end.
 func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

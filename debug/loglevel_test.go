@@ -31,25 +31,25 @@ func TestLogLevel(t *testing.T) {
 			request string
 			form    string
 			status  int
-			want    string // is in the answer
+			want    string // a text in the answer
 			level   slog.Level
 		}{
 			{0, "GET /loglevel", "", 200, `{"level":"INFO"}`, slog.LevelInfo},
 			{0, "POST /loglevel", "level=debug", 200, `{"level":"DEBUG"}`, slog.LevelDebug},
 			{0, "PUT /loglevel", "level=WARN%2B1", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
 			{time.Hour, "GET /loglevel", "", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
-			// For a while; a second time doesn't make the first one stay.
+			// The level is set for a while, and then again for a while: in the end the permanent level returns, not the first of the two.
 			{time.Hour, "POST /loglevel", "level=debug&for=10m", 200,
 				`{"level":"DEBUG","then":"WARN+1","until":"` + at(time.Hour+10*time.Minute) + `"}`, slog.LevelDebug},
 			{time.Hour + 9*time.Minute, "POST /loglevel", "level=info&for=10m", 200,
 				`{"level":"INFO","then":"WARN+1","until":"` + at(time.Hour+19*time.Minute) + `"}`, slog.LevelInfo},
 			{time.Hour + 11*time.Minute, "GET /loglevel", "", 200, `"level":"INFO","then":"WARN+1"`, slog.LevelInfo},
 			{time.Hour + 20*time.Minute, "GET /loglevel", "", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
-			// For good, while another one would return.
+			// The level is set for good while another one is set for a limited time.
 			{2 * time.Hour, "POST /loglevel", "level=debug&for=1h", 200, `"then":"WARN+1"`, slog.LevelDebug},
 			{2 * time.Hour, "POST /loglevel", "level=info", 200, `{"level":"INFO"}`, slog.LevelInfo},
 			{4 * time.Hour, "GET /loglevel", "", 200, `{"level":"INFO"}`, slog.LevelInfo},
-			// What is refused changes nothing.
+			// A refused request changes nothing.
 			{4 * time.Hour, "POST /loglevel", "level=loud", 400, `level is "loud"`, slog.LevelInfo},
 			{4 * time.Hour, "POST /loglevel", "", 400, `level is ""`, slog.LevelInfo},
 			{4 * time.Hour, "POST /loglevel", "level=debug&for=soon", 400, `for is "soon"`, slog.LevelInfo},

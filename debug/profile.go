@@ -36,7 +36,7 @@ func refuse(c *filo.Ctx, status int, format string, args ...any) error {
 	return filo.Error(status, fmt.Sprintf(format, args...))
 }
 
-// download says that the body is a file for the client to save. The name is one of the handlers here, or one that the program has given to
+// download says that the body is a file for the client to save. The name comes from a handler here, or is one that the program has given to
 // a profile.
 func download(c *filo.Ctx, name string) {
 	c.Response.Header.SetField(&octets)
@@ -210,7 +210,7 @@ func (h *handler) duration(c *filo.Ctx, otherwise time.Duration) (time.Duration,
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// watch waits for the end of a request's time.
+// watch waits for the end of the time that a client has requested for a profile.
 type watch struct {
 	gone, over <-chan struct{}
 	failed     <-chan struct{}
@@ -221,7 +221,7 @@ func newWatch(c *filo.Ctx) *watch {
 	return &watch{gone: c.Context().Done(), over: c.ShuttingDown()}
 }
 
-// wait waits for d, or until the server shuts down. The error says that no client is left.
+// wait waits for d, or until the server shuts down. If the client leaves before, it returns filo.ErrAbort.
 func (w *watch) wait(d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -240,8 +240,8 @@ func serveCmdline(c *filo.Ctx) error { return c.Text(200, strings.Join(os.Args, 
 // maxSymbols is the maximum number of bytes with addresses.
 const maxSymbols = 1 << 20
 
-// serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. The first line says
-// whether there are any symbols, for which go tool pprof asks first.
+// serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. go tool pprof first asks
+// whether there are any symbols: the first line says so.
 func serveSymbol(c *filo.Ctx) error {
 	addresses := c.Request.URI().RawQueryBytes()
 	if c.Method() == "POST" {

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A handler that waits is on the page of an inside server, by its route, with its age, escaped, and without the path and the query.
+// The page of an inside server lists a handler that waits, with its route (escaped) and age, but without the path and the query.
 func TestRequests(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{})
 	r := router.New()

@@ -57,7 +57,7 @@ func newVerdict(status int, text, json string) *verdict {
 	return &verdict{status, text, json, []byte(text + "\n"), []byte(`{"status":"` + json + "\"}\n")}
 }
 
-// told returns why the server isn't ready regardless of its checks, nil if the checks decide.
+// told returns the verdict if the server isn't ready whatever its checks say, nil if the checks decide.
 func (h *Health) told() *verdict {
 	switch {
 	case h.ending.Load():
@@ -94,8 +94,8 @@ func await(c *filo.Ctx, checks []*check) error {
 	if len(coming) == 0 {
 		return nil
 	}
-	// An overloaded server has a reserve for probes that wait. If that is full, the checks run all the same: a later probe finds their
-	// results.
+	// An overloaded server has a reserve for probes that wait. If the reserve is full, this probe is refused, but the checks run: a later
+	// probe finds their results.
 	if err := inside.Offload(c); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func await(c *filo.Ctx, checks []*check) error {
 	for _, each := range coming {
 		select {
 		case <-each:
-		case <-over: // what isn't known by now has failed, which is what a client may know of a server that ends
+		case <-over: // a check without a result by now counts as failed, which suits a server that ends
 			return nil
 		}
 	}
@@ -127,8 +127,8 @@ var (
 func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
 	verbose := false
 	if len(c.Request.URI().RawQueryBytes()) > 0 && c.Request.Query().Has("verbose") {
-		// This is for people: it takes longer to make, and Details may do anything. If an overloaded server has no place for it, the answer
-		// is short, since it may be to an orchestrator's probe.
+		// The list is for people: it takes longer to make, and Details may do anything. If an overloaded server has no place for that, the
+		// answer is short, and not a refusal, since an orchestrator's probe may have asked.
 		err := inside.Offload(c)
 		if err != nil && !errors.Is(err, filo.ErrBusy) {
 			return err

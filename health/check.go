@@ -38,7 +38,7 @@ type result struct {
 	took time.Duration
 }
 
-// fresh reports whether the last result is still valid. The next result comes a Period and the time of a run later; another Period allows
+// fresh reports whether the last result is still valid. The next result comes after a Period and the time of a run; a second Period allows
 // for waiting for a place.
 func (k *check) fresh() bool {
 	last := k.last.Load()

@@ -51,7 +51,7 @@ func ExampleHealth_Drain() {
 	go func() { served <- server.Serve(ln) }()
 	show(ln, "GET /readyz")
 
-	// The balancer asks every 5 s and gives up at the second 503: 12 s. An example can't wait for as long.
+	// A balancer that asks every 5 s and gives up at the second 503 needs a delay of 12 s. An example can't wait that long.
 	const delay = 0
 	// <-ctx.Done(), of signal.NotifyContext(context.Background(), syscall.SIGTERM), in a program
 	fmt.Println(h.Drain(context.Background(), server, delay))
@@ -62,7 +62,7 @@ func ExampleHealth_Drain() {
 	// filo: server closed
 }
 
-// The same of a server that runs until it is told to end.
+// DrainContext does the same for a server that Run runs until it is told to end.
 func ExampleHealth_DrainContext() {
 	h := health.New()
 	server := &filo.Server{Handler: h.Ready}

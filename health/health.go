@@ -250,7 +250,7 @@ func (h *Health) note() {
 	if !h.probed.Load() {
 		h.probed.Store(true)
 	}
-	// In a flood of probes, not each one writes it: the cores would take the cache line from each other.
+	// In a flood of probes, not each probe writes the time: the cores would take the cache line from each other.
 	if now := h.clock(); now-h.lastProbe.Load() > int64(time.Second) {
 		h.lastProbe.Store(now)
 	}

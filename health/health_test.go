@@ -36,7 +36,7 @@ func quiet(options health.Options) health.Options {
 func passing(context.Context) error { return nil }
 func failing(context.Context) error { return errSecret }
 
-// probes serves the handlers of h where they are mostly served.
+// probes serves the handlers of h at their usual paths.
 func probes(t testing.TB, h *health.Health) *servertest.Server {
 	r := router.New()
 	r.GET("/livez", h.Live).Inline()
@@ -45,7 +45,7 @@ func probes(t testing.TB, h *health.Health) *servertest.Server {
 	return s
 }
 
-// What each kind of check and state comes to.
+// Each kind of check, in each state, has its part in the verdict.
 func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
 		says        string
@@ -92,7 +92,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// The shape of answers, by Accept and the query; errors are for those only whom Details lets see them.
+// The form of an answer depends on Accept and the query. Only clients that Details admits see the errors.
 func TestAnswers(t *testing.T) {
 	h := health.New(quiet(health.Options{Details: func(c *filo.Ctx) bool { return c.Request.Header.Get("Who") == "operator" }}))
 	h.Add("database", failing, health.Check{})
@@ -189,7 +189,7 @@ func TestFlood(t *testing.T) {
 		if got := runs.Load(); got < 3 || got > 4 {
 			t.Errorf("%d runs in 30 s, want one in 10.1 s", got)
 		}
-		// Nobody asks any more: the checks stop.
+		// When no probe comes any more, the checks stop.
 		time.Sleep(3 * time.Minute)
 		before := runs.Load()
 		time.Sleep(10 * time.Minute)
@@ -211,7 +211,7 @@ func TestHanging(t *testing.T) {
 		h := health.New(quiet(health.Options{Concurrency: 1}))
 		h.Add("hangs", func(ctx context.Context) error {
 			if calls.Add(1) == 1 {
-				<-release // whatever its context says
+				<-release // even after its context has ended
 			}
 			return ctx.Err()
 		}, health.Check{Timeout: time.Second, Period: time.Second})
@@ -238,7 +238,7 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// A check that ends in any way but by returning has failed once, and is called again.
+// A check that ends without returning has failed, and is called again.
 func TestAbruptEnds(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestLiveWaits(t *testing.T) {
 	})
 }
 
-// No more checks run at once than Concurrency allows, and what a check waits for its turn doesn't count.
+// No more checks run at once than Concurrency allows, and the time that a check waits for its turn doesn't count against its Timeout.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
@@ -306,13 +306,13 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// publicError has a form in JSON, which is for clients.
+// publicError is an error whose JSON is meant for clients, and isn't its text.
 type publicError struct{}
 
 func (publicError) Error() string                { return "db.internal: connection refused" }
 func (publicError) MarshalJSON() ([]byte, error) { return []byte(`"no details"`), nil }
 
-// In a log in JSON, too, the records have the texts of errors and of what checks panic with.
+// In a log in JSON, too, the records have the texts of errors, and of the values that checks panic with.
 func TestLogInJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records, logger := logtest.New(t)
@@ -330,7 +330,7 @@ func TestLogInJSON(t *testing.T) {
 	})
 }
 
-// A change is logged, once, with the error that clients aren't shown.
+// A change is logged once, with the error that clients don't see.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -356,7 +356,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// Drain: red first, then a time in which the server serves as before, then the end.
+// Drain first makes the server not ready, then lets it serve as before for a time, and then shuts it down.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))
@@ -402,7 +402,8 @@ func TestDrainCutShort(t *testing.T) {
 	})
 }
 
-// The context for Run ends a delay after the other one, and in between it isn't ready, and answers are the last ones of their connections.
+// The context for Run ends a delay after the other one. In between the server isn't ready, and each answer is the last one of its
+// connection.
 func TestDrainContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -473,8 +474,8 @@ func TestDrainContext(t *testing.T) {
 	})
 }
 
-// "If ctx ends with the cause ErrReplaced, another process serves at the same address": nothing is drained, and a probe that has kept its
-// connection learns of no failure.
+// "If ctx ends with the cause ErrReplaced, another process serves at the same address": nothing is drained, and a probe on an open
+// connection still gets a 200.
 func TestDrainContextReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))
@@ -521,7 +522,7 @@ func TestDrainContextReplaced(t *testing.T) {
 	})
 }
 
-// The function that comes with that context ends it, before or within the delay, and leaves nothing behind.
+// The function that DrainContext returns ends the context, before or within the delay, and no goroutine is left.
 func TestDrainContextCancel(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -543,7 +544,7 @@ func TestDrainContextCancel(t *testing.T) {
 	}
 }
 
-// Shutdown of an attached server makes it not ready, for the clients that are still there.
+// The shutdown of an attached server makes it not ready, as clients on open connections see.
 func TestAttach(t *testing.T) {
 	h := health.New(quiet(health.Options{}))
 	inside, look := make(chan struct{}), make(chan struct{})
@@ -607,7 +608,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A flood of probes is answered without a byte of memory each.
+// BenchmarkReady shows that a probe is answered without allocating memory.
 func BenchmarkReady(b *testing.B) {
 	b.ReportAllocs()
 	h := health.New()

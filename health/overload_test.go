@@ -16,8 +16,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// Probes are answered by an overloaded server, whose places are all taken, also if nobody has probed before, and if checks have to run
-// first.
+// An overloaded server, whose places are all taken, answers probes, even the first one, and even if checks must run first.
 func TestOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, around := range []string{"", ", with middleware that waits"} {
@@ -91,7 +90,7 @@ func testOverload(t *testing.T, driver filo.Driver, waits, inline bool) {
 		t.Fatal("no check has run")
 	}
 	for range 20 {
-		for _, query := range []string{"", "?verbose"} { // which may be somebody's probe as well
+		for _, query := range []string{"", "?verbose"} { // an orchestrator may probe with it, too
 			if ready, live := status("/readyz"+query), status("/livez"+query); ready != 200 || live != 200 {
 				t.Fatalf("under overload, with %q: ready %d, live %d", query, ready, live)
 			}

@@ -129,7 +129,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// The value of a parameter that may be a secret is in no line, whatever it is called, nor is the key that a KeyAuth reads, wherever that stands.
+// No line has the value of a parameter that may be a secret, however its name is written, nor a key that a KeyAuth reads from the query,
+// wherever it is made.
 func TestAccessLogSecrets(t *testing.T) {
 	var combined synchronized
 	s := servertest.New(t, middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined})(mwtest.Hello))
@@ -152,7 +153,7 @@ func TestAccessLogSecrets(t *testing.T) {
 	}
 }
 
-// However long a client makes what it sends, a record stays short, in each format and in the server's own records.
+// However much a client sends, a record stays short, in each format and in the server's own records.
 func TestAccessLogLength(t *testing.T) {
 	for _, part := range []string{"a", "\xff", "\"", "é", "%00", "%ff"} {
 		var combined, text, records, server synchronized
@@ -202,7 +203,7 @@ func TestAccessLogOptions(t *testing.T) {
 	}
 }
 
-// Attributes may also leave some out, return others, or none at all; the next record has all of them again.
+// The function Attributes may leave attributes out, return other ones, or none at all. The next record has all of them again.
 func TestAccessLogOtherAttributes(t *testing.T) {
 	var log synchronized
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -237,7 +238,7 @@ func TestAccessLogOtherAttributes(t *testing.T) {
 	}
 }
 
-// Without a logger of its own, it is the server's.
+// Without a logger of its own, AccessLog uses the server's.
 func TestAccessLogByServersLogger(t *testing.T) {
 	var log synchronized
 	s := servertest.NewServer(t, &filo.Server{
@@ -250,7 +251,7 @@ func TestAccessLogByServersLogger(t *testing.T) {
 	}
 }
 
-// A writer that fails is logged once, until it works again.
+// The error of a writer that goes on failing is logged once, until a Write succeeds.
 func TestAccessLogWriteError(t *testing.T) {
 	var log synchronized
 	full := &synchronized{err: errors.New("disk full")}
@@ -270,7 +271,7 @@ func TestAccessLogWriteError(t *testing.T) {
 	}
 }
 
-// counting is a slog.Handler that does nothing with records, so that what is measured is the middleware.
+// counting is a slog.Handler that does nothing with records, so that only the middleware is measured.
 type counting struct{ slog.Handler }
 
 func (counting) Enabled(context.Context, slog.Level) bool  { return true }
@@ -293,8 +294,8 @@ func BenchmarkAccessLog(b *testing.B) {
 	}
 }
 
-// A panic that passes the access log leaves no record of its request, which is said once; one that Recover turns into an error inside of it
-// is logged as any other request.
+// The request of a panic that passes through the access log isn't logged, and one warning says so. If Recover, inside of the access log,
+// turns the panic into an error, the request is logged like any other.
 func TestAccessLogPanic(t *testing.T) {
 	for name, test := range map[string]struct {
 		chain            []filo.Middleware

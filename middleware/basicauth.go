@@ -100,7 +100,7 @@ func (a *basicAuth) authenticate(c *filo.Ctx) (bool, error) {
 	}
 	nameSum, passwordSum := sha256.Sum256(user), sha256.Sum256(password)
 	found := -1
-	for i := range a.users { // all of them, so that the time doesn't tell which one it was
+	for i := range a.users { // compares with all users, so that the time doesn't reveal which one it was
 		each := &a.users[i]
 		same := subtle.ConstantTimeCompare(nameSum[:], each.nameSum[:]) & subtle.ConstantTimeCompare(passwordSum[:], each.password[:])
 		found = subtle.ConstantTimeSelect(same, i, found)

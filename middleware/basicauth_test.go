@@ -102,7 +102,7 @@ func TestBasicAuthOptions(t *testing.T) {
 	}
 }
 
-// A request without credentials in the same connection isn't the user's of the one before.
+// A request without credentials has no user, even if the request before it on the connection had one.
 func TestBasicAuthUserIsTheRequests(t *testing.T) {
 	auth := middleware.BasicAuth(middleware.BasicAuthOptions{Users: map[string]string{"a": "b"}})
 	s := servertest.New(t, func(c *filo.Ctx) error {

@@ -61,7 +61,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// What is nearest to the handler counts: it knows best how much it wants.
+// The limit that is set nearest to the handler counts, since the handler knows best how much it wants.
 func TestBodyLimitInner(t *testing.T) {
 	limit := func(n int64) filo.Middleware {
 		return middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: n})
@@ -92,7 +92,7 @@ func TestBodyLimitInner(t *testing.T) {
 	}
 }
 
-// The limit may be larger than the server's, and is one request's.
+// The limit may be larger than the server's, and doesn't apply to the next request.
 func TestBodyLimitRaises(t *testing.T) {
 	limit := middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 100})
 	read := func(c *filo.Ctx) error {

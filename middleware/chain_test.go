@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A server of its own for an API, in the order that the package's documentation has.
+// A server for an API has its middleware in the order that the package's documentation gives.
 func Example() {
 	r := router.New()
 	r.Use(
@@ -43,7 +43,7 @@ func Example() {
 	// X-Content-Type-Options: nosniff
 }
 
-// frontChain is a chain as it stands in front of an API.
+// frontChain is a usual chain in front of an API.
 func frontChain() []filo.Middleware {
 	return []filo.Middleware{
 		middleware.RequestID(),
@@ -61,14 +61,14 @@ func frontChain() []filo.Middleware {
 
 var frontFields = []string{"X-Forwarded-For: 203.0.113.7", "Authorization: Bearer c2FtcGxlLWtleS1vbmU", "Origin: https://app.example.com"}
 
-// All of them together make one allocation for a request: that of its id.
+// For each request the whole chain allocates once: the request's id.
 func TestChainAllocations(t *testing.T) {
 	if got := mwtest.Allocations(t, mwtest.Wrap(mwtest.Hello, frontChain()...), "GET /", frontFields...); got > 1 && !raceEnabled {
 		t.Errorf("%v allocations, want that of the id", got)
 	}
 }
 
-// The whole of the order that the documentation has works together: a form that a page posts as PUT, errors and panics.
+// All middleware of the documentation's order works together: for a form that a page posts as PUT, for errors and for panics.
 func TestOrder(t *testing.T) {
 	var log synchronized
 	r := router.New()

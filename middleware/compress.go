@@ -315,7 +315,7 @@ func (z *compression) mark() {
 	}
 }
 
-// tag returns the compressed body's entity tag for a body's tag, and false for a weak one, which both may share.
+// tag returns the compressed body's entity tag for a body's tag, and false for a weak tag, which both bodies may share.
 func (k *coding) tag(etag []byte) ([]byte, bool) {
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
 		return nil, false
@@ -323,7 +323,7 @@ func (k *coding) tag(etag []byte) ([]byte, bool) {
 	return append(append(slices.Clone(etag[:len(etag)-1]), k.suffix...), '"'), true
 }
 
-// tag304 gives a 304 the entity tag of the compressed answer, if the client has kept that.
+// tag304 gives a 304 the entity tag of the compressed answer, if the client has kept that answer.
 func (z *compression) tag304() {
 	if z.coding == nil {
 		return

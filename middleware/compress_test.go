@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// decoded returns the text that a body in a content coding is.
+// decoded decodes a body that has a content coding.
 func decoded(t testing.TB, coding, body string) string {
 	t.Helper()
 	var r io.Reader = strings.NewReader(body)
@@ -109,7 +109,7 @@ func TestCompressNegotiation(t *testing.T) {
 	}
 }
 
-// compressCase is a response and what becomes of it.
+// compressCase is a handler's response, and the answer that the client must get.
 type compressCase struct {
 	why     string
 	handler filo.Handler
@@ -236,7 +236,7 @@ func TestCompressWhat(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// A client that refuses uncompressed answers gets none, whatever their length.
+// A client that refuses uncompressed answers gets even the shortest answer compressed.
 func TestCompressMust(t *testing.T) {
 	got := mwtest.Do(t, middleware.Compress()(mwtest.Hello), "GET /", "Accept-Encoding: identity;q=0, gzip")
 	if got.Header.Get("Content-Encoding") != "gzip" || decoded(t, "gzip", got.Body) != "hello" {
@@ -244,7 +244,7 @@ func TestCompressMust(t *testing.T) {
 	}
 }
 
-// The entity tag of a compressed answer is another one, and conditions have it for that of the handler.
+// A compressed answer has an entity tag of its own, and in conditions this tag stands for the handler's.
 func TestCompressETag(t *testing.T) {
 	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(), middleware.ETag()))
 	plain := s.Do(t, "GET /").Header.Get("ETag")
@@ -275,7 +275,7 @@ func TestCompressETag(t *testing.T) {
 	}
 }
 
-// What was written before a Flush can be decoded by the client before the rest is written.
+// The client can decode what was written before a Flush before the rest is written.
 func TestCompressFlush(t *testing.T) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		goOn := make(chan struct{})
@@ -319,7 +319,7 @@ func TestCompressFlush(t *testing.T) {
 	}
 }
 
-// Middleware outside finds the body as it is sent.
+// Middleware outside of Compress finds the body as it is sent.
 func TestCompressFinal(t *testing.T) {
 	var size int
 	var coding string
@@ -374,7 +374,7 @@ func ExampleCompress() {
 	// Vary: Accept-Encoding
 }
 
-// FuzzAcceptEncoding: whatever is accepted, an answer can be read, or is a 406.
+// Whatever Accept-Encoding says, the client can decode the answer, or gets a 406.
 func FuzzAcceptEncoding(f *testing.F) {
 	for _, accept := range []string{"gzip;q=0.5, *;q=0", "identity;q=0", "zstd ; q=1.000,,", "*;q=;"} {
 		f.Add(accept)

@@ -19,7 +19,7 @@ import (
 type ConcurrencyLimitOptions struct {
 	// Limit is the maximum number of requests inside at once. Required.
 	Limit int
-	// Queue is how many further requests may wait for one of those to end; 0 means none.
+	// Queue is how many further requests may wait for a request inside to end; 0 means none.
 	Queue int
 	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited longest is let in first. If it has
 	// waited for nearly MaxWait, the newest is let in first, because its client is the least likely to have given up.

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// gate is a handler that tells when a request is inside, and lets it go when it is told to.
+// gate is a handler that reports when a request is inside, and holds the request until the test lets it go.
 type gate struct{ inside, leave chan struct{} }
 
 func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
@@ -52,7 +52,7 @@ func statusOf(t testing.TB, c *servertest.Conn) (status string, header string) {
 	return text[:min(3, len(text))], text
 }
 
-// Refusals are logged by their number, the first one at once, and not one by one.
+// Refusals aren't logged one by one: the first one is logged at once, and later ones by their number.
 func TestConcurrencyLimitLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -117,7 +117,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		}
 		fourth := begin(t, s)
 		time.Sleep(time.Second)
-		fourth.Close() // and its place in the queue is free again
+		fourth.Close() // so its place in the queue is free again
 		synctest.Wait()
 		fifth := begin(t, s)
 		synctest.Wait()
@@ -143,7 +143,7 @@ func (c endedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A request that gets a place when its context has ended leaves the place to others.
+// If a request gets a place after its context has ended, it leaves the place to others.
 func TestConcurrencyLimitUnwanted(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -215,7 +215,7 @@ func TestConcurrencyLimitOptions(t *testing.T) {
 func ExampleConcurrencyLimit() {
 	limit := middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, RetryAfter: 5 * time.Second})
 	inner := limit(mwtest.Hello)
-	h := limit(func(c *filo.Ctx) error { return inner(c) }) // which asks for a second place while it has the first
+	h := limit(func(c *filo.Ctx) error { return inner(c) }) // inner asks for a second place while it has the first
 	mwtest.Show(h, []string{"Retry-After"}, "GET /")
 	// Output:
 	// 503 Service Unavailable: too many requests at once: see Retry-After
@@ -226,8 +226,8 @@ func BenchmarkConcurrencyLimit(b *testing.B) {
 	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
 }
 
-// Requests that wait for others, in ConcurrencyLimit's queue or for the answer that Cache is about to have, do so in another
-// worker than the one which serves their connections, however quick their handler is otherwise.
+// A request that waits for others, in ConcurrencyLimit's queue or for an answer that the cache is about to have, leaves the worker that
+// serves its connection, however quick its handler usually is.
 func TestWaitingLeavesTheLoop(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no loops here")
@@ -256,7 +256,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 				}
 				response.Body.Close()
 			}
-			handoffs := func() (n uint64) { // of any class: the server's own may be measured slow, and leaves the loop first
+			handoffs := func() (n uint64) { // of all classes: if the server's own class was measured slow, its handler leaves the loop first
 				for _, class := range s.Stats().Classes {
 					n += class.Handoffs
 				}
@@ -268,7 +268,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 			for range waiting {
 				clients.Go(get)
 			}
-			// A busy machine may have the monitor take the loop away first.
+			// On a busy machine the monitor may take the loop away first.
 			for deadline := time.Now().Add(time.Minute); handoffs()-before+s.Stats().Retakes < waiting; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Error("some aren't waiting")

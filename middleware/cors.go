@@ -145,7 +145,7 @@ func (p *corsPolicy) addOrigin(origin string) {
 	}
 }
 
-// parseOrigin checks an origin in an option of a middleware. For a wildcard it returns that, and true.
+// parseOrigin checks an origin in an option of a middleware. If the origin has a wildcard, parseOrigin returns the wildcard, and true.
 func parseOrigin(middleware, origin string) (w originWildcard, wildcard bool) {
 	prefix, suffix, wildcard := strings.Cut(origin, "://*.")
 	plain := origin

@@ -34,7 +34,7 @@ func ExampleCORS() {
 	// Access-Control-Allow-Origin: https://any.example.org
 }
 
-// corsAnswer says which fields of CORS an answer has, such as "204 vary=Origin origin=*".
+// corsAnswer returns an answer's status and its fields of CORS, such as "204 vary=Origin origin=*".
 func corsAnswer(got servertest.Answer) string {
 	var b strings.Builder
 	for _, each := range []struct{ short, name string }{
@@ -121,7 +121,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// What looks like a preflight in part only is the handler's.
+// A request that looks like a preflight only in part reaches the handler.
 func TestCORSIsNoPreflight(t *testing.T) {
 	h := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}})(mwtest.Hello)
 	for _, test := range []struct {
@@ -171,9 +171,9 @@ func BenchmarkCORS(b *testing.B) {
 	})
 }
 
-// Every method that another origin's page may use by default, with cookies and after a preflight, is one that CSRF refuses, or one that a
-// page may use without CORS. Otherwise a handler of all methods, such as one of Any that knows only GET and HEAD as safe, could be made to
-// change something.
+// If CORS by default lets another origin's page use a method, with cookies and after a preflight, CSRF refuses that method, unless a page
+// may use it without CORS. Otherwise a page could make a handler of all methods (Any) that knows only GET and HEAD as safe change
+// something.
 func TestCORSBesideCSRF(t *testing.T) {
 	cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://partner.test"}, AllowCredentials: true})
 	s := servertest.New(t, cors(middleware.CSRF()(mwtest.Hello)))

@@ -147,7 +147,7 @@ func TestDecompressLists(t *testing.T) {
 	}
 }
 
-// The window of zstd is memory too.
+// A zstd body's window is limited, since it takes memory, too.
 func TestDecompressWindow(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 64 << 20, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	body := encoded(t, "zstd with a large window", strings.Repeat("0123456789", 2<<20))
@@ -156,7 +156,7 @@ func TestDecompressWindow(t *testing.T) {
 	}
 }
 
-// A window of zstd is allocated as soon as the decoder has seen it: a large one isn't before there is a body for it.
+// zstd's decoder allocates the window as soon as it has read its size. So a large window must wait until enough of the body has arrived.
 func TestDecompressWindowWaits(t *testing.T) {
 	frame := func(exponent byte) string { // a window of 2^(10+exponent) bytes, and a block that isn't the last: "x"
 		return "\x28\xb5\x2f\xfd\x00" + string([]byte{exponent << 3, 1 << 3, 0, 0, 'x'})
@@ -202,13 +202,13 @@ func TestDecompressWindowWaits(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %d", test.why, raw, err, test.status)
 			}
 		})
-		// A decoder's channel belongs to the bubble, and the pool mustn't give it to anyone else. Two collections empty the pool.
+		// A decoder has a channel of the bubble, so the pool mustn't give the decoder to a request outside. Two collections empty the pool.
 		runtime.GC()
 		runtime.GC()
 	}
 }
 
-// The limit of bodies holds for a decoded body where MaxBytes doesn't, and the connection goes on after all of it.
+// Without a limit by MaxBytes, the server's limit for bodies holds for a decoded body, and the connection stays usable after each request.
 func TestDecompressLimitAndReuse(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 1000, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	bomb, small := encoded(t, "gzip", strings.Repeat("x", 1001)), encoded(t, "gzip", "hello")
@@ -220,7 +220,7 @@ func TestDecompressLimitAndReuse(t *testing.T) {
 	}
 }
 
-// Whatever is said to be encoded, the answer is 200, 400 or 413, and no byte more than allowed is decoded.
+// Whatever an encoded body holds, the answer is 200, 400 or 413, and no more bytes are decoded than allowed.
 func FuzzDecompress(f *testing.F) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		f.Add(coding, []byte(encoded(f, coding, "hello, mwtest.Hello, hello")))

@@ -20,7 +20,7 @@ const (
 	soonDate  = "Tue, 01 Feb 2022 03:04:04 GMT"
 )
 
-// The order is that of RFC 9110, section 13.2.2, and the comparisons are those of sections 13.1.1 to 13.1.4.
+// Conditions are evaluated in the order of RFC 9110, section 13.2.2, and compared by its sections 13.1.1 to 13.1.4.
 func TestPrecondition(t *testing.T) {
 	modified, err := time.Parse(time.RFC1123, mwtest.SomeDate)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Who may see what is inside is a matter of the options; package guard has the cases of each.
+// The options decide which requests are admitted. The tests of package guard have the cases of each option.
 func TestGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))

@@ -16,8 +16,8 @@ func hostname(host []byte) []byte {
 }
 
 // isHost reports whether s is a host with an optional port: a name of letters, digits, hyphens, underscores and dots, or an IP
-// address. RFC 3986 allows more in hosts of requests ("!", and percent-encoding), but no real host has that, so isHost
-// refuses it in options and in what proxies tell.
+// address. RFC 3986 allows more in hosts of requests ("!", and percent-encoding). No real host has that, so isHost refuses it in options
+// and in fields of proxies.
 func isHost[S []byte | string](s S) bool {
 	// The name has at most 253 bytes, and ":65535" may follow.
 	if len(s) == 0 || len(s) > 259 {

@@ -39,7 +39,7 @@ func TestHostCheck(t *testing.T) {
 	}
 }
 
-// The host that a trusted proxy names is checked, and one that a client names isn't looked at.
+// HostCheck checks the host that a trusted proxy names. It ignores an X-Forwarded-Host of any other client.
 func TestHostCheckBehindProxy(t *testing.T) {
 	realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.1/32"), TrustHost: true})
 	s := servertest.New(t, mwtest.Wrap(mwtest.Hello, realIP, middleware.HostCheck(middleware.HostCheckOptions{Hosts: []string{"a.test"}})))

@@ -141,7 +141,7 @@ func (k *keyAuth) key(c *filo.Ctx) []byte {
 // has reports whether a key is one of Keys.
 func (k *keyAuth) has(_ *filo.Ctx, key []byte) (bool, error) {
 	found := 0
-	for _, each := range k.keys { // all of them, so that the time doesn't tell which one it was
+	for _, each := range k.keys { // compares with all keys, so that the time doesn't reveal which one it was
 		found |= subtle.ConstantTimeCompare(key, each)
 	}
 	return found == 1, nil

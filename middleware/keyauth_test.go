@@ -25,7 +25,7 @@ func ExampleKeyAuth() {
 	// 200 welcome
 }
 
-// EqualSecret is for checks of one's own.
+// EqualSecret is for a Check of your own.
 func ExampleEqualSecret() {
 	keys := map[string]string{"gopher": "c2FtcGxlLWtleS1vbmU"}
 	tenant := filo.NewKey[string]("tenant")
@@ -92,7 +92,7 @@ func TestKeyAuth(t *testing.T) {
 	}
 }
 
-// Caches, those of others included, give nobody the answer to another's key.
+// No cache, not even one of somebody else, gives a client the answer to another client's key.
 func TestKeyAuthVary(t *testing.T) {
 	keys := []string{"alice", "bob"}
 	for _, test := range []struct {

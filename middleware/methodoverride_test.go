@@ -86,7 +86,7 @@ func BenchmarkMethodOverride(b *testing.B) {
 	b.Run("POST", func(b *testing.B) { mwtest.BenchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
 }
 
-// What must run before the router has looked at the request is refused inside of it, and taken around a mounted one.
+// A middleware that must run before the router looks at the request is refused inside of the router. Around a mounted router it works.
 func TestBeforeTheRouter(t *testing.T) {
 	override := middleware.MethodOverride()
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})

@@ -30,7 +30,7 @@ type RealIPOptions struct {
 const maxForwardedHops = 32
 
 // realIP reads the origin of a request from its fields. All requests share one realIP. It reads the fields only when a caller asks for the
-// origin. So a request whose origin nobody asks for costs nothing, and the others need no memory.
+// origin. So a request whose origin no caller asks for costs nothing, and even the others allocate no memory.
 type realIP struct{ options RealIPOptions }
 
 // RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// tellClient answers with what is known of the client.
+// tellClient answers with the client's address, and with the scheme and the host that it has asked for.
 func tellClient(c *filo.Ctx) error {
 	return c.Text(200, fmt.Sprint(middleware.ClientIP(c), " ", middleware.Scheme(c), " ", middleware.Host(c)))
 }
@@ -37,7 +37,7 @@ func ExampleRealIP() {
 	h := realIP(func(c *filo.Ctx) error {
 		return c.Text(200, middleware.ClientIP(c).String()+" by "+middleware.Scheme(c))
 	})
-	// What is left of the address that the proxy at 192.0.2.1 has added was made up by the client.
+	// The client has made up the part on the left of the address that the proxy at 192.0.2.1 has added.
 	mwtest.Show(h, nil, "GET /", "X-Forwarded-For: 10.9.9.9, 203.0.113.7", "X-Forwarded-Proto: https")
 	// Output:
 	// 200 203.0.113.7 by https
@@ -129,7 +129,7 @@ func TestSchemeOfWebSockets(t *testing.T) {
 	}
 }
 
-// A client can't say what its proxy says by another spelling, nor take that away by Connection.
+// A client can neither override its proxy's fields by another spelling of their names, nor remove them by Connection.
 func TestRealIPSpellings(t *testing.T) {
 	h := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true, TrustHost: true})(tellClient)
 	fields := []string{"X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: https", "X-Forwarded-Host: proxy.example"}
@@ -208,8 +208,8 @@ func TestRealIPOptions(t *testing.T) {
 	})
 }
 
-// Whatever the fields hold, the client is an address that some element has, or the connection's; and what a client puts in front
-// of what its proxy adds changes nothing.
+// Whatever the fields hold, the client's address is that of the connection or of an element. Elements that a client puts in front of its
+// proxy's change nothing.
 func FuzzRealIP(f *testing.F) {
 	f.Add(`for="[2001:db8::1]:4711";proto=https, for=192.0.2.9`)
 	f.Add(`for="1.1.1.1`)
@@ -246,7 +246,8 @@ func BenchmarkRealIP(b *testing.B) {
 	})
 }
 
-// All that asks which host and scheme a client has asked for gets one answer, whoever knows it: the request or a trusted proxy.
+// HostCheck, the router, CSRF and handlers agree on the host and the scheme that a client has asked for, whether these come from the
+// request or from a trusted proxy.
 func TestOneView(t *testing.T) {
 	const page = "admin.example.com"
 	for _, option := range []middleware.RealIPOptions{
@@ -286,7 +287,7 @@ func TestOneView(t *testing.T) {
 						}
 						scheme, host, _ := strings.Cut(got.Body, " ")
 						for _, origin := range []string{"http://", "https://"} {
-							// Without a proxy that is believed, what has come by http may have been asked for by https.
+							// If no trusted proxy states the scheme, a request that came by http may have been sent by https.
 							want := 200
 							if origin == "http://" && scheme == "https" || strings.Contains(host, ":8080") ||
 								strings.HasSuffix(host, ":443") && origin == "http://" || strings.HasSuffix(host, ":80") && origin == "https://" {

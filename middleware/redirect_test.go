@@ -79,7 +79,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// What a client says of the scheme counts only where a proxy is trusted to have set it.
+// A field's scheme counts only if a trusted proxy may have set it.
 func TestRedirectIsntFooled(t *testing.T) {
 	h := middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(mwtest.Hello)
 	s := servertest.New(t, h)
@@ -116,7 +116,7 @@ func TestRedirectOptions(t *testing.T) {
 	})
 }
 
-// A redirect leads to the host that the request is for, whatever the path and the query are.
+// Whatever the path and the query are, a redirect leads to the host that the request is for.
 func FuzzRedirect(f *testing.F) {
 	f.Add("/a?b")
 	f.Add("/?")

@@ -70,7 +70,7 @@ func TestRequestID(t *testing.T) {
 	})
 }
 
-// Ids differ, all bits of them, and stay what they are when the request is over.
+// Ids differ in all of their bits, and don't change after the request.
 func TestRequestIDsDiffer(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)

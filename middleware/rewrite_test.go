@@ -76,7 +76,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// What was rewritten for one request isn't for the next one on the connection.
+// A rewritten path doesn't affect the next request on the connection.
 func TestRewriteIsTheRequests(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})
 	s := servertest.New(t, rewrite(func(c *filo.Ctx) error { return c.Text(200, "<"+c.Path()+">") }))

@@ -29,7 +29,7 @@ func ExampleSecure() {
 	// Cross-Origin-Resource-Policy: same-origin
 }
 
-// secureAnswer is the fields of Secure that an answer has.
+// secureAnswer returns those fields of an answer that Secure sets.
 func secureAnswer(header http.Header) string {
 	var fields []string
 	for _, name := range []string{"Content-Security-Policy", "Content-Security-Policy-Report-Only", "X-Content-Type-Options", "X-Frame-Options",

@@ -16,7 +16,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A handler that sleeps over its time is answered for at the deadline, and its context is done; what it does later is lost.
+// If a handler sleeps past its deadline, the client gets the time-out's answer at the deadline, and the handler's context is done. What the
+// handler does later is lost.
 func TestTimeoutSleeping(t *testing.T) {
 	for _, test := range []struct {
 		why     string
@@ -59,7 +60,7 @@ func TestTimeoutSleeping(t *testing.T) {
 	}
 }
 
-// What a handler streams after its time fails with ErrHandlerTimeout if nothing was sent before.
+// A handler that begins to stream after its time gets ErrHandlerTimeout.
 func TestTimeoutStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late error
@@ -109,7 +110,7 @@ func TestTimeoutOptions(t *testing.T) {
 	})
 }
 
-// The time-out's answer has what middleware has set in front of the handler: in front of Timeout, and between it and the handler.
+// The time-out's answer has the fields that middleware has set before the handler, both outside of Timeout and inside of it.
 func TestTimeoutKeepsFields(t *testing.T) {
 	for name, use := range map[string]func(r *router.Router, o middleware.TimeoutOptions) filo.Handler{
 		"outermost": func(r *router.Router, o middleware.TimeoutOptions) filo.Handler {
@@ -161,7 +162,7 @@ func ExampleTimeout() {
 	// 503 Service Unavailable: the handler took too long
 }
 
-// BenchmarkTimeout is whole requests; BenchmarkTimeoutNone is them without a time-out.
+// BenchmarkTimeout measures whole requests with a time-out, BenchmarkTimeoutNone without.
 func BenchmarkTimeout(b *testing.B) {
 	mwtest.BenchmarkServer(b, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute})(mwtest.Hello), "GET /", "")
 }

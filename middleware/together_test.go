@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// What ten middlewares of a public service take together: the difference of the two.
+// The difference of the two is the cost of ten middlewares of a public service together.
 func BenchmarkTogether(b *testing.B) {
 	ten := []filo.Middleware{
 		middleware.Recover(), middleware.RequestID(),
@@ -44,7 +44,7 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
-// agreeing are middlewares that leave answers to GET, HEAD and conditional requests what they are, or change all of them alike.
+// agreeing are middlewares that leave answers to GET, HEAD and conditional requests as they are, or change all of them alike.
 func agreeing() map[string]func() filo.Middleware {
 	return map[string]func() filo.Middleware{
 		"none":     func() filo.Middleware { return func(next filo.Handler) filo.Handler { return next } },
@@ -75,11 +75,11 @@ func agreeing() map[string]func() filo.Middleware {
 	}
 }
 
-// changing are those of which each pair is tried: the others leave bodies and what describes them alone.
+// changing are the middlewares of which each pair is tried. The others don't change bodies, nor the fields that describe them.
 var changing = map[string]bool{"Compress": true, "ETag": true, "cache": true, "CORS": true}
 
-// HEAD, 206 and 304 agree with GET (RFC 9110, sections 8.6, 9.3.2, 15.3.7 and 15.4.5) through each middleware and each pair of those that look at answers, and what has
-// come as ETag is good for If-Match.
+// HEAD, 206 and 304 agree with GET (RFC 9110, sections 8.6, 9.3.2, 15.3.7 and 15.4.5) through each middleware and each pair of those that
+// change answers. An answer's ETag can be used in If-Match.
 func TestAgreement(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page.txt")
 	if err := os.WriteFile(name, []byte(longText), 0o600); err != nil {
@@ -119,7 +119,7 @@ func TestAgreement(t *testing.T) {
 		for outer := range all {
 			for inner := range all {
 				changes := changing[outer] && changing[inner]
-				if inner != "none" && !changes || inner == "cache" && outer == "ETag" { // the documentation has these two the other way
+				if inner != "none" && !changes || inner == "cache" && outer == "ETag" { // by the documentation's order, ETag is inside of the cache
 					continue
 				}
 				s := servertest.New(t, mwtest.Wrap(h, all[outer](), all[inner]()))
@@ -151,7 +151,7 @@ func agree(t *testing.T, what string, do func(request string, fields ...string) 
 		t.Fatalf("%s: GET: %d", what, get.Status)
 	}
 	described := []string{"Content-Type", "Content-Encoding", "Vary", "Cache-Control", "Last-Modified", "Accept-Ranges", "Access-Control-Allow-Origin", "X-Frame-Options"}
-	if head.Header.Get("ETag") != "" { // it may take the body
+	if head.Header.Get("ETag") != "" { // the tag may be made from the body, which HEAD may lack
 		described = append(described, "ETag")
 	}
 	if h, g := fieldsOf(head, described...), fieldsOf(get, described...); head.Status != 200 || h != g {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BenchmarkSubmit is the cost of a task of its kind, from its submission to its end.
+// BenchmarkSubmit measures the cost of a task, from its submission to its end, for several kinds of tasks.
 func BenchmarkSubmit(b *testing.B) {
 	for _, kind := range []struct {
 		name string

@@ -24,7 +24,7 @@ type core[T any] struct {
 	lobby *lobby[T] // where the submitters of a MultiPool wait; nil in a pool outside of one
 	grows bool      // opts.Growth is set
 
-	// mu guards the fields below, up to the free lists. The fields that each task needs come first.
+	// mu guards the fields below, up to the free lists. The fields that every task uses come first.
 	mu sync.Mutex
 
 	closed    bool // released
@@ -248,8 +248,8 @@ func (p *core[T]) callLocked() *worker {
 	return nil
 }
 
-// endLocked stops counting a task as accepted. It returns the waiter that gets the task's place, nil if there is none. The caller sends
-// to it after unlocking.
+// endLocked stops counting a task as accepted. It returns the waiter that gets the task's place, nil if there is none. The caller wakes the
+// waiter after unlocking.
 func (p *core[T]) endLocked() *waiter[T] {
 	p.accepted--
 	return p.admitLocked()

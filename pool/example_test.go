@@ -83,7 +83,7 @@ func ExamplePool_SubmitBatch() {
 	// 3 <nil>
 }
 
-// What belongs to one account is done in order, and accounts don't wait for each other.
+// Tasks of one account run in order, and accounts don't wait for each other.
 func ExamplePool_SubmitKeyed() {
 	p, _ := pool.NewPool(10)
 	balance := map[string]*int{"ann": new(int), "bob": new(int)}
@@ -129,7 +129,8 @@ func ExampleWithPanicHandler() {
 	// the pool goes on
 }
 
-// Two workers more each time that the queue is three quarters full, and two less when a quarter of it or less is used.
+// The pool gets two workers more each time that the queue is more than three quarters full, and two fewer when less than a quarter of it is
+// used.
 func ExampleWithGrowth() {
 	p, _ := pool.NewPool(10, pool.WithQueueSize(8), pool.WithGrowth(2, 0.75, 0.25))
 	started, gate := make(chan bool, 9), make(chan bool)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A task every 20 ms keeps one worker of those that a burst has left, though the expiry is 100 ms.
+// After a burst, a task every 20 ms keeps just one worker from expiring, although the expiry is 100 ms.
 func TestExpiryUnderLightLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 50, WithExpiryDuration(100*time.Millisecond))
@@ -55,7 +55,7 @@ func TestExpiryTime(t *testing.T) {
 	}
 }
 
-// A pool with nothing idle has no timer, and no goroutine.
+// A pool without idle workers has no timer, and no goroutine of its own.
 func TestNothingIdleNothingTicks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 5)
@@ -91,7 +91,7 @@ func TestDisablePurge(t *testing.T) {
 	})
 }
 
-// What a burst has made large is given back once it is over.
+// The memory that a burst has taken is given back once the burst is over.
 func TestMemoryIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 10000, WithExpiryDuration(time.Second))
@@ -161,7 +161,7 @@ func TestWarm(t *testing.T) {
 	})
 }
 
-// No clock step hurts: the package takes the wall clock's time nowhere, and measures by internal/clock.
+// A step of the system's clock has no effect: the package never reads the wall clock, and measures by internal/clock.
 func TestNoWallClock(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	must(t, err)

@@ -80,7 +80,7 @@ func TestGroup(t *testing.T) {
 	want(t, "the context after Wait", ctx.Err(), context.Canceled)
 }
 
-// The first error is Wait's, and cancels the rest: what runs sees it, what waits isn't called.
+// Wait returns the first error, which also cancels the rest: running functions see it, and waiting ones aren't called.
 func TestGroupFails(t *testing.T) {
 	for _, test := range []struct {
 		what string
@@ -214,7 +214,7 @@ func TestMapOfSlowInput(t *testing.T) {
 	})
 }
 
-// A consumer that leaves cancels what is under way, and nothing goes on behind its back.
+// A consumer that leaves cancels the calls under way, and Map returns only when these have ended.
 func TestMapLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 4)

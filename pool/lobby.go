@@ -9,7 +9,7 @@ import (
 type lobby[T any] struct {
 	n atomic.Int64 // how many wait; stored with mu held
 
-	mu      sync.Mutex // may be locked while a pool's is held, but not the other way round
+	mu      sync.Mutex // may be locked while a pool's mu is held, but not the other way round
 	waiters waitList[T]
 	byHome  []int // the number of waiters that count with each pool
 	closed  bool

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Whatever happens to the pool at once, an accepted task is run exactly once, a refused one never, no more run at once
-// than may, and after a waiting release nothing runs until the pool is rebooted.
+// Whatever happens to the pool at the same time, an accepted task is run exactly once and a refused one never, no more tasks run at once
+// than allowed, and after a waiting release no task runs until the pool is rebooted.
 func TestModel(t *testing.T) {
 	tasks := 30000
 	if testing.Short() {
@@ -72,7 +72,7 @@ func TestModelMultiPool(t *testing.T) {
 	}
 }
 
-// releasable is what the model does to a pool beside submitting to it and tuning it.
+// releasable has the methods that the model calls beside submitting tasks and tuning the pool.
 type releasable interface {
 	Release()
 	ReleaseContext(context.Context) error
@@ -83,7 +83,7 @@ type releasable interface {
 func hammer(t *testing.T, tasks int, submit func(context.Context, int, func()) error, p releasable, tune func()) {
 	const submitters = 8
 	fates := make([]struct{ accepted, ran atomic.Int32 }, tasks)
-	var open sync.RWMutex // held for reading by what may reboot the pool
+	var open sync.RWMutex // held for reading by goroutines that may reboot the pool
 	var running atomic.Int32
 	var submitting, meddling sync.WaitGroup
 	stop := make(chan struct{})
@@ -112,7 +112,7 @@ func hammer(t *testing.T, tasks int, submit func(context.Context, int, func()) e
 		p.Reboot()
 	})
 	meddle(3*time.Millisecond, func() {
-		open.Lock() // nobody reboots it now
+		open.Lock() // from now on no goroutine reboots the pool
 		defer open.Unlock()
 		if p.ReleaseContext(context.Background()) == ErrPoolClosed {
 			must(t, p.Wait(context.Background()))
@@ -178,14 +178,14 @@ func hammer(t *testing.T, tasks int, submit func(context.Context, int, func()) e
 	t.Logf("%d of %d tasks were accepted", accepted, tasks)
 }
 
-// No more tasks run at once than the least capacity while it was in force.
+// After the capacity was lowered and running tasks have ended, no more tasks run at once than the new capacity.
 func TestModelCapacity(t *testing.T) {
 	p := newPool(t, 20)
 	var running atomic.Int32
 	for round := range 50 {
 		size := 1 + rand.IntN(20)
 		p.Tune(size)
-		// What was started under the last capacity ends first.
+		// Tasks that were started under the previous capacity must end first.
 		eventually(t, "tasks end", func() bool { return p.Stats().Busy == 0 })
 		var group sync.WaitGroup
 		for range 100 {

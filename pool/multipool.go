@@ -81,7 +81,7 @@ func (p *core[T]) tasks() int {
 	return p.accepted
 }
 
-// submit submits a task to the first pool that has room. If none has, it waits if it may.
+// submit submits a task to the first pool that has room. If no pool has room, it waits if mayWait is set.
 func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 	if m.closed.Load() {
 		return ErrPoolClosed
@@ -105,7 +105,7 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 		m.pools[home].freeWaiter(w)
 		return err
 	}
-	// A pool whose task ends from now on sees the waiter. A pool that got room before hasn't seen it.
+	// A pool whose task ends from now on finds the waiter. A pool that got room just before hasn't found it, so look for room once more.
 	for i := range m.pools {
 		p := m.pools[(home+i)%len(m.pools)]
 		p.mu.Lock()

@@ -38,7 +38,7 @@ func TestNewMultiPool(t *testing.T) {
 	want(t, "no function", err, ErrLackPoolFunc)
 }
 
-// A submitter doesn't wait while a pool has room, and gets in as soon as any has.
+// A submitter doesn't wait while any pool has room. If it has to wait, it is admitted by the first pool that gets room.
 func TestMultiPoolSiblings(t *testing.T) {
 	for _, strategy := range []LoadBalancingStrategy{RoundRobin, LeastTasks} {
 		bubble(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestMultiPoolSiblings(t *testing.T) {
 				gates[i] = make(chan struct{})
 				must(t, p.Submit(func() { <-gates[i] }))
 			}
-			close(gates[2]) // one has room, and it isn't the next one's turn
+			close(gates[2]) // this pool gets room, although another one is next in turn
 			synctest.Wait()
 			again := make(chan struct{})
 			must(t, p.Submit(func() { <-again }))
@@ -75,7 +75,7 @@ func TestMultiPoolSiblings(t *testing.T) {
 	}
 }
 
-// A place that gets free while a submitter is on its way to wait for it isn't missed.
+// A submitter that is about to wait doesn't miss a place that becomes free meanwhile.
 func TestMultiPoolNoLostPlace(t *testing.T) {
 	p := newMultiPool(t, 2, 1, RoundRobin)
 	for range 20000 {
@@ -87,7 +87,7 @@ func TestMultiPoolNoLostPlace(t *testing.T) {
 	}
 }
 
-// Those who wait are let in in the order in which they came.
+// Waiting submitters are admitted in the order in which they came.
 func TestMultiPoolWaitersInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newMultiPool(t, 1, 1, LeastTasks)

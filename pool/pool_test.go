@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// Running counts workers or accepted tasks, whichever are more; Free is the rest of Cap; Waiting counts submitters
-// only.
+// Running counts workers or accepted tasks, whichever are more. Free is Cap minus Running. Waiting counts only submitters.
 func TestCounts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 3)
@@ -71,7 +70,7 @@ func TestSerialOrder(t *testing.T) {
 	}
 }
 
-// Waiters get in in the order in which they came, and newcomers queue behind them.
+// Waiters are admitted in the order in which they came, and newcomers queue behind them.
 func TestWaitersInOrder(t *testing.T) {
 	for _, queued := range []int{0, 2} {
 		t.Run(fmt.Sprint("queue ", queued), func(t *testing.T) {
@@ -95,7 +94,7 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// An admitted waiter's task doesn't overtake what is queued.
+// An admitted waiter's task doesn't overtake queued tasks.
 func TestWaiterBehindQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1, WithQueueSize(1))
@@ -193,7 +192,7 @@ func TestMaxBlockingTasks(t *testing.T) {
 	})
 }
 
-// There is no refusal while fewer than cap are accepted, not even during a purge.
+// No task is refused while fewer tasks than Cap are accepted, not even during a purge.
 func TestNoRefusalBelowCap(t *testing.T) {
 	p := newPool(t, 4, WithNonblocking(true), WithExpiryDuration(50*time.Microsecond))
 	for i := range 20000 {
@@ -226,7 +225,7 @@ func TestSubmitContext(t *testing.T) {
 	})
 }
 
-// Whether a context's end or a place comes first, a task that is refused isn't run, and one that isn't is.
+// Whether a context's end or a place comes first, a refused task is never run, and an accepted one is.
 func TestSubmitContextRace(t *testing.T) {
 	p := newPool(t, 1)
 	var ran, accepted atomic.Int64

@@ -100,7 +100,7 @@ func TestPromhttp(t *testing.T) {
 	}
 }
 
-// The profiles of net/http/pprof work, those that take their time included.
+// The profiles of net/http/pprof work, including those that run for some seconds.
 func TestPprof(t *testing.T) {
 	r := router.New()
 	for path, h := range map[string]http.HandlerFunc{

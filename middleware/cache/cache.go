@@ -53,11 +53,11 @@ type Options struct {
 	// they are public, how long they are fresh, or that they vary by Cookie. The cache guesses no lifetime from Last-Modified, as RFC 9111,
 	// section 4.2.2, would let it: many handlers that set that field answer for one client.
 	TTL time.Duration
-	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that a
-	// handler can tell this cache something else than those of its clients. The first one that an answer has, and that is a valid structured
-	// field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware keeps an answer for
-	// its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control counts only if it is
-	// listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
+	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that
+	// a handler can give this cache other directives than its clients' caches. The first one that an answer has, and that is a valid
+	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware
+	// keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control
+	// counts only if it is listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
@@ -126,15 +126,15 @@ type place struct {
 type entry struct {
 	response *replay.Answer
 	stored   time.Time
-	age      time.Duration // its age when it was stored
-	expires  time.Time     // it is fresh until then
-	until    time.Time     // it is kept until then
-	// whileRevalidated and ifError are how long after its expiry the entry may answer, while a new response is made, and if making one
+	age      time.Duration // the response's age when it was stored
+	expires  time.Time     // the end of its freshness
+	until    time.Time     // the end of its storage
+	// whileRevalidated is how long after its expiry the entry may answer while a new response is made, and ifError the same if making one
 	// fails (RFC 5861).
 	whileRevalidated, ifError time.Duration
 
 	shared  bool // may answer a request with Authorization
-	cookies bool // may answer one with cookies
+	cookies bool // may answer a request with cookies
 
 	vary *varyRule
 }
@@ -218,7 +218,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Other requests don't wait for one whose answer may be for its client alone, nor if no lasting answer can be expected.
+		// Other requests don't wait for a request whose answer may be for its client alone, nor if no lasting answer can be expected.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)
@@ -432,7 +432,8 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	}
 	modified := h.GetBytes("Last-Modified")
 	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
-		// If-Modified-Since then asks about Date (RFC 9111, section 4.3.2). Within the second of Date there may have been another answer.
+		// If-Modified-Since is then compared with Date (RFC 9111, section 4.3.2). It must be later, since there may have been another
+		// answer in the second of Date.
 		since, _ := caching.Date(c.Request.Header.GetBytes("If-Modified-Since"))
 		if made, ok := caching.Date(h.GetBytes("Date")); ok && since.After(made) {
 			modified = h.GetBytes("Date")
@@ -475,7 +476,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	}
 	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
-		// If the target's answers were removed meanwhile, the next answer may be one that is kept.
+		// No note is kept if the target's answers were removed meanwhile, since the next answer may be one that is kept.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
@@ -574,7 +575,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 		return false
 	}
 	if unshared.Is(c) {
-		return false // a guard inside has answered; or a session's cookie will be set after the cache has returned
+		return false // a guard inside has answered, or a session will set its cookie after the cache has returned
 	}
 	h := &c.Response.Header
 	if age, ok := caching.Age(h); ok {
@@ -659,7 +660,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
-		return 0, false // perhaps nobody else's request fails, whatever the handler set before
+		return 0, false // perhaps no other client's request fails, whatever the handler set before
 	case status >= 300 && conditional(&c.Request.Header):
 		return 0, false // perhaps the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):

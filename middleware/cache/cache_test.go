@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// What may be kept is said by RFC 9111, section 3.
+// RFC 9111, section 3, says which answers may be kept.
 func TestStores(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {
@@ -87,10 +87,10 @@ func TestStores(t *testing.T) {
 	})
 }
 
-// One client's request is no reason for a failure that others get: neither is it stored, nor does it replace what is stored.
+// No client's request makes other clients get a failure: the failure is neither stored, nor does it replace a stored answer.
 func TestPoisoning(t *testing.T) {
 	date := "Mon, 01 Feb 2021 03:04:05 GMT"
-	fresh := func(next filo.Handler) filo.Handler { // says so of whatever is answered
+	fresh := func(next filo.Handler) filo.Handler { // declares every answer fresh
 		return func(c *filo.Ctx) error {
 			err := next(c)
 			if err != nil {
@@ -154,7 +154,7 @@ func TestPoisoning(t *testing.T) {
 	}
 }
 
-// refusing says hello, but to requests with the field, which it answers with the status.
+// refusing answers requests that have the field with the status, and others with hello.
 func refusing(field string, status int) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if c.Request.Header.Has(field) {
@@ -164,7 +164,7 @@ func refusing(field string, status int) filo.Handler {
 	}
 }
 
-// What an answer that was kept is for is said by RFC 9111, sections 4 and 5.2.1.
+// RFC 9111, sections 4 and 5.2.1, says which requests a kept answer may answer.
 func TestAnswers(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {
@@ -255,7 +255,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// Responses that vary are kept beside each other; once they vary by something else, those of before aren't found.
+// Responses that vary are kept beside each other. Once they vary by other fields, the earlier ones aren't found any more.
 func TestVary(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		vary := "Accept-Language"
@@ -288,7 +288,7 @@ func TestVary(t *testing.T) {
 	})
 }
 
-// In which form an error is answered depends on the request: a client of an API doesn't choose it for others.
+// The form of an error's answer depends on the request: a client that asks for JSON doesn't choose it for others.
 func TestErrorForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		calls := 0
@@ -347,7 +347,7 @@ func TestInvalidation(t *testing.T) {
 	})
 }
 
-// Fields that are set outside are those of the request, and not of the one whose answer was kept.
+// Fields that middleware outside sets belong to the current request, and not to the one whose answer was kept.
 func TestOuterFields(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		id := 0
@@ -381,7 +381,7 @@ func TestOuterFields(t *testing.T) {
 	})
 }
 
-// Many requests for the same at once are one for the handler, unless its answer isn't kept: then none waits for another.
+// Of many simultaneous requests for one answer only the first reaches the handler. If its answer isn't kept, none waits for another.
 func TestSingleFlight(t *testing.T) {
 	for _, test := range []struct {
 		why   string
@@ -428,7 +428,7 @@ func TestSingleFlight(t *testing.T) {
 	}
 }
 
-// An answer that streams isn't kept: who waits for it goes on when it begins, since it may never end.
+// An answer that streams isn't kept. Requests that wait for it go on when it begins, since it may never end.
 func TestStream(t *testing.T) {
 	for _, vary := range []string{"", "Accept"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -472,7 +472,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Nobody waits for longer than 5 seconds, and nobody else waits when that was in vain.
+// No request waits for longer than 5 seconds. When one has waited in vain, later requests don't wait.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
@@ -498,7 +498,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TTL is for answers that say nothing of themselves: they may be made for somebody's cookies.
+// TTL doesn't apply to requests with cookies, since an answer that states no lifetime may have been made for one client's cookies.
 func TestCookies(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {
@@ -529,7 +529,7 @@ func TestCookies(t *testing.T) {
 	})
 }
 
-// Whatever a client asks for, the handler has no more to do than for other clients.
+// Whatever directives a client sends, it causes no more calls of the handler than other clients.
 func TestIgnoresDirectives(t *testing.T) {
 	for _, field := range []string{"Cache-Control: no-store", "Cache-Control: no-cache", "Cache-Control: max-age=0", "Pragma: no-cache", "Range: bytes=0-0"} {
 		h := new(mwtest.Counting)
@@ -542,7 +542,7 @@ func TestIgnoresDirectives(t *testing.T) {
 	}
 }
 
-// Who asks for thousands of other targets, once each, doesn't push out what others ask for again and again.
+// A client that asks for thousands of targets, once each, doesn't displace answers that others ask for again and again.
 func TestFlood(t *testing.T) {
 	for _, test := range []struct {
 		why  string
@@ -667,8 +667,8 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("miss", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /other", "Cache-Control: no-cache") })
 }
 
-// A guard inside of a cache decides for each request anew: what it has let through is nobody else's, whatever the handler says of
-// it, and what it has refused is no answer for those whom it lets in.
+// A guard inside of a cache decides for each request anew. An answer to an admitted request isn't stored, whatever the handler says, and
+// neither is a refusal, which admitted clients would get.
 func TestGuardInside(t *testing.T) {
 	const token = "0123456789abcdef"
 	for field, guarded := range map[string]middleware.GuardOptions{
@@ -677,7 +677,7 @@ func TestGuardInside(t *testing.T) {
 	} {
 		for _, control := range []string{"", "max-age=60", "public, max-age=60"} {
 			n := 0
-			r := router.New() // which renders errors innermost
+			r := router.New() // renders errors innermost
 			r.GET("/", func(c *filo.Ctx) error {
 				if n++; control != "" {
 					c.Response.Header.Set("Cache-Control", control)

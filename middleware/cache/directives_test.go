@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A targeted field takes the place of Cache-Control and Expires (RFC 9213), but for what middleware says.
+// A targeted field takes the place of Cache-Control and Expires (RFC 9213), except where these say what middleware has decided.
 func TestTargetedFields(t *testing.T) {
 	const past, future = "Expires: Tue, 01 Feb 2000 03:04:05 GMT", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"
 	for _, test := range []struct {
@@ -46,7 +46,7 @@ func TestTargetedFields(t *testing.T) {
 		{"what isn't found, and for no time", 404, []string{"Own: max-age=0", "Cache-Control: max-age=60"}, false},
 		{"what is gone, and to be validated", 410, []string{"Own: no-cache", "Cache-Control: max-age=60"}, false},
 		{"a cookie", 200, []string{"Own: max-age=60", "Set-Cookie: a=b"}, false},
-		// Of these the field is ignored.
+		// In these cases the targeted field is ignored.
 		{"it is empty", 200, []string{"Own: ", "Cache-Control: max-age=60"}, true},
 		{"it is no dictionary", 200, []string{"Own: no-store, &", "Cache-Control: max-age=60"}, true},
 		{"it has capitals", 200, []string{"Own: Max-Age=60", "Cache-Control: no-store"}, false},
@@ -63,7 +63,7 @@ func TestTargetedFields(t *testing.T) {
 	}
 }
 
-// What is a valid structured field means the same in a targeted field as in Cache-Control, to each request.
+// A value that is a valid structured field means the same in a targeted field as in Cache-Control, for each kind of request.
 func TestTargetedFieldsAgree(t *testing.T) {
 	for _, value := range []string{
 		"max-age=60", "s-maxage=60", "max-age=0, s-maxage=60", "max-age=60, s-maxage=0", "max-age=60, public", "max-age=60, must-revalidate",
@@ -87,7 +87,7 @@ func TestTargetedFieldsAgree(t *testing.T) {
 	}
 }
 
-// Of a failure both fields count: it goes to no request to which one of them wouldn't give it.
+// For a failure both fields count: a kept failure answers only requests that it would answer by either field alone.
 func TestTargetedFieldsOfFailures(t *testing.T) {
 	calls := 0
 	s := servertest.New(t, cache.New(cache.Options{TargetedFields: []string{"Own"}})(func(c *filo.Ctx) error {
@@ -106,7 +106,7 @@ func TestTargetedFieldsOfFailures(t *testing.T) {
 			calls = 0
 			s.Do(t, "GET /?"+says.Encode(), request)
 			s.Do(t, "GET /?"+says.Encode(), request)
-			return calls < 2 // 0 if this was asked before
+			return calls < 2 // 0 if the answer was kept by an earlier call
 		}
 		for _, one := range values {
 			for _, other := range values {
@@ -119,7 +119,7 @@ func TestTargetedFieldsOfFailures(t *testing.T) {
 	}
 }
 
-// The names are the options' own, and names.
+// The middleware has its own copy of the names, and New panics if one of them can't be a field's name.
 func TestTargetedFieldsOption(t *testing.T) {
 	names := []string{"Own"}
 	h := &mwtest.Counting{Fields: []string{"Own: max-age=60"}}

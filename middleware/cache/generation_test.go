@@ -12,10 +12,10 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// resource is one that PUT changes, as a handler behind a cache has it.
+// resource is a handler behind a cache: PUT changes its value, and GET and QUERY return the value.
 type resource struct {
-	value   chan string   // holds one
-	reading chan struct{} // a slow GET has read it, and waits for
+	value   chan string   // holds one value
+	reading chan struct{} // a slow GET has read the value, and waits for answer
 	answer  chan struct{}
 }
 
@@ -40,14 +40,14 @@ func (r *resource) serve(c *filo.Ctx) error {
 	return c.Text(200, value)
 }
 
-// What a request has read before a change is neither stored behind it nor given to those that ask behind it, by another server with the
-// same Store either.
+// An answer that was read before a change is neither stored after the change nor given to later requests, not even by another server with
+// the same Store.
 func TestOldAnswers(t *testing.T) {
 	for _, of := range []struct{ method, servers string }{
 		{"GET", "memory"}, {"GET", "a store"}, {"GET", "two servers"}, {"QUERY", "memory"}, {"QUERY", "a store"}, {"QUERY", "two servers"},
 	} {
 		servers, ask := of.method+" with "+of.servers, of.method+" /"
-		for _, before := range []bool{false, true} { // is there a rule by Vary already
+		for _, before := range []bool{false, true} { // there is a rule by Vary already
 			r := newResource()
 			options := cache.Options{TTL: time.Minute}
 			if of.servers != "memory" {
@@ -67,7 +67,7 @@ func TestOldAnswers(t *testing.T) {
 			if got := other.Do(t, "PUT /"); got.Status != 204 {
 				t.Fatalf("%s: %v", servers, got)
 			}
-			// The other server has no flight, which is over at the latest when the slow answer is there.
+			// No request of the other server waits for the slow answer. With one server, the change has ended the wait.
 			if got := other.Do(t, ask, "Accept: b"); got.Body != "new" {
 				t.Errorf("%s: %q before the slow answer", servers, got.Body)
 			}
@@ -104,7 +104,7 @@ func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) e
 	return s.store.Put(c, key, value, expires)
 }
 
-// Nor does a rule that was put again bring old answers back, if the Store then refuses the answer.
+// Nor do old answers come back if a request puts their rule again, and the Store then refuses its answer.
 func TestRemovedWhileRefused(t *testing.T) {
 	shared, value := new(racing), "old"
 	options := cache.Options{TTL: time.Minute, Store: shared}
@@ -146,7 +146,7 @@ func TestRemovedWhileStored(t *testing.T) {
 	}
 }
 
-// A client that sees the beginning of an answer may already ask for what was changed.
+// When the answer to a change begins to stream, the old answer must be gone, since the client may already ask again.
 func TestStreamedChange(t *testing.T) {
 	h, ends := &mwtest.Counting{}, make(chan struct{})
 	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {
@@ -177,7 +177,7 @@ func TestStreamedChange(t *testing.T) {
 	close(ends)
 }
 
-// Spellings of one URI are one target (RFC 9110, section 4.2.3), and others aren't.
+// Different spellings of one URI are one target (RFC 9110, section 4.2.3). Different URIs are different targets.
 func TestTargets(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {

@@ -81,7 +81,7 @@ func TestQUERYBesideGET(t *testing.T) {
 	})
 }
 
-// What is too long to be looked at, and what the client asks under conditions, is the handler's.
+// The handler answers a QUERY whose content is too long to be read, and conditional ones.
 func TestQUERYContent(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		var calls atomic.Int64
@@ -116,7 +116,7 @@ func TestQUERYContent(t *testing.T) {
 	})
 }
 
-// Equal queries at once are one for the handler, and others aren't.
+// Of simultaneous equal queries only the first reaches the handler. Different queries all reach it.
 func TestQUERYSingleFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &mwtest.Counting{}
@@ -139,7 +139,7 @@ func TestQUERYSingleFlight(t *testing.T) {
 	})
 }
 
-// Of a content that middleware outside has read, or begun to read, nothing is known, so that the handler answers.
+// If middleware outside has read some of the content in pieces, the cache can't know that content, so the handler answers.
 func TestQUERYReadBefore(t *testing.T) {
 	form := func(value string) string {
 		return "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--x--\r\n"
@@ -192,7 +192,7 @@ func TestQUERYReadBefore(t *testing.T) {
 	}
 }
 
-// A QUERY is made anew when it is stale: origins answer 412 to a condition that its client hasn't sent.
+// A stale answer to QUERY isn't validated but made anew, since many handlers would answer 412 to the cache's condition.
 func TestQUERYNotValidated(t *testing.T) {
 	for _, fields := range [][]string{{"max-age=1", "ETag", `"v1"`}, {"no-cache", "ETag", `"v1"`}, {"max-age=1", "Last-Modified", mwtest.SomeDate}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A stale answer is validated: a 304 makes it fresh again, with the fields of the 304, and another answer takes its place.
+// A stale answer is validated: a 304 makes it fresh again, with the fields of the 304. Any other answer replaces it.
 func TestValidation(t *testing.T) {
 	date := "Mon, 01 Feb 2021 03:04:05 GMT"
 	eachStore(t, func(t *testing.T, in kind) {
@@ -23,7 +23,7 @@ func TestValidation(t *testing.T) {
 			why              string
 			fields           string // of the first answer
 			request          string // of the second
-			validated, fresh bool   // the second request is, and the third is answered without the handler
+			validated, fresh bool   // the second request validates the answer, and the third is answered without the handler
 		}{
 			{"an entity tag", `ETag: "a"`, "", true, true},
 			{"a weak one", `ETag: W/"a"`, "", true, true},
@@ -85,7 +85,7 @@ func TestValidation(t *testing.T) {
 	})
 }
 
-// What a client wants anew is validated, too.
+// If a client asks for a new answer, the stored one is validated, too.
 func TestValidationForNoCache(t *testing.T) {
 	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=10", `ETag: "a"`}}
 	s := servertest.New(t, mwtest.Wrap(h.Serve, cache.New(), middleware.ETag()))
@@ -95,7 +95,7 @@ func TestValidationForNoCache(t *testing.T) {
 	}
 }
 
-// An answer that was validated before a change isn't stored behind it, and none answers for a failure behind it.
+// An answer that was validated before a change isn't stored after the change, nor is it served instead of a failure.
 func TestChangeWhileRefreshed(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, fails := range []bool{false, true} {
@@ -139,7 +139,7 @@ func TestChangeWhileRefreshed(t *testing.T) {
 	})
 }
 
-// A stale answer is served while another one is made, or if that fails, if the handler has said so, and as long as it has.
+// If the handler has allowed it, and for as long as it has, a stale answer is served while a new one is made, or if making one fails.
 func TestServesStale(t *testing.T) {
 	const failing = "failing"
 	eachStore(t, func(t *testing.T, in kind) {
@@ -246,7 +246,7 @@ func TestRanges(t *testing.T) {
 				{"bytes=0-1", `If-None-Match: "a"`, "", 304, true},
 				{"bytes=0-1", `If-Match: "b"`, "Precondition Failed", 412, true},
 				{"bytes=0-1", "Cache-Control: no-cache", "0123456789", 200, false},
-				{"bytes=0-1,4-5", "", "0123456789", 200, false}, // what this handler makes of it
+				{"bytes=0-1,4-5", "", "0123456789", 200, false}, // the answer of this handler
 				{"bytes=10-", "", "0123456789", 200, false},
 				{"pages=1", "", "0123456789", 200, false},
 			} {

@@ -14,10 +14,10 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// kind makes options those of a cache in memory, or with a Store.
+// kind completes options for a cache in memory, or for one with a Store.
 type kind func(cache.Options) cache.Options
 
-// eachStore runs a test with either.
+// eachStore runs a test with either kind.
 func eachStore(t *testing.T, test func(t *testing.T, in kind)) {
 	t.Run("memory", func(t *testing.T) { test(t, func(o cache.Options) cache.Options { return o }) })
 	t.Run("store", func(t *testing.T) {
@@ -65,7 +65,7 @@ func (s *store) Remove(_ *filo.Ctx, key string) error {
 	return s.err
 }
 
-// Two servers with one store have one cache: what one of them has stored or removed, the other has, too.
+// Two servers with one Store share a cache: an answer that one of them has stored or removed is stored or removed for the other, too.
 func TestShared(t *testing.T) {
 	h, shared := &mwtest.Counting{Fields: []string{"Vary: Accept"}}, new(store)
 	var servers [2]*servertest.Server
@@ -86,7 +86,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// What isn't an entry, such as one cut short, is none.
+// A stored value that isn't an entry, such as one that was cut short, counts as missing.
 func TestSharedValues(t *testing.T) {
 	h, shared := &mwtest.Counting{Fields: []string{"Vary: Accept"}}, new(store)
 	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute, Store: shared})(h.Serve))
@@ -113,7 +113,7 @@ func TestSharedValues(t *testing.T) {
 	}
 }
 
-// A store that fails fails requests that ask it, and no request whose work is done.
+// If a Store fails, a request that needs a value from it fails, but a request whose handler is done doesn't.
 func TestStoreFails(t *testing.T) {
 	shared := &store{err: &filo.HTTPError{Status: 503, Err: errors.New("down")}}
 	h := &mwtest.Counting{}

@@ -50,7 +50,7 @@ func (o *order) serve(c *filo.Ctx) error {
 	return c.Text(201, fmt.Sprint("order ", o.count))
 }
 
-// scopeOf is AuthorizationScope, but takes clients without Authorization for one.
+// scopeOf is AuthorizationScope, except that all clients without Authorization share one scope.
 func scopeOf(c *filo.Ctx) []byte {
 	if scope := idempotency.AuthorizationScope(c); len(scope) > 0 {
 		return scope
@@ -58,7 +58,7 @@ func scopeOf(c *filo.Ctx) []byte {
 	return []byte("nobody")
 }
 
-// A client that can't be told from others gets no answer of theirs, and has nothing done twice: a request with a key is refused.
+// A client that can't be told from others must not get their answers, so its requests with a key are refused.
 func TestNoScope(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(o.serve))
@@ -165,7 +165,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// While a request runs another one with its key gets 409, whatever becomes of the first one; and it is done once.
+// While a request runs, another one with the same key gets 409, however the first one ends. The request is executed once.
 func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
@@ -193,7 +193,7 @@ func TestConcurrent(t *testing.T) {
 	})
 }
 
-// What a handler that broke off has done nobody knows: it isn't done again.
+// A request whose handler broke off isn't executed again, since nobody knows what the handler has done.
 func TestAbort(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf})(o.serve))
@@ -278,7 +278,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// One client's answers cost another none of its own. Of its own the oldest answers go, and no request is done twice.
+// One client's answers don't displace another client's. The client's own oldest answers are removed, but no request is executed twice.
 func TestMemory(t *testing.T) {
 	calls := make(map[string]int)
 	const body = 10_000
@@ -334,8 +334,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// When keys alone take all the memory, further ones are refused, first those of the scope that has too many, and none is forgotten
-// before it expires.
+// When keys alone take all the memory, further keys are refused, those of the scope with too many keys first. No key is forgotten before it
+// expires.
 func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -366,7 +366,7 @@ func TestMemoryFull(t *testing.T) {
 		for _, client := range []string{"b", "c", "d"} {
 			total += fill(client, 429)
 		}
-		for i := range 100 { // what is left of the whole
+		for i := range 100 { // fills the rest of the store
 			if ask(fmt.Sprint("e", i), "0") == 503 {
 				break
 			}
@@ -390,7 +390,7 @@ func TestMemoryFull(t *testing.T) {
 	})
 }
 
-// failingKeys is a store that fails where it is told to, and gives back what it wasn't given.
+// failingKeys is a store whose methods fail with the test's errors. Claim finds the test's record, if there is one.
 type failingKeys struct {
 	claim, complete error
 	found           *idempotency.Record
@@ -408,7 +408,7 @@ func (s *failingKeys) Complete(*filo.Ctx, string, idempotency.Record) (bool, err
 }
 func (s *failingKeys) Release(*filo.Ctx, string, string) error { return s.complete }
 
-// sharedKeys is a store that forgets claims when they expire, as one for several servers does.
+// sharedKeys is a store that forgets claims when they expire, as a store for several servers does.
 type sharedKeys struct {
 	mu      sync.Mutex
 	records map[string]idempotency.Record
@@ -443,7 +443,7 @@ func (s *sharedKeys) Release(_ *filo.Ctx, key, claim string) error {
 	return nil
 }
 
-// A request that took longer than MaxRun settles its own claim of a key, and not that of the request which has the key now.
+// A request that took longer than MaxRun doesn't settle the claim of the request that has its key by now.
 func TestLate(t *testing.T) {
 	for _, first := range []int{200, 503} {
 		synctest.Test(t, func(t *testing.T) {
@@ -517,7 +517,7 @@ func TestStoreErrorsLog(t *testing.T) {
 		"a plain error":    {errors.New("down"), 1},
 		"one that is busy": {&filo.HTTPError{Status: 503, Err: filo.ErrBusy}, 0},
 	} {
-		for path, status := range map[string]int{"/": 201, "/busy": 503} { // one answer is kept, and one key released
+		for path, status := range map[string]int{"/": 201, "/busy": 503} { // at / an answer is stored, at /busy a key is released
 			var log strings.Builder
 			s := servertest.NewServer(t, &filo.Server{
 				Handler: idempotency.New(idempotency.Options{Scope: scopeOf, Store: &failingKeys{complete: test.err}})(new(order).serve),
@@ -597,7 +597,7 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("replayed", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }
 
-// Who isn't known, or isn't allowed to, has done nothing, and a name that anybody can give keeps no key: a flood of such leaves room for the others.
+// A request that was refused with 401 or 403 keeps no key. So a flood of made-up names leaves room for other clients.
 func TestUnauthorized(t *testing.T) {
 	for _, refusal := range []int{401, 403} {
 		m := idempotency.New(idempotency.Options{Scope: scopeOf, MaxBytes: 64 << 10})
@@ -618,7 +618,7 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// Under a flood of keys that there is no room for, refusals are logged by their number, and not one by one.
+// In a flood of keys for which there is no room, refusals aren't logged one by one, but by their number.
 func TestMemoryFullLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -645,7 +645,7 @@ func TestMemoryFullLog(t *testing.T) {
 	})
 }
 
-// A client that repeats a request may be another program than the one that has sent it: it gets no coding that it doesn't accept.
+// The client that repeats a request may be another program than the first one. It never gets a coding that it doesn't accept.
 func TestCodings(t *testing.T) {
 	text := strings.Repeat("order ", 1000)
 	plain := func(c *filo.Ctx) error { return c.Text(200, text) }
@@ -682,7 +682,7 @@ func TestCodings(t *testing.T) {
 	}
 }
 
-// Two bodies aren't one because middleware outside has read what they differ by.
+// If middleware outside has read a part of the body, two different bodies aren't taken for the same.
 func TestBodyReadBefore(t *testing.T) {
 	form := func(value string) string {
 		return "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--x--\r\n"

@@ -57,7 +57,7 @@ type memory struct {
 type keptRecords struct {
 	used     int // with the answers
 	answered int // the answers alone
-	// answers lists the records that have an answer, as *keptRecord, the oldest first.
+	// answers lists the records that have an answer, as elements of type *keptRecord, the oldest first.
 	answers list.List
 }
 

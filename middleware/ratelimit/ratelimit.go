@@ -141,7 +141,7 @@ func newLimiter(limit int, window time.Duration, o Options) *limiter {
 	return l
 }
 
-// check panics unless the options, with their defaults, make a limit of the quota.
+// check panics if the quota is invalid, or the options, with their defaults set, are.
 func (o *Options) check(q Quota) {
 	check(q.Limit > 0, "New needs a positive limit")
 	check(q.Window >= time.Second && q.Window%time.Second == 0, "New needs a window of whole seconds, such as time.Minute")
@@ -156,7 +156,7 @@ func (o *Options) check(q Quota) {
 	}
 }
 
-// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. taken is false if none was taken.
+// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. taken is false if no request was taken.
 func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
 	if len(key) == 0 {
 		return false, nil
@@ -215,8 +215,8 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
 	storelog.Failure(c, "ratelimit: the Store failed, so a request that doesn't count was counted", err)
 }
 
-// clientNetwork returns the client's address, with the last 64 bits of an IPv6 address cleared. Clients without an address, as on a
-// Unix socket, share one.
+// clientNetwork returns the client's address, with the last 64 bits of an IPv6 address cleared. Clients without an address, as on a Unix
+// socket, share an address of zeros.
 func clientNetwork(c *filo.Ctx) [16]byte {
 	ip := middleware.ClientIP(c)
 	if !ip.IsValid() {

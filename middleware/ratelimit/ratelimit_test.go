@@ -51,7 +51,7 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// The refusal is a problem that says which policy was violated.
+// A refusal is answered with problem details that name the violated policy.
 func TestProblem(t *testing.T) {
 	s := servertest.New(t, mwtest.Wrap(mwtest.Hello, ratelimit.New(1, time.Minute)))
 	s.Do(t, "GET /")
@@ -79,7 +79,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Two limits around a handler both tell about themselves.
+// Two limits around a handler both report their quota in the fields.
 func TestTwice(t *testing.T) {
 	h := mwtest.Wrap(mwtest.Hello, ratelimit.New(10, time.Second, ratelimit.Options{Name: "second"}),
 		ratelimit.New(100, time.Hour, ratelimit.Options{Name: "hour"}))
@@ -93,7 +93,7 @@ func TestTwice(t *testing.T) {
 type rateStore struct {
 	state ratelimit.State
 	err   error
-	// keys were taken, and some of them given back.
+	// keys are the keys of requests that were taken, returned those of requests that were given back.
 	keys, returned []string
 	quota          ratelimit.Quota
 }
@@ -174,7 +174,7 @@ func TestCounts(t *testing.T) {
 			go func() { slow <- s.Do(t, "GET /slow").Status }()
 			<-begun
 			status("/form", 422)
-			status("/", 429) // the slow one may still fail
+			status("/", 429) // the slow request may still fail
 			close(goOn)
 			if got := <-slow; got != 200 {
 				t.Errorf("the slow request: %d", got)

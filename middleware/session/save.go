@@ -94,8 +94,8 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 		if !moved {
 			gone, err := s.merge(c, now)
 			if err == nil && gone {
-				// Two requests that renew it, such as two clicks to log in, get a new session each. The new session has no values that the
-				// other request has added since, because that may be another client that has the old id.
+				// Two requests that renew the session, such as two clicks to log in, get a new session each. The new session has no values
+				// that the other request has added since, because that may be another client that has the old id.
 				moved, err = s.manager.alive(c, s.record, now)
 			}
 			if err != nil || gone && !moved {

@@ -24,7 +24,7 @@ import (
 
 var sessionSecret = bytes.Repeat([]byte("k"), 32)
 
-// browser sends requests with the cookie that it got last.
+// browser sends requests with the cookie of the last answer that set one.
 type browser struct {
 	t      testing.TB
 	s      *servertest.Server
@@ -247,7 +247,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// Nothing that a client makes up, or changes, is a session.
+// A cookie that a client has made up, or changed, gives it no session.
 func TestForged(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		b := newBrowser(t, options)
@@ -276,7 +276,7 @@ func TestForged(t *testing.T) {
 	})
 }
 
-// Of what many requests of one session set at the same time nothing is lost, and nothing races.
+// If many requests of one session set values at the same time, no value is lost, and there is no data race.
 func TestConcurrent(t *testing.T) {
 	const n = 10
 	b := newBrowser(t, session.Options{Store: new(session.Memory)})
@@ -302,7 +302,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A session that a request has ended isn't brought back by one that had begun before.
+// A session that a request has ended isn't brought back by a request that had begun before.
 func TestNotBroughtBack(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	options := session.Options{Store: new(session.Memory)}
@@ -359,8 +359,8 @@ func (s *steppedStore) Delete(c *filo.Ctx, id string) error {
 	return s.Store.Delete(c, id)
 }
 
-// Of a request that renews the session and one that ends it, the latter wins, whichever of them begins first and between
-// whatever steps of it the other one runs.
+// If one request renews a session and another ends it, the session ends, whichever request begins first, and between whatever steps of the
+// first the other one runs.
 func TestRenewedAndEnded(t *testing.T) {
 	for _, test := range []struct{ first, second string }{{"/renew", "/destroy"}, {"/destroy", "/renew"}, {"/destroyset", "/renew"}, {"/renew", "/destroyset"}} {
 		ran := true
@@ -394,7 +394,7 @@ func TestRenewedAndEnded(t *testing.T) {
 	}
 }
 
-// Nothing is lost of what a request has set before the session was renewed by another one, and the session that is left is one.
+// No value is lost that a request sets while another request renews the session, and only one session is left.
 func TestRenewedAndChanged(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
@@ -426,7 +426,7 @@ func TestRenewedAndChanged(t *testing.T) {
 	}
 }
 
-// Of two that log in at once, with one session before, each has its own from then on, and nothing of the other.
+// If two clients with the same session log in at once, each gets a session of its own, without the other's values.
 func TestRenewedTwice(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
@@ -463,7 +463,7 @@ func TestRenewedTwice(t *testing.T) {
 	}
 }
 
-// A browser that sends its logout before it has the answer that renews the session is logged out.
+// A browser that logs out before it has got the renewed session's cookie is logged out all the same.
 func TestEndedByOldCookie(t *testing.T) {
 	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/set/a/1")
@@ -481,7 +481,7 @@ func TestEndedByOldCookie(t *testing.T) {
 	}
 }
 
-// forgetful is a store in memory that can be made to forget what was loaded last, as one does that has no room left.
+// forgetful is a store in memory that a test can make forget the record that was loaded last, as if there were no room left.
 type forgetful struct {
 	session.Memory
 	last string
@@ -492,8 +492,8 @@ func (s *forgetful) Load(c *filo.Ctx, id string) (session.Record, error) {
 	return s.Memory.Load(c, id)
 }
 
-// A visitor's session that the store forgets while a request runs loses neither what the request sets nor a login. That of somebody
-// who has logged in is over when it is gone: nobody can tell whether it was ended.
+// If the store forgets a visitor's session while a request runs, neither the values that the request sets nor a login are lost. But the
+// session of a user who has logged in is over when it is gone, since another request may have ended it.
 func TestForgotten(t *testing.T) {
 	for _, test := range []struct {
 		why, before, request, want string
@@ -527,8 +527,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// Each of two middlewares, one inside of the other, has a session of its own; Get returns that of the inner one inside of it, and
-// that of the outer one around it, before and after.
+// Of two session middlewares, one inside of the other, each has a session of its own. Inside of the inner one, Get returns its session;
+// around it, before and after, Get returns the outer one's.
 func TestNested(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		inner := options
@@ -585,7 +585,7 @@ func TestNested(t *testing.T) {
 	})
 }
 
-// What is kept may be of an outer session, too.
+// An answer isn't stored either if an outer session has yet to be saved.
 func TestNestedCache(t *testing.T) {
 	options := session.Options{Keys: [][]byte{sessionSecret}}
 	inner := options
@@ -613,7 +613,7 @@ func TestNestedCache(t *testing.T) {
 	}
 }
 
-// What is set when the head is on its way is kept only if the client has the session already, and else logged.
+// A value that is set after the head was sent is saved only if the client already has the session's id, and otherwise logged.
 func TestLate(t *testing.T) {
 	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/late")
@@ -627,7 +627,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// A session in a cookie can't be ended when the head is on its way: that is no success, and logged.
+// A session in a cookie can't be ended after the head was sent: this is logged as an error.
 func TestDestroyedLate(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		var log strings.Builder
@@ -646,8 +646,8 @@ func TestDestroyedLate(t *testing.T) {
 	})
 }
 
-// The head of a parked stream and that of an upgrade have the cookie of a session that was renewed. A handler that takes the connection over
-// without a head can't give the client a cookie: the session stays what it was, which is logged.
+// The head of a parked stream and that of an upgrade have the cookie of a session that was renewed. A handler that takes the connection
+// over without a head can't give the client a cookie, so the session isn't renewed, which is logged.
 func TestTakenOver(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		for path, sends := range map[string]bool{"/parkstream": true, "/park": true, "/upgrade": true, "/hijack": false} {
@@ -728,11 +728,10 @@ func takeOver(c *filo.Ctx) error {
 	return conn.Close()
 }
 
-// passedOn is a ResponseWriter of one's own, so that an adaptor runs the rest of the chain with another Ctx.
+// passedOn wraps a ResponseWriter, so that an adaptor runs the rest of the chain with another Ctx.
 type passedOn struct{ http.ResponseWriter }
 
-// The cookie is part of the answer to its own request, also if the handler had the Ctx of an adaptor, which is over when the
-// session is saved; and so of no other one.
+// The cookie is in the answer to its own request, even if the handler ran with an adaptor's Ctx, which has ended when the session is saved.
 func TestInAdaptor(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		passOn := adaptor.Middleware(func(next http.Handler) http.Handler {
@@ -758,7 +757,7 @@ func TestInAdaptor(t *testing.T) {
 	})
 }
 
-// An answer with a session's cookie is for nobody else, whatever the handler says of caches, or to those of a CDN.
+// An answer with a session's cookie is private, whatever the handler says to caches, including those of a CDN.
 func TestPrivate(t *testing.T) {
 	for says, want := range map[string]string{
 		"":                        "private",
@@ -794,7 +793,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// brokenStore fails where it is told to.
+// brokenStore is a store whose methods fail with the test's errors.
 type brokenStore struct {
 	session.Store
 	load, save error
@@ -893,7 +892,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// What a session's cookie is to be set for isn't anybody else's, though the cookie comes after all that package cache sees.
+// Package cache doesn't store an answer that will get a session's cookie, although the cookie is set only after the cache has returned.
 func TestCached(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		options.IdleTimeout = time.Hour
@@ -939,7 +938,7 @@ func ExampleNew() {
 		if err != nil {
 			return err
 		}
-		s.Renew() // whenever somebody logs in
+		s.Renew() // at every login
 		s.Set("user", "gopher")
 		return c.Text(200, "hello, "+s.Get("user"))
 	})

@@ -14,7 +14,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A cookie of an older key is taken, and replaced by one of the newest; one of a key that is gone isn't.
+// A cookie that was sealed with an older key is accepted, and replaced by a cookie of the newest key. A cookie of a removed key isn't
+// accepted.
 func TestKeyRotation(t *testing.T) {
 	newer, newest := bytes.Repeat([]byte("n"), 32), bytes.Repeat([]byte("m"), 40)
 	b := newBrowser(t, session.Options{Keys: [][]byte{sessionSecret}})
@@ -40,7 +41,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// The store takes no more memory than it may, and saves nothing over what it wasn't made of.
+// The store takes no more memory than it may, and saves no record over a record of another version.
 func TestMemory(t *testing.T) {
 	store := &session.Memory{MaxBytes: 1000}
 	expires := time.Now().Add(time.Hour)
@@ -65,8 +66,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Visitors who get a session and never come back don't push out those who do, and those who do, without logging in, not those who
-// have logged in.
+// Sessions of visitors who never come back don't displace sessions of visitors who do. Neither displace sessions of users who have logged
+// in.
 func TestMemoryFlood(t *testing.T) {
 	options := session.Options{Store: &session.Memory{MaxBytes: 100_000}}
 	s := servertest.New(t, session.New(options)(sessionHandler))
@@ -105,14 +106,14 @@ func TestMemoryFlood(t *testing.T) {
 	if n := left(loggedIn) + left(after); n != 60 {
 		t.Errorf("of 60 who have logged in %d are left after visitors who came again", n)
 	}
-	// An anonymous visitor can't have a session count as one of who has logged in.
+	// An anonymous visitor can't make a session count as that of a user who has logged in.
 	visitors(1000, "/set/a/1", "/destroyset", "/get/a")
 	if n := left(loggedIn) + left(after); n != 60 {
 		t.Errorf("of 60 who have logged in %d are left after visitors who ended their sessions", n)
 	}
 }
 
-// No cookie that wasn't sealed here is a session.
+// A cookie that wasn't sealed here gives no session.
 func FuzzCookie(f *testing.F) {
 	f.Add("AAAA")
 	f.Add(strings.Repeat("A", 64))
@@ -137,7 +138,7 @@ func ExampleMemory() {
 	store := &session.Memory{MaxBytes: 1 << 20}
 	record := session.Record{Data: []byte("data"), Expires: time.Now().Add(time.Hour)}
 	fmt.Println(store.Save(nil, "id", record))
-	fmt.Println(store.Save(nil, "id", record)) // there is a later version by now
+	fmt.Println(store.Save(nil, "id", record)) // the stored record has a later version by now
 	// Output:
 	// true <nil>
 	// false <nil>
