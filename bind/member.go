@@ -25,8 +25,8 @@ type embedded struct {
 	twice bool
 }
 
-// membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer struct's. Of
-// several members with one name the least deep counts, and of equally deep ones the one that has the name from its tag; if several are
+// membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer struct's. If
+// several members have one name, the least deep counts, or among equally deep ones the one that has the name from its tag; if several are
 // left, none counts. With onlyTagged fields need the tag.
 func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	byName := candidatesOf(t, tag, onlyTagged)

@@ -278,11 +278,11 @@ func TestSubmitBatch(t *testing.T) {
 	release()
 }
 
-// Tasks of one key follow each other in order; those of others don't wait for them.
+// Tasks with the same key run one after another, in order. Tasks with other keys don't wait for them.
 func TestSubmitKeyed(t *testing.T) {
 	p := newPool(t, 8)
 	got := map[int][]int{}
-	lists := make([][]int, 5) // each is one key's only
+	lists := make([][]int, 5) // each list belongs to one key
 	for i := range 5000 {
 		must(t, p.SubmitKeyed(i%5, func() {
 			if i%7 == 0 {
@@ -354,7 +354,7 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("Invoke allocates %v times", n)
 	}
 	if raceEnabled {
-		return // sync.Pool loses things on purpose then
+		return // with the race detector a sync.Pool drops values on purpose
 	}
 	one := newPool(t, 1, WithDisablePurge(true))
 	nothing := func() {}
@@ -381,12 +381,12 @@ func TestStats(t *testing.T) {
 		synctest.Wait()
 		s = p.Stats()
 		s.Waits = WaitHistogram{}
-		// The worker that has panicked had nothing left to be replaced for.
+		// No worker replaces the one that panicked, since no task was left.
 		want(t, "done", s, Stats{Submitted: 5, Done: 4, Panicked: 1, Refused: 1, Spawned: 2, Retired: 1, Workers: 1, Parked: 1})
 	})
 }
 
-// Of each 64 tasks one has its wait measured, whether it waits in the queue or with its submitter.
+// The wait of one task in 64 is measured, whether the task waits in the queue or with its submitter.
 func TestWaitHistogram(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, queued := range []int{0, 1 << 20} {

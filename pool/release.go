@@ -22,7 +22,7 @@ func (p *core[T]) close() (drained <-chan struct{}, wasOpen bool) {
 	p.stopTickLocked()
 	p.refused += uint64(p.waiters.n)
 	p.waiters.release(ErrPoolClosed)
-	// If tasks are queued, a worker is on its way, which starts others as it needs them.
+	// If tasks are queued, a worker is on its way to them, and starts others if they are needed.
 	retired := p.retireLocked(len(p.parked))
 	p.shrinkLocked()
 	p.signalLocked()
@@ -101,7 +101,7 @@ func (p *core[T]) Reboot() {
 	<-drained
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Others may have rebooted it meanwhile, and even released it again.
+	// Another goroutine may have rebooted the pool meanwhile, and even released it again.
 	if p.drained == drained {
 		p.closed, p.over, p.drained = false, false, make(chan struct{})
 	}

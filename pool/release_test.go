@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A release refuses who waits, runs what was accepted, and nothing runs after a waiting one has returned nil.
+// A release refuses waiting submitters, and runs accepted tasks. After a release that waits has returned nil, no task runs.
 func TestRelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 2, WithQueueSize(2))
@@ -85,13 +85,13 @@ func TestReleaseWithoutWaiting(t *testing.T) {
 		must(t, p.Wait(context.Background()))
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		must(t, p.Wait(ended)) // it's over, whatever the context says
+		must(t, p.Wait(ended)) // the pool's tasks have ended, so the ended context doesn't matter
 		idle := newPool(t, 1)
 		must(t, idle.ReleaseContext(ended))
 	})
 }
 
-// Reboot waits for what runs, and the pool is as it was then.
+// Reboot waits for running tasks. Then the pool works as before.
 func TestReboot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 2)
@@ -119,7 +119,7 @@ func TestReleaseFromTask(t *testing.T) {
 		p := newPool(t, 1)
 		errs := make(chan error, 2)
 		must(t, p.Submit(func() {
-			errs <- p.ReleaseTimeout(time.Second) // it waits for itself
+			errs <- p.ReleaseTimeout(time.Second) // the task waits for itself
 			errs <- p.Submit(func() {})
 		}))
 		want(t, "ReleaseTimeout", <-errs, ErrTimeout)

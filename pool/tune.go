@@ -44,7 +44,7 @@ func (p *core[T]) Warm(n int) {
 	if len(cold) == 0 {
 		return
 	}
-	// Below the workers that are in use, but not among those that expire at the end of the period.
+	// They go below the workers that are in use, but above those that expire at the end of the period.
 	p.parked = slices.Insert(p.parked, p.low, cold...)
 	if !p.ticking {
 		p.tickLocked()

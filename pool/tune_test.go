@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Tune from 20 to 5 with 20 idle workers: those in excess end at once, and no more than 5 tasks run.
+// After Tune from 20 to 5 with 20 idle workers, the surplus workers end at once, and no more than 5 tasks run.
 func TestTuneDownIdle(t *testing.T) {
 	for _, preAlloc := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -26,7 +26,8 @@ func TestTuneDownIdle(t *testing.T) {
 	}
 }
 
-// Tune below what runs: nothing is started until fewer run than may, not even what was accepted before.
+// After Tune to less than the number of running tasks, no task starts until fewer run than the new capacity, not even one that was accepted
+// before.
 func TestTuneDownBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 10)
@@ -61,7 +62,7 @@ func TestTuneDownBusy(t *testing.T) {
 	})
 }
 
-// The same where a queue has room for waiters while too many run.
+// The same holds if the queue has room for a waiter's task while too many tasks run.
 func TestTuneDownBusyWithQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 4, WithQueueSize(3))
@@ -89,7 +90,7 @@ func TestTuneDownBusyWithQueue(t *testing.T) {
 	})
 }
 
-// Tune up lets those in at once who have waited longest.
+// Tune to a higher capacity admits the submitters that have waited longest at once.
 func TestTuneUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1)
@@ -119,7 +120,7 @@ func TestTuneIsIgnored(t *testing.T) {
 	}
 }
 
-// mostAtOnce returns how many of n tasks ran at once at most.
+// mostAtOnce runs n tasks, and returns the highest number of them that ran at once.
 func mostAtOnce(p *Pool, n int) int {
 	var now, most atomic.Int32
 	for range n {
@@ -137,7 +138,7 @@ func mostAtOnce(p *Pool, n int) int {
 	return int(most.Load())
 }
 
-// QueueSize tasks beyond the capacity are accepted, and don't run beside it.
+// QueueSize tasks are accepted beyond the capacity, but don't run until others have ended.
 func TestQueueSize(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 2, WithQueueSize(3), WithNonblocking(true))
@@ -171,7 +172,7 @@ func TestGrowth(t *testing.T) {
 		busy(8, 2) // the queue has 6
 		busy(1, 4) // it had 7, and has 5
 		busy(1, 4)
-		busy(1, 6) // again
+		busy(1, 6) // the same again
 		busy(2, 7) // a step that the capacity cuts short
 		close(gate)
 		synctest.Wait()

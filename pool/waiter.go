@@ -6,15 +6,15 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// waiter is a submitter that waits for room, with its task. The lock of the list that it is in guards it. The goroutine that takes it
-// off the list owns it until it has sent to ready. From then on the submitter owns it.
+// waiter is a submitter that waits for room, with its task. While the waiter is in a list, the list's lock guards it. The goroutine that
+// takes the waiter off the list owns it until that goroutine has sent to ready. From then on the submitter owns it.
 type waiter[T any] struct {
 	task T
 	// bare says that the submitter wants only a place for the task, and queues the task itself.
 	bare bool
 	// err is why the task was refused.
 	err error
-	// since is when the wait began if it is measured, or else 0.
+	// since is when the wait began if the wait is measured, or else 0.
 	since clock.Nanos
 	// home is the index of the MultiPool's pool that the waiter counts with.
 	home int

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// minTurns is how many submitters a worker admits before it yields, so that they run. Without that it could keep a processor until
-	// all waiters are served, and they would come back all at once. At this number a yield hardly adds to the cost of a task.
+	// minTurns is how many submitters a worker admits before it yields, so that they run. Without yields it could keep a processor until
+	// all waiters are served, and then they would all submit again at once. At this number a yield hardly adds to the cost of a task.
 	minTurns = 16
 
-	// longTask is the length of tasks from which on a worker yields whenever it has admitted a submitter. Otherwise the submitter would
-	// wait for the worker's processor until the task ends, even if another worker and its processor have nothing to do.
+	// If tasks take longTask or longer, a worker yields whenever it has admitted a submitter. Otherwise the submitter would wait for the
+	// worker's processor until the task ends, even if another worker and its processor have nothing to do.
 	longTask = 5 * time.Microsecond
 
-	// timedYields says how many of a worker's yields one is timed, and the task after it, when it yields for each submitter.
+	// When a worker yields for each submitter, it times one yield in timedYields, and the task after that yield.
 	timedYields = 16
 
-	// maxTurns is how many it admits at most where yielding is slow: a yield takes slowYield or longer if other goroutines want the
-	// processor.
+	// maxTurns is how many submitters a worker admits at most before it yields, if yielding is slow. A yield takes slowYield or longer if
+	// other goroutines want the processor.
 	maxTurns  = 1 << 14
 	slowYield = time.Millisecond
 )
@@ -29,7 +29,7 @@ const (
 // worker is a goroutine that runs tasks. It is parked, searching, busy, or ending.
 type worker struct {
 	// wake ends the wait of a parked worker. Only the goroutine that has taken the worker off the stack sends, and only once. So with
-	// its capacity of 1 no send waits. It is nil until the worker parks for the first time.
+	// wake's capacity of 1 no send waits. wake is nil until the worker parks for the first time.
 	wake chan struct{}
 	// retire tells a woken worker, which no longer counts, to end. It is stored before the send to wake.
 	retire bool
@@ -40,15 +40,15 @@ type worker struct {
 	idle bool
 	// admitted counts the submitters that the worker has admitted since it last yielded. It belongs to the worker's goroutine.
 	admitted int
-	// yields counts the worker's yields, and timedAt is when the task began whose length is measured, 0 for none. They belong to the
-	// worker's goroutine.
+	// yields counts the worker's yields. timedAt is when the task began whose length is measured, 0 for none. Both belong to the worker's
+	// goroutine.
 	yields  uint
 	timedAt clock.Nanos
 	// ending says that the goroutine ends as it should, and not because of its task. It belongs to the worker's goroutine.
 	ending bool
 }
 
-// newWorkerLocked returns a worker that it has counted, and that the caller must start.
+// newWorkerLocked counts a new worker and returns it. The caller must start it.
 func (p *core[T]) newWorkerLocked() *worker {
 	p.workers++
 	p.goroutines++
@@ -170,8 +170,8 @@ func (p *core[T]) yield(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	return task, ok
 }
 
-// park parks a worker that has no task, and sends to the waiter that it has admitted, if any. The caller holds the lock, and park releases
-// it. park returns when the worker has got a task; false if the worker must end.
+// park parks a worker that has no task, and wakes the waiter that the worker has admitted, if any. The caller holds the lock, and park
+// releases it. park returns when the worker has got a task, or returns false if the worker must end.
 func (p *core[T]) park(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	parked := p.parkLocked(w)
 	p.mu.Unlock()
@@ -187,7 +187,7 @@ func (p *core[T]) park(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	return p.search(w)
 }
 
-// adaptLocked adapts turns to how long the last yield let other goroutines run, until a searching worker came, and to how long tasks are.
+// adaptLocked adapts turns to the length of tasks, and to the length of the last yield, from its beginning until a searching worker came.
 func (p *core[T]) adaptLocked() {
 	fewest := minTurns
 	if p.longTasks {
@@ -217,8 +217,8 @@ func (p *core[T]) foundLocked() {
 	}
 }
 
-// take takes the task at the queue's head. If there is none, it parks the worker until it has got one; take returns false if the worker
-// must end. The caller holds the lock, and take releases it.
+// take takes the task at the queue's head. If the queue is empty, it parks the worker until the worker has got a task. take returns false
+// if the worker must end. The caller holds the lock, and take releases it.
 func (p *core[T]) take(w *worker) (task T, ok bool) {
 	for {
 		if p.queue.n > 0 && p.busy < p.target {

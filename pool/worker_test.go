@@ -17,7 +17,7 @@ import (
 
 func faulty() { panic("faulty's own panic") }
 
-// The handler gets the raw value while the stack still shows the fault; the task counts no more, and its place is free.
+// The panic handler gets the value as it was, while the stack still shows the fault. The task no longer counts, and its place is free.
 func TestPanicHandler(t *testing.T) {
 	type report struct {
 		value   any
@@ -54,7 +54,7 @@ func TestPanicIsLogged(t *testing.T) {
 	}
 }
 
-// A pool of one goes on after ten panics, with waiters at its door.
+// A pool of one goes on after ten panics, while submitters wait.
 func TestPanicsDontStall(t *testing.T) {
 	for _, fault := range []struct {
 		what string
@@ -81,7 +81,7 @@ func TestPanicsDontStall(t *testing.T) {
 	}
 }
 
-// A waiting release waits for panic handlers as well, even for one that ends its goroutine.
+// A release that waits also waits for panic handlers, even for a handler that ends its goroutine.
 func TestReleaseWaitsForPanicHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		handled := false
@@ -97,7 +97,7 @@ func TestReleaseWaitsForPanicHandler(t *testing.T) {
 	})
 }
 
-// At most one worker is woken for tasks that a worker deals with as they come.
+// If one worker keeps up with the tasks, the pool starts no second worker.
 func TestOneSearchingWorker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 100)
@@ -109,7 +109,7 @@ func TestOneSearchingWorker(t *testing.T) {
 	})
 }
 
-// Tasks that wait for each other all get a worker.
+// If tasks wait for each other, each of them gets a worker.
 func TestTasksThatMeet(t *testing.T) {
 	const n = 200
 	p := newPool(t, n)
@@ -158,7 +158,7 @@ func goroutineID() string {
 	return fmt.Sprint(n)
 }
 
-// Where letting others run takes long, it is done less often, and again more often where it doesn't.
+// If a yield takes long, workers yield less often, and more often again when it no longer does.
 func TestTurnsAdapt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1)
@@ -191,8 +191,8 @@ func TestTurnsAdapt(t *testing.T) {
 	})
 }
 
-// Where tasks are long, their workers learn it, and yield for each submitter that they admit, so that it needn't wait for the task's end.
-// Where tasks are short, they learn that, too.
+// When tasks become long, the workers notice that. They then yield for each submitter that they admit, so that the submitter needn't wait
+// for the end of a task. They also notice when tasks become short again.
 func TestLongTasks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 2)

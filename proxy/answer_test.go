@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// rawUpstream is an upstream of HTTP/1.1 that answers each connection's first request with the given bytes, whatever they are.
+// rawUpstream is an upstream of HTTP/1.1 that answers each connection's first request with the given bytes, valid or not.
 func rawUpstream(t testing.TB, answer string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,8 +44,8 @@ func rawUpstream(t testing.TB, answer string) string {
 	return "http://" + ln.Addr().String()
 }
 
-// rawH2Upstream is an upstream of HTTP/2 that answers requests with the given blocks of fields: interim answers perhaps, the final one, and,
-// behind the body "body", the trailer.
+// rawH2Upstream is an upstream of HTTP/2 that answers requests with the given blocks of fields. These are interim answers, if any, then the
+// final answer, and, behind the body "body", the trailer.
 func rawH2Upstream(t testing.TB, blocks ...[]string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,11 +116,12 @@ func newOwnFront(t testing.TB, client protocol, options proxy.Options) *h2Front 
 	return &h2Front{t: t, client: &http.Client{Transport: transport}, url: "http://" + tcptest.Serve(t, s)}
 }
 
-// connectionFields are about the upstream's connection, in any case.
+// connectionFields are about the upstream's connection in every answer, whatever Connection says.
 const connectionFields = "connection=X-Hop;x-hop=1;proxy-authenticate=Basic;keep-alive=timeout=5;proxy-connection=close;transfer-encoding=chunked;upgrade=h2c;te=trailers;" +
 	"trailer=X-Late"
 
-// What middleware has set is in the final answer, also behind interim answers, and fields of the upstream's connection are in none.
+// The final answer has the fields that middleware has set, even after interim answers. No answer has a field about the upstream's
+// connection.
 func TestInterimAnswers(t *testing.T) {
 	hop := strings.Split(connectionFields, ";")
 	// Without X-Hop: since Go 1.27 the transport hides the field Connection of HTTP/2, where none is allowed.
@@ -183,7 +184,8 @@ func TestInterimAnswers(t *testing.T) {
 	}
 }
 
-// A field has one value, the upstream's if it has the field, and those of CORS come from one side. Fields that are lists come from both.
+// A field that isn't a list has one value, the upstream's if the upstream sets it. The fields of CORS all come from one side. Fields that
+// are lists come from both sides.
 func TestOneValue(t *testing.T) {
 	upstream := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Frame-Options", "SAMEORIGIN")

@@ -22,12 +22,12 @@ var errNoUpstream = filo.Error(503, "no upstream server is available")
 // upstream is one of the servers that requests go to.
 type upstream struct {
 	url    *url.URL
-	active atomic.Int64 // requests that it is serving
+	active atomic.Int64 // requests that the upstream is serving
 	sick   atomic.Bool  // it failed the last health check
 
 	mu       sync.Mutex
 	failures int       // failures in a row; guarded by mu
-	until    time.Time // until then it is left alone; guarded by mu
+	until    time.Time // the upstream is left alone until then; guarded by mu
 }
 
 // resting reports whether the upstream is left alone because it has failed.

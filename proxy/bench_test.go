@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// A small answer on one connection, from its upstream and through a proxy in front of that, all on TCP.
+// BenchmarkServe measures a small answer on one connection over TCP, directly from an upstream and through a proxy.
 func BenchmarkServe(b *testing.B) {
 	upstream := backend(b, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

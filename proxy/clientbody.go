@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// clientBody is the body of a request for an upstream. It remembers the error by which reading it has failed: a transport's error doesn't
-// tell the client's failure from the upstream's.
+// clientBody is the body of a request for an upstream. It remembers the error of a failed Read, since a transport's error doesn't show
+// whether the client or the upstream has failed.
 type clientBody struct {
 	io.ReadCloser
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		b.ended = true
-	case !b.closed: // an error of reading on behind Close is the transport's own
+	case !b.closed: // after Close, an error is caused by the transport itself
 		b.err = err
 	}
 	return n, err
@@ -45,7 +45,7 @@ func (b *clientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// clientsOr returns the error of reading the client's body, if that has made the attempt to send r fail, or else err.
+// clientsOr returns the error of reading the client's body if that error has made the attempt to send r fail, or else err.
 func clientsOr(r *http.Request, err error) error {
 	b, ok := r.Body.(*clientBody)
 	if !ok {

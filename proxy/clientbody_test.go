@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// What a client does wrong is its own fault: it is told so, and no upstream is left alone for it.
+// A client's mistake is answered with a client error, and no upstream is left alone because of it.
 func TestClientsFault(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 	for _, test := range []struct {
@@ -55,7 +55,7 @@ func TestClientsFault(t *testing.T) {
 	}
 }
 
-// An upstream that breaks off while it is sent a body has failed itself.
+// If an upstream breaks off while the proxy sends it a body, the upstream has failed, and not the client.
 func TestUpstreamsFault(t *testing.T) {
 	var asked atomic.Int32
 	bad := backend(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) })

@@ -33,7 +33,7 @@ const (
 	h2TLS protocol = "h2 over TLS"
 )
 
-// version is the protocol's name in a request.
+// version is the version of HTTP in a request by this protocol.
 func (p protocol) version() string {
 	if p == http1 {
 		return "HTTP/1.1"
@@ -41,7 +41,7 @@ func (p protocol) version() string {
 	return "HTTP/2.0"
 }
 
-// certificate is a server's, and pool has it as an authority.
+// certificate is the upstreams' certificate, and pool contains it as an authority.
 var certificate, pool = func() (tls.Certificate, *x509.CertPool) {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -138,10 +138,10 @@ func eachPair(t *testing.T, clients, upstreams []protocol, test func(t *testing.
 
 var (
 	every   = []protocol{http1, h2c, h2TLS}
-	version = []protocol{h2c, h2TLS} // those of HTTP/2
+	version = []protocol{h2c, h2TLS} // the protocols of HTTP/2
 )
 
-// Bodies, fields, trailers and interim answers arrive whatever both sides speak, and what belongs to a connection stays there.
+// Bodies, fields, trailers and interim answers arrive whatever protocols the two sides speak. Fields about a connection aren't passed on.
 func TestHTTP2PassesOn(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 40<<10)
 	eachPair(t, every, every, func(t *testing.T, client, upstream protocol) {
@@ -174,7 +174,7 @@ func TestHTTP2PassesOn(t *testing.T) {
 		})
 		r := f.request("POST", "/a%2Cb?x=1", io.MultiReader(bytes.NewReader(large))) // whose length isn't known
 		r.Host = "front.example"
-		r.Trailer = http.Header{"X-Sum": {"9"}, "X-Real-Ip": {"192.0.2.1"}} // the latter is a claim
+		r.Trailer = http.Header{"X-Sum": {"9"}, "X-Real-Ip": {"192.0.2.1"}} // the latter is a false claim
 		r.Header.Set("Via", "1.0 fred")
 		r.Header.Set("Te", "trailers")
 		if client == http1 {
@@ -236,7 +236,7 @@ func TestHTTP2PreserveHost(t *testing.T) {
 	})
 }
 
-// A stream in both directions, as gRPC's: each message is answered before the next one is sent, and a trailer ends the answer.
+// As in gRPC, a stream flows in both directions: each message is answered before the next one is sent, and a trailer ends the answer.
 func TestHTTP2BothWays(t *testing.T) {
 	eachPair(t, version, version, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -282,7 +282,8 @@ func TestHTTP2BothWays(t *testing.T) {
 	})
 }
 
-// A call that its upstream ends early, by an answer, an error or a refused answer, ends for the client too, although that goes on sending.
+// If the upstream ends a call early, by an answer, an error or an answer that the proxy refuses, the call ends for the client too, although
+// the client goes on sending.
 func TestHTTP2EndsEarly(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{ModifyResponse: func(r *http.Response) error {
@@ -320,7 +321,7 @@ func TestHTTP2EndsEarly(t *testing.T) {
 	})
 }
 
-// An answer that is only a trailer, as gRPC's errors are: the fields are in the head.
+// An answer may consist of a trailer alone, like gRPC's errors: its fields are in the head.
 func TestHTTP2TrailersOnly(t *testing.T) {
 	eachPair(t, version, version, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -334,7 +335,7 @@ func TestHTTP2TrailersOnly(t *testing.T) {
 	})
 }
 
-// A request that the client gives up is given up at the upstream, before its answer's head and behind it, and others go on.
+// When the client gives up a request, before or after the answer's head, the proxy gives it up at the upstream. Other requests go on.
 func TestHTTP2Cancel(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		asked, ended := make(chan bool, 1), make(chan error, 1)
@@ -348,7 +349,7 @@ func TestHTTP2Cancel(t *testing.T) {
 			}
 			asked <- true
 			_, err := io.ReadAll(r.Body)
-			if err == nil { // there was none
+			if err == nil { // there was no body
 				<-r.Context().Done()
 				err = r.Context().Err()
 			}
@@ -391,7 +392,7 @@ func TestHTTP2Cancel(t *testing.T) {
 	})
 }
 
-// An upstream that breaks off in the middle of its answer has that stream reset, and no other.
+// If an upstream breaks off in the middle of its answer, the client's stream is reset, and no other stream.
 func TestHTTP2BreaksOff(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		goOn := make(chan bool)
@@ -434,14 +435,14 @@ func TestHTTP2Upgrade(t *testing.T) {
 	if _, body := f.do("GET", "/", ""); body != "HTTP/2.0" {
 		t.Errorf("the upstream was asked by %s", body)
 	}
-	open := func(*net.TCPConn) {} // the end of either side may end the tunnel
+	open := func(*net.TCPConn) {} // a tunnel may end when either side ends
 	got := f.rawConn("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\n", open)
 	if !strings.HasPrefix(got, "HTTP/1.1 101 ") || !strings.HasSuffix(got, "by HTTP/1.1") {
 		t.Errorf("got %q", got)
 	}
 }
 
-// An upstream without HTTP/2 is 502, and fails as one that can't be reached.
+// If the upstream doesn't speak HTTP/2, the client gets 502, as if the upstream couldn't be reached.
 func TestHTTP2Refused(t *testing.T) {
 	f := newFront(t, proxy.Options{HTTP2: true, Upstreams: []string{http1.start(t, echo)}})
 	if response, body := f.do("POST", "/", "hello"); response.StatusCode != 502 {
@@ -469,7 +470,7 @@ func TestHTTP2FiloBehind(t *testing.T) {
 		stream := c.Stream()
 		c.Response.Trailer.Set("X-Sum", "7")
 		fmt.Fprintf(stream, "%s %s %s", c.Request.Proto(), c.Host(), body)
-		return stream.Flush() // with a length the client, which speaks HTTP/1.1, could get no trailer
+		return stream.Flush() // if the answer had a length, the client, which speaks HTTP/1.1, could get no trailer
 	}}
 	address := tcptest.Serve(t, s)
 	f := newFront(t, proxy.Options{HTTP2: true, Upstreams: []string{"http://" + address}})
@@ -479,7 +480,7 @@ func TestHTTP2FiloBehind(t *testing.T) {
 	}
 }
 
-// All of the proxy's connections to upstreams end with it.
+// When the proxy is closed, all of its connections to upstreams end.
 func TestHTTP2Close(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	s.Config.Protocols = new(http.Protocols)

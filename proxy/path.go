@@ -88,8 +88,8 @@ var overlong = [...]struct{ long, short []byte }{
 	{[]byte("\xe0\x80\xae"), []byte{'.'}}, {[]byte("\xe0\x80\xaf"), []byte{'/'}}, {[]byte("\xe0\x81\x9c"), []byte{'\\'}},
 }
 
-// decodeAll undoes percent-encoding until none is left, and then replaces overlong bytes. It doesn't change the given path. If a path that
-// was decoded in part has a dot segment, so has the fully decoded one, since further decoding changes neither dots nor slashes.
+// decodeAll undoes percent-encoding until none is left, and then replaces overlong bytes. It doesn't change the given path. If a partly
+// decoded path has a dot segment, the fully decoded path has one, too, since further decoding changes neither dots nor slashes.
 func decodeAll(path []byte) []byte {
 	if bytes.IndexByte(path, '%') >= 0 {
 		// Each byte may complete an encoding together with bytes before it that are already decoded, so one pass undoes any number of

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A path that an upstream could resolve to one outside what it was let through for isn't passed on; all else is, as it was sent.
+// A path that an upstream could resolve to a path outside of the route isn't passed on. Every other path is passed on as it was sent.
 func TestPaths(t *testing.T) {
 	f := newFront(t, proxy.Options{EncodedSlashes: true, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
@@ -70,8 +70,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// What a guard in front of the proxy takes for one segment is no path below the guard to an upstream: it is refused, or with
-// EncodedSlashes it stays one segment.
+// If a guard in front of the proxy takes a part of a path for one segment, the upstream can't take it for a path with several segments. The
+// path is refused, or with EncodedSlashes stays as it was sent.
 func TestGuardedPaths(t *testing.T) {
 	for _, passes := range []bool{false, true} {
 		p := proxy.New(proxy.Options{EncodedSlashes: passes, Logger: quiet, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestGuardedPaths(t *testing.T) {
 	}
 }
 
-// Targets arrive as they were sent, but for what must be escaped, whatever both sides speak.
+// Targets arrive as they were sent, except for bytes that must be escaped, whatever protocols the two sides speak.
 func TestTargetsArrive(t *testing.T) {
 	eachPair(t, []protocol{http1, h2c}, []protocol{http1, h2c}, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func TestTargetsArrive(t *testing.T) {
 
 var badPercent = regexp.MustCompile("%(?:[0-9A-Fa-f]{2})?")
 
-// upstreamQuery is a query as it arrives.
+// upstreamQuery returns a query as it must arrive at the upstream.
 func upstreamQuery(query string) string {
 	return badPercent.ReplaceAllStringFunc(strings.ReplaceAll(query, ";", "%3B"), func(escape string) string {
 		if escape == "%" {
@@ -153,7 +153,8 @@ func upstreamQuery(query string) string {
 	})
 }
 
-// An upstream finds the parameters that a handler in front finds, whether it splits queries as filo does, at semicolons too, or as net/url.
+// An upstream finds the same parameters as a handler in front of the proxy, whether it splits queries as filo does, at semicolons too, or
+// as net/url does.
 func TestQueries(t *testing.T) {
 	var upstream url.Values
 	p := proxy.New(proxy.Options{
@@ -191,7 +192,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// However often a path is encoded, it takes time in proportion to its length: undone layer by layer, this one would take hours.
+// However often a path is encoded, the time to check it is proportional to its length. If it were decoded layer by layer, this path would
+// take hours.
 func TestDeeplyEncodedPath(t *testing.T) {
 	depth := strings.Repeat("25", 1<<19)
 	for path, want := range map[string]bool{"/%" + depth + "2e./x": true, "/%" + depth + "2e.x/": false} {
@@ -201,7 +203,7 @@ func TestDeeplyEncodedPath(t *testing.T) {
 	}
 }
 
-// No tunnel is made, whatever an upstream would say.
+// The proxy makes no tunnel for CONNECT, whatever the upstream would answer.
 func TestConnect(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("the upstream was sent %s %s", r.Method, r.RequestURI)

@@ -32,7 +32,7 @@ const patience = 60 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// front is a filo server on TCP that passes all on.
+// front is a filo server on TCP that passes all requests on.
 type front struct {
 	t      testing.TB
 	server *filo.Server
@@ -75,13 +75,13 @@ func (f *front) do(method, path, body string, fields ...string) (*http.Response,
 	return response, string(text)
 }
 
-// raw sends what a client of net/http wouldn't, and returns all that is answered.
+// raw sends a text that net/http's client wouldn't send, and returns the bytes of all answers.
 func (f *front) raw(text string) string {
 	f.t.Helper()
 	return f.rawConn(text, func(conn *net.TCPConn) { conn.CloseWrite() })
 }
 
-// rawConn is raw with a client that does something between its request and reading the answer.
+// rawConn is raw, but calls then between sending the request and reading the answer.
 func (f *front) rawConn(text string, then func(*net.TCPConn)) string {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -106,7 +106,7 @@ func backend(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// dead is the URL of a server that isn't there: nobody is given this port unasked.
+// dead is the URL of a server that doesn't exist: no system assigns this port by itself.
 const dead = "http://127.0.0.1:1"
 
 // echo shows the request that it gets.
@@ -145,7 +145,7 @@ func TestPassesOn(t *testing.T) {
 	}
 }
 
-// What a client claims of itself isn't passed on, unless it is a trusted proxy.
+// A client's claims about its identity aren't passed on, unless the client is a trusted proxy.
 func TestForwarded(t *testing.T) {
 	show := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Forwarded", "X-Real-Ip"} {
@@ -159,7 +159,7 @@ func TestForwarded(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options proxy.Options
-		want    string // HOST is that of the front, BACK that of the backend
+		want    string // HOST stands for the front's host, BACK for the backend's
 	}{
 		{"nothing is believed", proxy.Options{}, `["127.0.0.1"] ["HOST"] ["http"] [] [] [] BACK`},
 		{"nothing is believed of others than the trusted", proxy.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
@@ -174,7 +174,7 @@ func TestForwarded(t *testing.T) {
 			test.options.Upstreams = []string{show}
 			f := newFront(t, test.options)
 			want := strings.NewReplacer("HOST", f.addr, "BACK", strings.TrimPrefix(show, "http://")).Replace(test.want)
-			// Nor does a client remove what the proxy tells, by naming it as its connection's.
+			// Nor can a client remove the proxy's own fields by naming them in Connection.
 			for _, connection := range []string{"", "x-forwarded-for, X-FORWARDED-HOST,x-forwarded-proto , X-Forwarded-Port, forwarded, x-real-ip, host"} {
 				fields := slices.Clone(forged)
 				if connection != "" {
@@ -188,12 +188,13 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// A claim isn't passed on in another spelling either, which an upstream might take for the same; other fields are.
+// A claim isn't passed on in another spelling either, since an upstream might take the spellings for the same field. Fields that claim
+// nothing are passed on.
 func TestClaims(t *testing.T) {
 	names := make(chan []string, 1)
 	f := newFront(t, proxy.Options{
 		Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) { names <- slices.Sorted(maps.Keys(r.Header)) })},
-		// What a trusted proxy has to say, it says in the common spelling.
+		// Even a trusted proxy must use the common spelling of these fields.
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	})
 	for _, test := range []struct {
@@ -218,7 +219,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A client that isn't there is 502, one that is slow 504, and if all are sick it is 503; the client isn't told more.
+// The client gets 502 for an upstream that can't be reached, 504 for a slow one, and 503 if all are sick, and learns no more.
 func TestErrors(t *testing.T) {
 	hang := backend(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	reset := backend(t, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
@@ -330,7 +331,7 @@ func TestPassiveHealth(t *testing.T) {
 	}
 }
 
-// A request goes to a server that has just failed it only if there is no other, be it one that is left alone.
+// A request is sent again to the upstream that has just failed it only if there is no other one, not even one that is left alone.
 func TestRetryElsewhere(t *testing.T) {
 	for _, balance := range []proxy.Balance{proxy.RoundRobin, proxy.LeastConnections} {
 		var bad [2]atomic.Bool
@@ -349,7 +350,7 @@ func TestRetryElsewhere(t *testing.T) {
 				t.Fatalf("one is bad: got %d", response.StatusCode)
 			}
 		}
-		bad[0].Store(false) // nobody knows, since it is left alone
+		bad[0].Store(false) // the proxy doesn't notice, since this upstream is left alone
 		bad[1].Store(true)
 		for range 6 {
 			if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
@@ -453,7 +454,7 @@ func TestBalance(t *testing.T) {
 			t.Errorf("upstream %d has got %d of 9", i, n)
 		}
 	}
-	for _, turn := range []uint32{1<<31 - 2, 1<<32 - 4} { // where it no longer fits an int of 32 bits, and up to its end
+	for _, turn := range []uint32{1<<31 - 2, 1<<32 - 4} { // just before the number exceeds an int of 32 bits, and just before it wraps around
 		f.proxy.SetTurn(turn)
 		for range 3 {
 			f.do("GET", "/", "")
@@ -489,7 +490,7 @@ func TestBalance(t *testing.T) {
 	held.Wait()
 }
 
-// A stream comes through as it is made, and its upstream gets to know when the client leaves.
+// A stream comes through as it is written, and the upstream notices when the client leaves.
 func TestStreams(t *testing.T) {
 	next, left := make(chan struct{}), make(chan struct{})
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -525,7 +526,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// An upstream that breaks off in the middle has the client's connection broken off.
+// If an upstream breaks off in the middle of an answer, the client's connection is broken off, too.
 func TestBreaksOff(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, strings.Repeat("x", 10<<10))
@@ -595,7 +596,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// Many requests at once get each its own answer.
+// If many requests come at once, each gets its own answer.
 func TestConcurrent(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, echo), backend(t, echo)}, Balance: proxy.LeastConnections})
 	var all sync.WaitGroup
@@ -612,7 +613,7 @@ func TestConcurrent(t *testing.T) {
 	all.Wait()
 }
 
-// Rewrite has the last word on the request.
+// Rewrite changes the request last, after the proxy itself.
 func TestRewrite(t *testing.T) {
 	f := newFront(t, proxy.Options{
 		Upstreams: []string{backend(t, echo) + "/base/"},

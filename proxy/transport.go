@@ -40,7 +40,7 @@ func newHTTPTransport(o *Options, protocols ...func(*http.Protocols, bool)) *htt
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   128,
 		IdleConnTimeout:       30 * time.Second,
-		DisableCompression:    true, // which encodings the client accepts is the upstream's business
+		DisableCompression:    true, // the upstream chooses an encoding by the client's Accept-Encoding
 		Protocols:             new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: streamWindow,

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// "Probes and operators' routes are always answered": the server has all its places taken and its queue full, and clients that are
-// refused come back at once. No probe came before the overload began.
+// "Probes and operators' routes are always answered": all of the server's places are taken, its queue is full, and refused clients come
+// back at once. No probe came before the overload began.
 func TestAlwaysUnderOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, http2 := range []bool{false, true} {
@@ -99,8 +99,8 @@ func testAlways(t *testing.T, driver filo.Driver, http2 bool) {
 	load.Wait()
 }
 
-// Middleware of a mount point may answer without the router that is mounted there, as one does that asks who it is. A mounted route is
-// always answered nevertheless.
+// Middleware of a mount point, such as authentication, may answer without the router that is mounted there. A mounted Always route is
+// answered nevertheless.
 func TestAlwaysMountedBehindMiddleware(t *testing.T) {
 	for _, answer := range []func() error{func() error { return filo.Error(401, "") }, func() error { panic("in the middleware") }} {
 		held, release := make(chan struct{}), make(chan struct{})
@@ -151,7 +151,8 @@ func TestAlwaysMountedBehindMiddleware(t *testing.T) {
 	}
 }
 
-// The reserve is given back however a handler ends, and it is bounded: what comes when it is full needs a place like any other request.
+// A place of the reserve is given back however a handler ends. The reserve is bounded: when it is full, a further request needs a place
+// like any other.
 func TestAlwaysReserve(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, http2 := range []bool{false, true} {
@@ -220,7 +221,7 @@ func testAlwaysReserve(t *testing.T, driver filo.Driver, http2 bool) {
 		<-held
 	}
 	begin("/hold")
-	for range reserve + 1 { // each one in turn, so a place that is lost shows
+	for range reserve + 1 { // in turn, so a place that was lost shows
 		for how, want := range map[string]int{"panic": 500, "exit": 500, "body": 204, "return": 204} {
 			if got := get("/always/" + how); got != want {
 				t.Errorf("/always/%s: %d, want %d", how, got, want)

@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// relation is how the requests that one pattern, or a part of it, matches relate to those of another.
+// relation tells how the requests that one pattern matches relate to those that another pattern matches. The same goes for parts of
+// patterns.
 type relation uint8
 
 const (
 	equivalent   relation = 0
-	moreGeneral  relation = 1 // the first matches some that the second doesn't
-	moreSpecific relation = 2 // the second matches some that the first doesn't
+	moreGeneral  relation = 1 // the first matches some requests that the second doesn't
+	moreSpecific relation = 2 // the second matches some requests that the first doesn't
 	overlaps     relation = moreGeneral | moreSpecific
-	disjoint     relation = 4 // none matches both
+	disjoint     relation = 4 // no request matches both
 )
 
 // and returns the relation of two patterns from the relations of their parts. All parts must match, so if one part is disjoint, the
-// patterns are. If one pattern matches more in any part, it does so as a whole.
+// patterns are, too. If one pattern matches more in any part, it matches more as a whole.
 func (r relation) and(other relation) relation {
 	if r == disjoint || other == disjoint {
 		return disjoint
@@ -158,7 +159,7 @@ func commonPath(p, other *pattern) string {
 	return path.String()
 }
 
-// index finds the patterns that may conflict with a new one without checking all of them: only those that have no different literal in any
+// index finds the patterns that may conflict with a new pattern without checking all of them: those that have no different literal in any
 // place.
 type index struct {
 	byPlace map[place][]*pattern // once for each of a pattern's segments

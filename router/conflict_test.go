@@ -64,7 +64,7 @@ func TestConflicts(t *testing.T) {
 			if (message == "") != (c.want == "") {
 				t.Errorf("%s: %q and %q: %q", c.why, order[0], order[1], message)
 			}
-			// What it says of methods depends on the order.
+			// What the message says about methods depends on the order.
 			if order[0] == c.second && !strings.Contains(message, c.want) && !strings.Contains(c.want, "methods") {
 				t.Errorf("%s: %q, want it to say %s", c.why, message, c.want)
 			}
@@ -72,8 +72,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// "GET /" beside a handler that is mounted, such as that of package debug, is meant for that path alone: the conflict says how to write that,
-// and what it says is right.
+// "GET /" beside a mounted handler, such as that of package debug, is usually meant for the path "/" alone. The conflict's message says how
+// to write that, and a pattern that is written so is accepted.
 func TestRootBesideMount(t *testing.T) {
 	for _, register := range [][]func(r *router.Router, path string){
 		{func(r *router.Router, path string) { r.GET(path, show) }, func(r *router.Router, _ string) { r.Mount("/debug", show) }},
@@ -188,7 +188,7 @@ func TestBadPatterns(t *testing.T) {
 	}
 }
 
-// A pattern that is written as another framework has it panics, and says how to write it here.
+// A pattern in another framework's syntax panics, and the panic says how to write the pattern here.
 func TestForeignPatterns(t *testing.T) {
 	for _, c := range []struct {
 		call string // "" is Handle
@@ -271,7 +271,7 @@ func TestForeignPatterns(t *testing.T) {
 	}
 }
 
-// "/" in a group is the prefix to those who come from another framework, and would be all that is below it.
+// The path "/" in a group means the prefix in other frameworks. Here it would match everything below the prefix, so it panics.
 func TestGroupsSubtree(t *testing.T) {
 	for i, register := range []func(users *router.Group){
 		func(users *router.Group) { users.GET("/", show) },
@@ -301,7 +301,7 @@ func TestGroupsSubtree(t *testing.T) {
 	r.Group("/c").GET("/d/", show)
 }
 
-// Ten thousand routes are registered quickly, and found.
+// Ten thousand routes are registered quickly, and each of them is found.
 func TestManyRoutes(t *testing.T) {
 	const n = 10_000
 	r := router.New()
@@ -332,7 +332,7 @@ func TestManyRoutes(t *testing.T) {
 	}
 }
 
-// What a panic tells people to write instead is taken.
+// The patterns that panics recommend are accepted.
 func TestInsteadOfMistakes(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/api", To: "/"}}})
 	r := router.New()
@@ -346,8 +346,8 @@ func TestInsteadOfMistakes(t *testing.T) {
 	}
 }
 
-// Middleware that changes the path may stand around a router that is mounted in a group, since that one looks for itself, and not around
-// a route of the group, whichever of the two is there first.
+// Middleware of a group may change the path if the group contains only mounted routers, which match the new path themselves. If the group
+// has a route, it panics, whichever of the two was added first.
 func TestGroupOfMounts(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/api/old", To: "/api/new"}}})
 	inner := router.New()

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// "go doc" finds each method of a Router and of a Group with the type that has it.
+// "go doc" shows each method of a Router and of a Group with its type.
 func TestDocumented(t *testing.T) {
 	paths, err := filepath.Glob("*.go")
 	if err != nil {

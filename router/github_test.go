@@ -61,7 +61,7 @@ func TestGitHub(t *testing.T) {
 	}
 }
 
-// inHandler sends requests one after the other to a server, in whose handler it calls f.
+// inHandler sends requests one after the other to a server, whose handler calls f.
 func inHandler(t testing.TB, requests []string, f func(c *filo.Ctx)) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		f(c)
@@ -127,7 +127,7 @@ func BenchmarkGitHub(b *testing.B) {
 	}
 }
 
-// BenchmarkServe measures what GitHub's routes don't have.
+// BenchmarkServe measures kinds of routes that GitHub's API doesn't have.
 func BenchmarkServe(b *testing.B) {
 	inner := router.New()
 	inner.GET("/users/{id}", readAll([]string{"id"}))

@@ -167,7 +167,7 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 }
 
 // inlineCode is the code of the handlers that filo.Inline returns. Such a handler never waits, so its route is answered however many
-// requests there are: so probes work even if nobody has marked their route.
+// requests there are. Probes therefore work even if their route wasn't marked.
 var inlineCode = reflect.ValueOf(filo.Inline(nil)).Pointer()
 
 // mustNotBeNil panics at the call with the missing argument, instead of at the first request.
@@ -190,7 +190,7 @@ func mustRunInside(middleware []filo.Middleware) {
 	}
 }
 
-// mustRunInside panics for such middleware of the group, or of one around it.
+// mustRunInside panics for such middleware of the group, or of a group around it.
 func (g *group) mustRunInside() {
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
@@ -211,7 +211,7 @@ func (g *group) hasRoutes() bool {
 	return false
 }
 
-// pattern parses a pattern of the group, for the given method unless that is inText.
+// pattern parses a pattern of the group, for the given method unless the method is inText.
 func (g *group) pattern(method, text string) (*pattern, error) {
 	if method != inText {
 		if err := mistakenPath(text); err != nil {

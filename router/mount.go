@@ -57,7 +57,7 @@ func (m *mountPoint) handler(h filo.Handler) filo.Handler {
 	}
 }
 
-// below returns m as seen from below another mount point; nil is none.
+// below combines m with an outer mount point, at which m's router is mounted; nil means that there is none.
 func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 	if outer == nil {
 		return m
@@ -84,8 +84,8 @@ func (m *mountPoint) found() {
 	}
 }
 
-// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. If that had to enter the mount
-// point's class, it would need a place in an overloaded server, and a mounted route that is always answered would never be found.
+// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. If that request had to enter
+// the mount point's class, it would need a place in an overloaded server, and a mounted route that is always answered would never be found.
 func (m *mountPoint) leadsToRouter() bool {
 	switch m.mounted.Load() {
 	case mountRouter:
@@ -96,10 +96,10 @@ func (m *mountPoint) leadsToRouter() bool {
 	return false
 }
 
-// notReached lets another request try, if the one that was expected to reach a Router was answered by the route's middleware.
+// notReached lets another request try, if the route's middleware has answered the request that was expected to reach a Router.
 func (m *mountPoint) notReached() { m.mounted.CompareAndSwap(mountSought, mountUnknown) }
 
-// cut leaves out of a path what belongs to the prefix.
+// cut returns the path without the prefix.
 func (m *mountPoint) cut(path []byte) []byte {
 	for range m.segments {
 		i := bytes.IndexByte(path[1:], '/')

@@ -13,7 +13,7 @@ import (
 
 // pattern is a parsed pattern, [METHOD ][HOST]/PATH.
 type pattern struct {
-	text     string // as Ctx.Route gives it
+	text     string // as Ctx.Route returns it
 	method   string // "" is every one
 	host     string // in lower case; "" is every one
 	path     string // as written
@@ -25,7 +25,7 @@ type pattern struct {
 // segment is the part of a pattern between two slashes, or behind the last one.
 type segment struct {
 	kind segmentKind
-	// text is a literal's in canonical form, or a wildcard's name, which a trailing slash doesn't have.
+	// text is a literal in canonical form, or a wildcard's name. A trailing slash, which is a wildcard, has none.
 	text       string
 	constraint *constraint // of a single wildcard; nil is none
 }
@@ -174,8 +174,8 @@ func parseWildcard(text string) (s segment, left string, err error) {
 	return s, left, err
 }
 
-// wildcardSize returns where the wildcard at the start of text ends, -1 if it doesn't. A regular expression may hold
-// balanced braces, and others behind a backslash.
+// wildcardSize returns where the wildcard at the start of text ends, -1 if it doesn't end. Braces in a regular expression must be balanced,
+// or stand behind a backslash.
 func wildcardSize(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -202,10 +202,10 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// canonicalEscape undoes what would make segments ambiguous in a path of decoded ones.
+// canonicalEscape encodes the bytes that would make segments ambiguous in a path of decoded segments.
 var canonicalEscape = strings.NewReplacer("/", "%2F", "%", "%25")
 
-// canonicalDots are segments of encoded dots: others are no segments.
+// canonicalDots are the segments "." and "..", which are values only if their dots are encoded.
 var canonicalDots = [...]string{1: "%2E", 2: "%2E%2E"}
 
 // canonical returns the form of a decoded segment that the tree compares: only "/", "%" and segments of dots are encoded. So
@@ -244,7 +244,7 @@ func appendCanonical(dst, path []byte) []byte {
 	return encodeDots(dst, segment, len(path)-from)
 }
 
-// encodeDots puts the last segment of dst into canonical form if it is dots that weren't sent as such.
+// encodeDots puts the last segment of dst into canonical form if it consists of dots that were sent encoded.
 func encodeDots(dst []byte, segment, sent int) []byte {
 	if last := dst[segment:]; len(last) < sent && isDots(last) {
 		dst = append(dst[:segment], canonicalDots[len(last)]...)
@@ -252,7 +252,7 @@ func encodeDots(dst []byte, segment, sent int) []byte {
 	return dst
 }
 
-// decodeCanonical decodes a segment, or several, in canonical form. What it returns is in b's memory.
+// decodeCanonical decodes a segment, or several, in canonical form. The result is in b's memory.
 func decodeCanonical(b []byte) []byte {
 	return slices.Clip(syntax.AppendPercentDecoded(b[:0], b))
 }

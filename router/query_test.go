@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// RFC 10008: a route for QUERY answers QUERY alone, and says what it takes wherever its path is asked for with another method.
+// A route for QUERY answers only QUERY. Answers to other methods for its path list the media types that it takes (RFC 10008).
 func TestQUERY(t *testing.T) {
 	r := router.New()
 	echo := func(c *filo.Ctx) error {
@@ -93,7 +93,7 @@ func TestAcceptQueryMistakes(t *testing.T) {
 	}
 }
 
-// The route of the most specific host says what it takes, as it is the one that answers.
+// Accept-Query lists the media types of the most specific host's route, which is the one that answers.
 func TestQUERYOfHosts(t *testing.T) {
 	r := router.New()
 	r.Handle("QUERY /", show).AcceptQuery("text/any")

@@ -16,12 +16,12 @@ import (
 type Route struct {
 	// Set when the router begins to serve, and not changed from then on.
 	handler   filo.Handler // with all middleware
-	preflight filo.Handler // the same middleware around what answers OPTIONS
+	preflight filo.Handler // the same middleware around the handler that answers OPTIONS
 
 	class     class.Class
 	names     []string    // of the values
 	restNamed bool        // the last one belongs to a {name...}
-	mount     *mountPoint // what the route hands over to; nil is none
+	mount     *mountPoint // the mount point that the route leads to; nil for none
 
 	pattern    *pattern
 	group      *group
@@ -30,13 +30,13 @@ type Route struct {
 	name       string // guarded by Router.mu
 	told       string // "Inline" or "Offload", where the route was told to run; guarded by Router.mu, and not changed from when it serves
 
-	queries *queries // that it takes, nil are all; guarded by Router.mu, and not changed from when it serves
+	queries *queries // the media types that it takes, nil for all; guarded by Router.mu, and not changed once it serves
 
 	// placed has, for each *mountPoint that the route's router serves, how the route is called there.
 	placed sync.Map
 }
 
-// run answers a request whose parameters have been set. The name is the route's, "" if that has been set, too.
+// run answers a request whose parameters have been set. The name is the route's name, or "" if the name has been set, too.
 func (route *Route) run(c *filo.Ctx, name string) error {
 	if route.mount == nil || route.told != "" || !route.mount.leadsToRouter() {
 		if err := inside.EnterRoute(c, &route.class, name); err != nil {

@@ -94,8 +94,8 @@ type table struct {
 	anyHost methods
 	// literals are a short cut to routes of anyHost whose paths are literals. There are none if some routes have a host.
 	literals *literals
-	hosts    map[string]*methods // by name in lower case, or by "*." and one; nil if no route has a host
-	starred  bool                // some have a star
+	hosts    map[string]*methods // by name in lower case, perhaps with "*." in front; nil if no route has a host
+	starred  bool                // some hosts have a star
 
 	unmatched                  filo.Handler // for requests without a route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
@@ -185,7 +185,8 @@ func (r *Router) Serve(c *filo.Ctx) error {
 	s.setMethod(c.Request.MethodBytes())
 	var mount *mountPoint
 	if c.Route() != "" {
-		// Another router has set this. If this router isn't mounted there, its parameters don't belong to the request any more.
+		// Another router has set the route. If this router isn't mounted there, the other router's parameters no longer belong to the
+		// request.
 		if mount, _ = mountedAt.Get(c); mount == nil {
 			inside.Match(c).Truncate(0)
 		}
@@ -211,7 +212,7 @@ func (r *Router) Serve(c *filo.Ctx) error {
 
 // serveEncoded serves a path with percent-encoding.
 func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
-	// This is checked before decoding: encoded dots are no dot segments (as for ServeMux), but values like others.
+	// Dot segments are looked for before decoding: encoded dots are values like any others, as for ServeMux.
 	if s.refuseDots && !isClean(path[1:]) {
 		return t.unmatched(c)
 	}
@@ -251,7 +252,7 @@ func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path of a target that has none, and the rest of a mount point's own path.
+// rootPath is the path of a target that has none. For a mount point's own path, it is what is left of it after the prefix is cut.
 var rootPath = []byte("/")
 
 // requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".
@@ -285,7 +286,7 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 
 // ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
 func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
-	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // in the way that middleware.HostCheck admits it
+	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // without port and dot, as middleware.HostCheck compares it
 	if trees[0] = t.hosts[string(host)]; trees[0] != nil && !t.starred {
 		return trees // most names come in lower case
 	}

@@ -33,7 +33,7 @@ func trace(name string) filo.Middleware {
 
 func traceOf(a servertest.Answer) string { return strings.Join(a.Header.Values("Trace"), " ") }
 
-// Router, outer groups, inner groups and the route follow each other, whatever was registered first.
+// The middleware of the router, outer groups, inner groups and the route runs in this order, whatever was registered first.
 func TestMiddlewareOrder(t *testing.T) {
 	r := router.New()
 	outer := r.Group("/o", trace("o1"))
@@ -58,7 +58,7 @@ func TestMiddlewareOrder(t *testing.T) {
 	}
 }
 
-// Use covers all that the router answers by itself.
+// Middleware of Use also covers the router's own answers.
 func TestUseCoversTheRoutersAnswers(t *testing.T) {
 	r := router.New()
 	r.GET("/a", show)
@@ -115,7 +115,7 @@ func TestErrorsAreRenderedInside(t *testing.T) {
 	}
 }
 
-// A preflight runs the middleware of the route that it asks about, and is 204 if none of that answers.
+// A preflight runs the middleware of the route that it asks about, and gets 204 if that middleware doesn't answer.
 func TestPreflight(t *testing.T) {
 	cors := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -192,7 +192,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// A middleware that returns no handler panics when the chains are built, whatever is asked for, and is named.
+// If a middleware returns no handler, the router panics when the chains are built, whatever the request is for. The panic names the
+// middleware.
 func TestMiddlewareWithoutHandler(t *testing.T) {
 	for name, add := range map[string]func(*router.Router){
 		"Use":     func(r *router.Router) { r.Use(noHandler) },
@@ -213,7 +214,7 @@ func TestMiddlewareWithoutHandler(t *testing.T) {
 
 func noHandler(filo.Handler) filo.Handler { return nil }
 
-// First requests that come at once find all chains made, each of them once for each route.
+// If the first requests come at once, each of them finds all chains built, and each chain is built only once.
 func TestFreezeAtOnce(t *testing.T) {
 	r := router.New()
 	made := 0
@@ -269,7 +270,7 @@ func TestRedirectsCanBeDisabled(t *testing.T) {
 	}
 }
 
-// CONNECT is matched by its host, and never redirected; a handler for every method doesn't get it.
+// CONNECT is matched by its host, and never redirected. A handler for every method doesn't get it.
 func TestConnect(t *testing.T) {
 	r := with("CONNECT proxy.test/", "/")
 	if got := do(t, r, "CONNECT proxy.test:443"); got.Status != 200 || got.Header.Get("Route") != "CONNECT proxy.test/" {
@@ -280,7 +281,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// RFC 9112, section 3.2.2: a target in absolute-form names the host; one without a path is for "/".
+// RFC 9112, section 3.2.2: a target in absolute-form names the host; a target without a path is for "/".
 func TestAbsoluteForm(t *testing.T) {
 	r := with("a.test/{$}", "b.test/{x}")
 	s := servertest.New(t, r.Serve)
@@ -291,8 +292,8 @@ func TestAbsoluteForm(t *testing.T) {
 	}
 }
 
-// The star of a host stands for one label. A host that is named comes first, then the domain above it, then any host, and each path is looked
-// for in all of them.
+// The star of a host stands for one label. Routes of the request's own host come first, then those of the starred domain above it, then
+// those of any host. Each path is looked for in all three.
 func TestHostsBelow(t *testing.T) {
 	r := with("admin.a.test/", "GET *.a.test/shop/{x}", "POST *.a.test/shop/{x}", "*.b.a.test/{$}", "/shop/{x}", "/{$}")
 	for target, want := range map[string]string{
@@ -400,7 +401,7 @@ func TestMount(t *testing.T) {
 		{"GET /t/../u/x/2", "301 /u/x/2", "outer outer301"},
 		{"GET /raw/a/b", "/raw/a/b", "outer outer200"},
 	} {
-		for range 2 { // the second time with what was learned
+		for range 2 { // the second time with the classes known
 			got := do(t, r, c.request)
 			if got.Status == 301 {
 				got.Body = "301 " + got.Header.Get("Location")
@@ -412,7 +413,7 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// The classes of routes are listed by their patterns. A mounted router's stand for that of its mount point.
+// Classes are listed by the patterns of their routes. The classes of a mounted router's routes replace that of the mount point.
 func TestClasses(t *testing.T) {
 	inner := with("GET /x")
 	r := with("GET /a/{b}")
@@ -434,7 +435,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// What NotFound and MethodNotAllowed do is in a class of its own, and so are preflights, and what middleware does for them.
+// The handlers of NotFound and MethodNotAllowed, and preflights, run in a class of their own, with their middleware.
 func TestClassOfNoRoute(t *testing.T) {
 	waits := func(c *filo.Ctx) error {
 		time.Sleep(time.Millisecond)
@@ -467,8 +468,8 @@ func TestClassOfNoRoute(t *testing.T) {
 	}
 }
 
-// A route runs where it was told to from the first request on, with all middleware around, however long that takes: with every
-// place of the server taken an inline one is answered, and others are refused, in both drivers.
+// A route marked Inline or Offload runs accordingly from the first request on, together with all middleware, however long that takes. When
+// all places of the server are taken, Inline routes are answered and others refused, by both drivers.
 func TestRouteInlineAndOffload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -485,7 +486,7 @@ func testRouteInlineAndOffload(t *testing.T, driver filo.Driver) {
 	r, mounted := router.New(), router.New()
 	r.Use(func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			time.Sleep(100 * time.Microsecond) // a class that learns would be a slow one
+			time.Sleep(100 * time.Microsecond) // a class that is measured would become slow
 			return next(c)
 		}
 	})
@@ -541,8 +542,8 @@ func testRouteInlineAndOffload(t *testing.T, driver filo.Driver) {
 	}
 }
 
-// A handler that filo.Inline or filo.Offload has made keeps its class in a route that isn't told where to run, and one that filo.Offload
-// has made leaves the loop in a route that is inline.
+// A handler made by filo.Inline or filo.Offload keeps its class in a route that isn't marked. A handler made by filo.Offload leaves the
+// loop even in an Inline route.
 func TestInlineAndOffloadInRoutes(t *testing.T) {
 	r := router.New()
 	r.GET("/inline", filo.Inline(show))
@@ -564,7 +565,7 @@ func TestInlineAndOffloadInRoutes(t *testing.T) {
 	}
 }
 
-// A route that is told both, or when it is too late, panics with what to do.
+// Marking a route with both Inline and Offload, or too late, panics with a remedy.
 func TestRouteToldTwice(t *testing.T) {
 	for name, tell := range map[string]func(*router.Router, *router.Route){
 		"can't be Offload, it is Inline already": func(_ *router.Router, a *router.Route) { a.Inline().Offload() },

@@ -32,8 +32,8 @@ func (c *choices) upTo(n int) int {
 
 func (c *choices) of(from ...string) string { return from[c.upTo(len(from))] }
 
-// pattern makes a pattern, mostly a good one. Some that ServeMux takes are left out: unclean ones without a method, which can
-// never match and panic here, and "%2F" for a whole segment, which it takes for {$}.
+// pattern makes a pattern, mostly a valid one. It never makes some patterns that ServeMux accepts: unclean ones without a method, which can
+// never match and panic here, and "%2F" as a whole segment, which ServeMux takes for {$}.
 func (c *choices) pattern() string {
 	var b strings.Builder
 	b.WriteString(c.of("", "GET ", "POST ", "", "HEAD ", "GET ", "PURGE ", "CONNECT  "))
@@ -77,7 +77,7 @@ func outcome(status int, header http.Header, target string) string {
 		return "redirect to " + header.Get("Location")
 	}
 	allow := strings.Split(header.Get("Allow"), ", ")
-	// The OPTIONS that the router answers by itself isn't ServeMux's.
+	// ServeMux doesn't answer OPTIONS by itself, so its Allow lacks OPTIONS.
 	allow = slices.DeleteFunc(allow, func(method string) bool { return method == "OPTIONS" })
 	return fmt.Sprint(status, allow)
 }
@@ -140,7 +140,7 @@ func (test *serveMuxTest) run(t *testing.T, c choices) {
 	}
 }
 
-// muxRoute is what show says, for a ServeMux.
+// muxRoute returns the text of show for a handler in a ServeMux.
 func muxRoute(request *http.Request, pattern string) string {
 	text := strings.Join(strings.Fields(pattern), " ")
 	for part := range strings.SplitSeq(pattern, "/") {
@@ -152,7 +152,7 @@ func muxRoute(request *http.Request, pattern string) string {
 	return text
 }
 
-// The router finds what net/http.ServeMux finds, and refuses what it refuses.
+// The router finds the same routes as net/http.ServeMux, and refuses the same patterns.
 func FuzzServeMux(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(randomBytes(seed))

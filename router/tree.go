@@ -138,9 +138,9 @@ func (s *search) setMethod(method []byte) { s.method, s.known = method, known(me
 
 // match returns the route for a path, or for the rest of one, nil if there is none.
 //
-// It tries the literal first, then wildcards with a constraint, then the one without, and rest last. The first route that it finds is the
-// most specific one. If another route matched too, one of the two would be more specific, since they don't conflict. And where the two
-// part, the more specific one has the alternative that is tried first. No node is visited twice.
+// It tries the literal first, then wildcards with a constraint, then the wildcard without a constraint, and rest last. The first route that
+// it finds is the most specific one. If another route matched too, one of the two would be more specific, since they don't conflict. And
+// the more specific route has the alternative that is tried first where the two routes part. No node is visited twice.
 //
 // If both path and n's prefix have a first byte, the two are equal: the byte led here, or it is a slash.
 func (n *node) match(s *search, path []byte) *Route {

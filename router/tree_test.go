@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// matches reports whether a path, split into its segments, is one of p's, without a tree.
+// matches reports, without a tree, whether the pattern matches a path that was split into its segments.
 func (p *pattern) matches(segments []string) bool {
 	for i, s := range p.segments {
 		if s.kind == rest {
@@ -30,7 +30,7 @@ func (p *pattern) matches(segments []string) bool {
 	return len(p.segments) == len(segments)
 }
 
-// Of all patterns that match a path, the tree finds the one that is more specific than each other, constraints included.
+// The tree finds the pattern that is more specific than every other one that matches the path, also by its constraints.
 func TestTreeFindsTheMostSpecific(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -50,7 +50,7 @@ func TestTreeFindsTheMostSpecific(t *testing.T) {
 			}
 			p, err := parsePattern(text)
 			if err != nil {
-				continue // an empty one
+				continue // the text is empty
 			}
 			first := known.conflict(p)
 			for _, other := range patterns {
@@ -124,7 +124,7 @@ func checkMostSpecific(t *testing.T, patterns []*pattern, path string, route *Ro
 	}
 }
 
-// The canonical form of a path has its segments apart, and those decode to what was sent.
+// The canonical form of a path keeps its segments apart, and each of them decodes to the segment that was sent.
 func TestCanonical(t *testing.T) {
 	for sent, want := range map[string]string{
 		"/a%2fb":         "/a%2Fb",

@@ -28,7 +28,7 @@ func mustWrite(t *testing.T, c *Conn, b string) {
 	}
 }
 
-// wantRead makes one Read and compares what it gives.
+// wantRead makes one Read and compares its result.
 func wantRead(t *testing.T, c *Conn, want string, wantErr error) {
 	t.Helper()
 	b := make([]byte, 1024)
@@ -290,7 +290,7 @@ func TestConnDeadlines(t *testing.T) {
 		readAt(time.Second, nil)
 		readAt(2*time.Second, os.ErrDeadlineExceeded)
 
-		// Moved while a Read is blocked: later, earlier, away.
+		// While a Read is blocked, the deadline is moved: later, earlier, away.
 		a.SetReadDeadline(start.Add(3 * time.Second))
 		time.AfterFunc(500*time.Millisecond, func() { a.SetReadDeadline(start.Add(10 * time.Second)) })
 		readAt(10*time.Second, os.ErrDeadlineExceeded)

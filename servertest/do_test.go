@@ -41,7 +41,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// One line for a request, and what it got.
+// A test sends a request, and gets its answer, in one line.
 func ExampleServer_Do() {
 	TestGreeting := func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error { return c.Text(200, "Hello, "+c.Query("name")+"!") })

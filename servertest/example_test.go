@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// In a test of its own, New is all that a handler needs.
+// To test a handler, New is all that you need.
 func ExampleNew() {
 	TestGreeting := func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {
@@ -36,7 +36,7 @@ func ExampleNew() {
 	_ = TestGreeting // go test calls it
 }
 
-// A listener alone serves where there is no *testing.T.
+// A listener can be used alone where there is no *testing.T.
 func ExampleListener() {
 	ln := servertest.NewListener()
 	s := &filo.Server{Handler: func(c *filo.Ctx) error {

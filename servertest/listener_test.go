@@ -77,7 +77,7 @@ func TestListenerClose(t *testing.T) {
 	})
 }
 
-// Nobody will ever serve a connection that was not accepted before Close.
+// Close resets the connections that were not yet accepted, since no server will ever serve them.
 func TestListenerCloseResetsTheQueue(t *testing.T) {
 	ln := NewListener()
 	client, err := ln.Dial()
@@ -98,7 +98,7 @@ func TestListenerCloseAmongDials(t *testing.T) {
 				if err != nil {
 					return
 				}
-				// Ends by the reset of the queue or by the close of an accepted one.
+				// The copy ends by the reset of a queued connection, or by the close of an accepted one.
 				io.Copy(io.Discard, c)
 			})
 		}

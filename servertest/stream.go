@@ -17,8 +17,8 @@ const (
 	minRing = 1 << 10
 )
 
-// errPipe is the error of a Write when nobody will read it any more. errors.Is finds both io.ErrClosedPipe, as with net.Pipe, and EPIPE, as
-// with a socket.
+// errPipe is the error of a Write whose bytes nobody will read. errors.Is finds both io.ErrClosedPipe, as with net.Pipe, and EPIPE, as with
+// a socket.
 var errPipe error = pipeError{}
 
 type pipeError struct{}
@@ -42,7 +42,7 @@ type stream struct {
 	finished     bool // no byte will follow those in ring
 	writerClosed bool // the writing Conn was closed
 	readerClosed bool // the reading Conn was closed
-	reset        bool // one of them was reset
+	reset        bool // one of the two Conns was reset
 
 	readDeadline  deadline
 	writeDeadline deadline

@@ -24,8 +24,8 @@ func BenchmarkEventAppendTo(b *testing.B) {
 	}
 }
 
-// An event to all subscribers of a topic: until all of them, who are in the same process, have read it, but for a few events
-// that are on their way. ns/delivery is the time for one subscriber.
+// BenchmarkPublish measures an event to all subscribers of a topic, who are in the same process. It ends when they have read all but the
+// last few events. ns/delivery is the time for one subscriber.
 func BenchmarkPublish(b *testing.B) {
 	const window = 8
 	for _, subscribers := range []int{1, 100, 2000} {
@@ -54,7 +54,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// An event that nobody wants, and that is kept.
+// BenchmarkPublishAlone measures an event that has no subscriber, and is kept in the history.
 func BenchmarkPublishAlone(b *testing.B) {
 	hub := sse.NewHub()
 	defer hub.Close()

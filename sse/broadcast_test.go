@@ -45,16 +45,16 @@ const (
 	broadcastQueue  = 32 << 10
 )
 
-// broadcastReport is what the clients say, one line each time: that all have their streams, that all but the slow one have
-// got an event, and what has gone wrong.
+// broadcastReport is a line of the clients' output: all clients have their streams, all but the slow one have got an event, or something
+// has gone wrong.
 type broadcastReport struct {
 	Ready bool
-	Event int // the first has 1
+	Event int // counted from 1
 	Error string
 }
 
-// Very many subscribers get every event in order, while one that doesn't read is dropped, other requests are served, and
-// workers are few.
+// Very many subscribers get every event in order. Meanwhile a subscriber that doesn't read is dropped, other requests are served, and only
+// a few workers are needed.
 func TestBroadcast(t *testing.T) {
 	clients := 9000
 	if raceEnabled || testing.Short() {
@@ -68,7 +68,7 @@ func TestBroadcast(t *testing.T) {
 	if report := <-reports; !report.Ready {
 		t.Fatalf("the clients: %+v", report)
 	}
-	// The slow one doesn't wait for its stream.
+	// The slow client doesn't report that it has its stream.
 	poll(t, "all to be subscribed", func() bool { return hub.Stats().Subscribers == clients })
 	poll(t, "the workers to be free", func() bool { return server.Stats().WorkersRunning == 0 })
 	each := (memoryInUse() - before) / int64(clients)
@@ -76,7 +76,7 @@ func TestBroadcast(t *testing.T) {
 	if most := int64(4 << 10); each > most && !raceEnabled {
 		t.Errorf("a subscriber takes %d bytes, over %d", each, most)
 	}
-	// Workers that have nothing to do stay for a while: as many as the requests on a busy machine took, but no more than Concurrency.
+	// Idle workers stay for a while: as many as the requests needed on a busy machine, but no more than Concurrency.
 	if n, most := runtime.NumGoroutine(), server.Concurrency+50; h.Driver != filo.DriverBlocking && runtime.GOOS == "linux" && n > most {
 		t.Errorf("%d goroutines, over %d", n, most)
 	}
@@ -89,7 +89,7 @@ func TestBroadcast(t *testing.T) {
 		for i := range broadcastEvents {
 			window <- true
 			publish(t, hub, "all", fmt.Sprint(i, " ", strings.Repeat("x", broadcastBytes)))
-			// The slow one's alone, whose system takes some 100 KB before anything has to wait.
+			// These are only for the slow client, whose system takes some 100 KB before events have to wait.
 			for range 5 {
 				publish(t, hub, "bulk", strings.Repeat("x", 2000))
 			}
@@ -159,7 +159,7 @@ func startBroadcastClients(t *testing.T, address string, clients int) (io.Closer
 	return in, reports
 }
 
-// othersServed asks for something else until it is to stop, and returns what it has found.
+// othersServed sends other requests until stop is closed, and returns what it has found.
 func othersServed(t *testing.T, h *host, stop <-chan bool) string {
 	conn, _, err := h.dial(t)
 	if err != nil {
@@ -193,10 +193,10 @@ func othersServed(t *testing.T, h *host, stop <-chan bool) string {
 	}
 }
 
-// memoryInUse returns how many bytes the heap and the stacks have.
+// memoryInUse returns how many bytes the heap and the stacks take.
 func memoryInUse() int64 {
 	runtime.GC()
-	runtime.GC() // what pools have let go of
+	runtime.GC() // frees what pools have let go of
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
@@ -230,7 +230,7 @@ func runBroadcastClients(address string, clients int) error {
 		return err
 	}
 	var ready sync.WaitGroup
-	places := make(chan bool, 50) // of those that connect: half of what the server's workers can do
+	places := make(chan bool, 50) // for clients that connect at once: half as many as the server has workers
 	for range clients - 1 {
 		places <- true
 		ready.Add(1)

@@ -48,8 +48,8 @@ func (h *Hub) follow(b Broker) {
 
 var errNotLive = errors.New("sse: the hub's broker hasn't delivered its history yet")
 
-// Ready returns an error until the hub can serve clients. Without a Broker it can at once; with one, when the Broker has delivered the
-// messages that it has kept. It is a check for health.Health.Add.
+// Ready returns an error until the hub can serve clients. Without a Broker the hub can serve at once, with a Broker when that has delivered
+// the messages that it has kept. It is a check for health.Health.Add.
 func (h *Hub) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,7 @@ type broker struct {
 	last     uint64
 	err      error
 	held     map[int]bool // followers that get nothing, by the order in which they came
-	gaps     map[int]bool // followers that have lost all that they haven't got
+	gaps     map[int]bool // followers that have lost all messages that they haven't got yet
 	came     int
 }
 
@@ -89,7 +89,7 @@ func (b *broker) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	}
 }
 
-// instance is a server with a hub of the broker's.
+// instance returns a hub that uses the broker, and a server for it.
 func instance(t *testing.T, b *broker, options sse.HubOptions) (*sse.Hub, *host) {
 	t.Helper()
 	options.Broker = b
@@ -99,7 +99,8 @@ func instance(t *testing.T, b *broker, options sse.HubOptions) (*sse.Hub, *host)
 	return hub, serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
 }
 
-// Whatever instance an event is published at, and a client comes to, it gets each event once, and its ID is the same everywhere.
+// A client gets each event once, whatever instances the event is published at and the client comes to. An event has the same ID at all
+// instances.
 func TestBroker(t *testing.T) {
 	b := newBroker()
 	hub1, one := instance(t, b, sse.HubOptions{})
@@ -113,7 +114,7 @@ func TestBroker(t *testing.T) {
 	if first != "1001" || at1.lastID != "1003" || at2.lastID != "1003" {
 		t.Errorf("the IDs are %q, %q and %q", first, at1.lastID, at2.lastID)
 	}
-	// At an instance that was started since then, too.
+	// The same holds at an instance that was started after the events.
 	hub3, three := instance(t, b, sse.HubOptions{})
 	moved := three.subscribe(t, "a,b", first)
 	moved.want(t, "2", "3")
@@ -125,7 +126,7 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A client may come from an instance that is ahead of this one: it gets nothing twice, and isn't told of a gap.
+// A client may come from an instance that is ahead of this one. It gets no event twice, and no gap event.
 func TestBrokerAhead(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, b, sse.HubOptions{})
@@ -144,7 +145,7 @@ func TestBrokerAhead(t *testing.T) {
 	client.want(t, "3")
 }
 
-// An ID that no event has had, from whatever broker there was before, is found out with the next heartbeat.
+// If a client sends an ID that no event of this broker has, perhaps from an earlier broker, the hub notices at the next heartbeat.
 func TestBrokerUnknownID(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, b, sse.HubOptions{Heartbeat: 50 * time.Millisecond})
@@ -156,7 +157,7 @@ func TestBrokerUnknownID(t *testing.T) {
 	client.want(t, "1")
 }
 
-// When messages of the broker's are missing, subscribers are told, and so are clients with IDs from before.
+// When messages of the broker are missing, subscribers get the gap event, and so do clients that come with earlier IDs.
 func TestBrokerGap(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, b, sse.HubOptions{})
@@ -179,7 +180,7 @@ func TestBrokerGap(t *testing.T) {
 	late.want(t, "2")
 }
 
-// Until the broker was there, clients are refused, and from then on its failures are those of Publish alone.
+// Clients are refused until the broker was reached once. From then on, if the broker fails, only Publish fails.
 func TestBrokerDown(t *testing.T) {
 	b := newBroker()
 	b.held[0] = true

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// What is sent, to the byte (WHATWG HTML, section 9.2.5: event stream format).
+// Events are sent in exactly these bytes (WHATWG HTML, section 9.2.5: event stream format).
 func TestEventAppendTo(t *testing.T) {
 	for _, test := range []struct {
 		holds string
@@ -63,7 +63,7 @@ func TestEventInvalid(t *testing.T) {
 	}
 }
 
-// A client gets what was sent and nothing else, whatever is in the event.
+// Whatever an event contains, the client gets that event and no other.
 func FuzzEvent(f *testing.F) {
 	f.Add("1", "add", "a\r\nb\n\rc", "x\ny", int64(time.Second))
 	f.Add("", "", "\n", "", int64(0))
@@ -79,7 +79,7 @@ func FuzzEvent(f *testing.F) {
 		if err != nil || !utf8.ValidString(id) || !utf8.ValidString(kind) || !utf8.ValidString(data) {
 			return
 		}
-		// What comes before and behind isn't touched.
+		// The events before and behind it aren't affected.
 		p := newParser(io.MultiReader(strings.NewReader("data: before\nid: 0\n\n"), strings.NewReader(string(b)), strings.NewReader("data: behind\n\n")))
 		if got, err := p.next(); err != nil || got != (parsed{"0", "message", "before"}) {
 			t.Fatalf("before: %q, %v", got, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// exampleGet serves h in memory, and prints the first lines of the answer to a request that aren't empty, IDs aside. It calls
-// then when the answer has begun.
+// exampleGet serves h in memory, sends a request, and prints the first lines of the answer, except empty lines and IDs. It calls then when
+// the answer has begun.
 func exampleGet(h filo.Handler, lines int, then func()) {
 	ln := servertest.NewListener()
 	s := &filo.Server{Handler: h}
@@ -36,7 +36,7 @@ func exampleGet(h filo.Handler, lines int, then func()) {
 	}
 }
 
-// A hub brings the events of a topic to all who have subscribed to it.
+// A hub sends the events of a topic to all subscribers of the topic.
 func ExampleHub() {
 	hub := sse.NewHub(sse.HubOptions{Retry: 2 * time.Second})
 	defer hub.Close()
@@ -55,7 +55,7 @@ func ExampleHub() {
 	// data: no rain
 }
 
-// Who may have a topic is decided by the handler.
+// The handler decides which clients may have a topic.
 func ExampleHub_Serve() {
 	hub := sse.NewHub()
 	defer hub.Close()
@@ -86,7 +86,7 @@ func ExampleOpen() {
 			}
 			select {
 			case <-time.After(time.Millisecond):
-			case <-c.Context().Done(): // a countdown has an end: a shutdown waits for it
+			case <-c.Context().Done(): // a countdown has an end, so a shutdown waits for it
 				return context.Cause(c.Context())
 			}
 		}

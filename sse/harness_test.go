@@ -71,11 +71,11 @@ func each(t *testing.T, handler func(t *testing.T) filo.Handler, test func(t *te
 	}
 }
 
-// serve serves on TCP until the test ends, when nothing may be left.
+// serve serves on TCP until the test ends. Then no goroutine may be left.
 func serve(t testing.TB, s *filo.Server, secure bool) *host {
 	t.Helper()
 	if s.SocketOptions.WriteBuffer == 0 {
-		s.SocketOptions.WriteBuffer = 16 << 10 // so that what is queued waits in the connection
+		s.SocketOptions.WriteBuffer = 16 << 10 // so that queued bytes wait in the connection, not in the system
 	}
 	ln, err := s.Listen("127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func serve(t testing.TB, s *filo.Server, secure bool) *host {
 	return &host{Server: s, address: ln.Addr().String(), secure: secure}
 }
 
-// poll waits until something is so.
+// poll waits until so returns true.
 func poll(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
@@ -133,14 +133,14 @@ func serveTopics(hub *sse.Hub) filo.Handler {
 	}
 }
 
-// client is one that reads a stream.
+// client is a client that reads a stream.
 type client struct {
 	net.Conn
 	*parser
 	response *http.Response
 }
 
-// dial connects. With setBuffer the client's system takes less that nobody reads, or more.
+// dial connects. setBuffer sets how many unread bytes the client's system takes.
 func (h *host) dial(t testing.TB) (conn net.Conn, setBuffer func(bytes int) error, err error) {
 	conn, err = net.Dial("tcp", h.address)
 	if err != nil {
@@ -191,7 +191,7 @@ func (h *host) get(t testing.TB, target string, fields ...string) *client {
 	return exchange(t, conn, "GET "+target+" HTTP/1.1", fields...)
 }
 
-// again leaves, comes back, and goes on where it was.
+// again disconnects a client, and subscribes again from its last event on.
 func (h *host) again(t testing.TB, c *client, topics string) (*client, error) {
 	c.Close()
 	conn, _, err := h.dial(t)
@@ -201,7 +201,7 @@ func (h *host) again(t testing.TB, c *client, topics string) (*client, error) {
 	return ask(conn, "GET /topics/"+topics+" HTTP/1.1", "Last-Event-ID: "+c.lastID)
 }
 
-// subscribe gets a stream of events. If lastID is "" it waits for the first ID; from then on it misses nothing.
+// subscribe gets a stream of events. If lastID is "", it waits for the first ID, after which the client misses no event.
 func (h *host) subscribe(t testing.TB, topics, lastID string) *client {
 	t.Helper()
 	if lastID != "" {
@@ -239,7 +239,7 @@ func (c *client) want(t testing.TB, data ...string) {
 	}
 }
 
-// wantEnd expects the stream to end as it should, or if broken is set, to be broken off.
+// wantEnd expects the stream to end properly, or to be broken off if broken is set.
 func (c *client) wantEnd(t testing.TB, broken bool) {
 	t.Helper()
 	got, err := c.next()

@@ -162,8 +162,8 @@ func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	return event
 }
 
-// publishableLocked returns the topic as soon as there is room for one more event. It returns nil if nobody has subscribed to the topic and
-// the event needn't be kept.
+// publishableLocked returns the topic as soon as there is room for one more event. It returns nil if the topic has no subscribers and the
+// event needn't be kept.
 func (h *Hub) publishableLocked(name string) (*topic, error) {
 	for {
 		if h.closed {
@@ -179,8 +179,8 @@ func (h *Hub) publishableLocked(name string) (*topic, error) {
 	}
 }
 
-// crowdedLocked reports whether too many events wait for a shard that gets the topic's events. If so, it has waited until there may be
-// room.
+// crowdedLocked reports whether too many events waited for a shard that gets the topic's events. In that case it has waited until there may
+// be room again.
 func (h *Hub) crowdedLocked(t *topic) bool {
 	h.waiting.Add(1) // before the shards are looked at: see shard.run
 	defer h.waiting.Add(-1)
@@ -244,7 +244,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// tickLocked starts the timer, if there is something for it to do.
+// tickLocked starts the timer, if heartbeats or histories need it.
 func (h *Hub) tickLocked() {
 	if h.ticking || h.closed || h.subscribers == 0 && h.kept.Len() == 0 {
 		return

@@ -29,7 +29,7 @@ func eachHub(t *testing.T, options sse.HubOptions, test func(t *testing.T, h *ho
 	}, func(t *testing.T, h *host) { test(t, h, hub) })
 }
 
-// Subscribers get the events of their topics, and others none. Their connections wait without a worker.
+// Subscribers get the events of their topics, and no other events. Their connections wait without a worker.
 func TestHub(t *testing.T) {
 	eachHub(t, sse.HubOptions{Retry: 3 * time.Second}, func(t *testing.T, h *host, hub *sse.Hub) {
 		a, b, both := h.subscribe(t, "a", ""), h.subscribe(t, "b", ""), h.subscribe(t, "a,b,a", "")
@@ -62,7 +62,7 @@ func TestHub(t *testing.T) {
 	})
 }
 
-// The head is GET's with what middleware has set, an HTTP/1.0 client gets no chunks, and HEAD no body.
+// The head has the fields that middleware has set. An HTTP/1.0 client gets no chunks, and HEAD gets GET's head without a body.
 func TestHubHead(t *testing.T) {
 	hub := sse.NewHub()
 	cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.example"}})
@@ -96,7 +96,7 @@ func TestHubHead(t *testing.T) {
 	hub.Close()
 }
 
-// Publishers that work at once are put into one order, that of the IDs, which is the same for all.
+// If several goroutines publish at once, all subscribers get the events in the same order, which is the order of the IDs.
 func TestHubOrder(t *testing.T) {
 	const publishers, subscribers = 8, 20
 	events := 300
@@ -141,14 +141,14 @@ func TestHubOrder(t *testing.T) {
 	})
 }
 
-// numberOf returns which event it is by its ID.
+// numberOf returns the number of the event in its ID.
 func numberOf(id string) uint64 {
 	_, digits, _ := strings.Cut(id, "-")
 	n, _ := strconv.ParseUint(digits, 10, 64)
 	return n
 }
 
-// A client that comes back gets what it has missed, in order, and nothing else: nothing for a topic that it hasn't got.
+// A client that comes back gets the events that it has missed, in order, and no events of topics that it doesn't ask for.
 func TestHubResume(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		c := h.subscribe(t, "a,b", "")
@@ -171,7 +171,7 @@ func TestHubResume(t *testing.T) {
 	})
 }
 
-// What was missed of many topics comes in the order in which it was published, and before what is published since.
+// Missed events of many topics come in the order in which they were published, and before events that are published afterwards.
 func TestHubResumeManyTopics(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		var topics, want []string
@@ -192,7 +192,7 @@ func TestHubResumeManyTopics(t *testing.T) {
 	})
 }
 
-// Who has the head of the answer gets what is published from then on.
+// A client that has the head of the answer gets all events that are published from then on.
 func TestHubFromHead(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		for i := range 100 {
@@ -210,7 +210,7 @@ func TestHubFromHead(t *testing.T) {
 	})
 }
 
-// A client whose last event isn't known gets the gap event, with the ID to go on from, and then what is new.
+// A client whose last event isn't known gets the gap event, with the ID to go on from, and then the new events.
 func TestHubGap(t *testing.T) {
 	for _, test := range []struct {
 		holds   string
@@ -260,7 +260,7 @@ func TestHubGapDefault(t *testing.T) {
 	}
 }
 
-// Clients that come and go while events are published get each of them once, in order, whenever it is that they are away.
+// Clients that come and go while events are published get each event once, in order, whenever they are away.
 func TestHubResumeConcurrent(t *testing.T) {
 	const clients = 16
 	eachHub(t, sse.HubOptions{HistoryEvents: 400, HistoryBytes: 8 << 20, MaxQueueBytes: 8 << 20}, func(t *testing.T, h *host, hub *sse.Hub) {
@@ -303,7 +303,7 @@ func TestHubResumeConcurrent(t *testing.T) {
 				for i := range events {
 					publish(t, hub, topic, fmt.Sprint(topic, " ", i))
 					if i%10 == 0 {
-						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // so that clients are ahead at times
+						time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // so that clients sometimes wait for the next event
 					}
 				}
 			})
@@ -316,7 +316,7 @@ func TestHubResumeConcurrent(t *testing.T) {
 	})
 }
 
-// With a history that is too small for them, clients still get no event twice, and miss some only where they are told.
+// Even if the history is too small, clients get no event twice, and miss events only where they get the gap event.
 func TestHubGapConcurrent(t *testing.T) {
 	const clients, events = 8, 1000
 	hub := sse.NewHub(sse.HubOptions{HistoryEvents: 5})
@@ -332,7 +332,7 @@ func TestHubGapConcurrent(t *testing.T) {
 					return
 				}
 				if got.kind == "reset" {
-					// The next event is the one behind the one that this ID is of; they are counted from 1.
+					// The ID has the number of the last missed event, counted from 1, which is the index of the next event.
 					if number := int(numberOf(got.id)); number <= next {
 						t.Errorf("client %d: a gap up to %d without one: %d is next", n, number, next)
 					} else {
@@ -361,7 +361,7 @@ func TestHubGapConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// A client that doesn't read is dropped when its queue is full; the others get everything, and it may come back.
+// A client that doesn't read is dropped when its queue is full, and may come back. The other clients get every event.
 func TestHubSlow(t *testing.T) {
 	type drop struct {
 		client string
@@ -381,7 +381,7 @@ func TestHubSlow(t *testing.T) {
 		slow.next()
 		payload := strings.Repeat("x", 1000)
 		var group sync.WaitGroup
-		window := make(chan bool, 40) // events that all of them together are behind, so that no queue gets full
+		window := make(chan bool, 40) // limits how many events all clients together are behind, so that no queue gets full
 		var clients []*client
 		for range fast {
 			clients = append(clients, h.subscribe(t, "a", ""))
@@ -418,11 +418,11 @@ func TestHubSlow(t *testing.T) {
 		}
 		lastID := slow.lastID
 		setBuffer(1 << 20)
-		slow.wantEnd(t, true) // not as if it were all
+		slow.wantEnd(t, true) // not as if the stream were complete
 		if slow.lastID == hub.LastEventID() {
 			t.Error("it has got everything, and wasn't slow")
 		}
-		// What has been kept, 200 KB, is more than the queue's limit.
+		// The 200 KB of kept events are more than the queue's limit.
 		again := h.subscribe(t, "a", lastID)
 		for i := range events {
 			again.want(t, fmt.Sprint(i, payload))
@@ -430,7 +430,7 @@ func TestHubSlow(t *testing.T) {
 	})
 }
 
-// Who leaves is noticed, and its place is free again.
+// The hub notices that a client leaves, and its place is free again.
 func TestHubLeave(t *testing.T) {
 	eachHub(t, sse.HubOptions{HistoryEvents: -1}, func(t *testing.T, h *host, hub *sse.Hub) {
 		var clients []*client
@@ -466,7 +466,7 @@ func TestHubHalfClose(t *testing.T) {
 	poll(t, "the subscriber to go", func() bool { return hub.Stats().Subscribers == 0 })
 }
 
-// What a client sends is thrown away, and too much of it is its end.
+// Bytes that a client sends are thrown away. A client that sends too many is disconnected.
 func TestHubTalkative(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		c := h.subscribe(t, "a", "")
@@ -478,7 +478,7 @@ func TestHubTalkative(t *testing.T) {
 	})
 }
 
-// At a shutdown each subscriber gets what was published, and the end of the body as it should be.
+// At a shutdown each subscriber gets all events that were published, and a proper end of the body.
 func TestHubShutdown(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		var clients []*client
@@ -502,7 +502,7 @@ func TestHubShutdown(t *testing.T) {
 	})
 }
 
-// Close disconnects everybody, and nothing is taken any more.
+// Close disconnects all subscribers. Afterwards the hub accepts neither clients nor events.
 func TestHubClose(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		a, b := h.subscribe(t, "a", ""), h.subscribe(t, "b", "")
@@ -527,7 +527,7 @@ func TestHubClose(t *testing.T) {
 	})
 }
 
-// A hub may be closed while everything goes on.
+// A hub may be closed while clients come and go and events are published.
 func TestHubCloseConcurrent(t *testing.T) {
 	for range 10 {
 		hub := sse.NewHub()
@@ -557,14 +557,14 @@ func TestHubCloseConcurrent(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond) // any moment
+		time.Sleep(time.Duration(rand.IntN(5000)) * time.Microsecond) // close at any moment
 		hub.Close()
 		group.Wait()
 		poll(t, "the subscribers to go", func() bool { return hub.Stats().Subscribers == 0 })
 	}
 }
 
-// A subscriber that hears nothing else hears a comment.
+// A subscriber that gets no events gets a comment now and then.
 func TestHubHeartbeat(t *testing.T) {
 	for _, test := range []struct {
 		holds     string
@@ -615,7 +615,7 @@ func TestHubExpiry(t *testing.T) {
 		if got := hub.Stats(); got.Topics != 0 || got.HistoryBytes != 0 {
 			t.Errorf("after 2 minutes: %+v", got)
 		}
-		// What was published to a topic that was forgotten isn't taken for nothing.
+		// A forgotten topic isn't taken for one without events: a client with an old ID gets the gap event.
 		s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: serveTopics(hub)})
 		c := exchange(t, s.Dial(t), "GET /topics/b HTTP/1.1", "Last-Event-ID: "+begin)
 		if got, err := c.next(); err != nil || got.kind != "reset" {
@@ -671,7 +671,7 @@ func TestHubLimits(t *testing.T) {
 	}
 }
 
-// All histories together keep to their limit, and the topics that had no event for the longest time are the ones that go.
+// All histories together stay within their limit. The topics without an event for the longest time lose their history first.
 func TestHubHistoryBytes(t *testing.T) {
 	hub := sse.NewHub(sse.HubOptions{MaxHistoryBytes: 10_000})
 	for i := range 100 {
@@ -685,7 +685,7 @@ func TestHubHistoryBytes(t *testing.T) {
 	hub.Close()
 }
 
-// A hub that nobody asks for a topic isn't one that panics.
+// Serve without topics fails with 400, and doesn't panic.
 func TestHubNoTopic(t *testing.T) {
 	hub := sse.NewHub()
 	s := servertest.New(t, func(c *filo.Ctx) error { return hub.Serve(c) })
@@ -694,7 +694,7 @@ func TestHubNoTopic(t *testing.T) {
 	}
 }
 
-// A connection that can't be parked has no subscriber.
+// If the connection can't be parked, no subscriber is left.
 func TestHubHeadSent(t *testing.T) {
 	hub := sse.NewHub(sse.HubOptions{HistoryEvents: -1})
 	s := servertest.New(t, func(c *filo.Ctx) error {
@@ -729,10 +729,10 @@ func TestNewHubPanics(t *testing.T) {
 			sse.NewHub(options)
 		}()
 	}
-	sse.NewHub(sse.HubOptions{MaxQueueBytes: 100}) // for which events are smaller by default
+	sse.NewHub(sse.HubOptions{MaxQueueBytes: 100}) // the default of MaxEventBytes is smaller then
 }
 
-// A hub that NewHub hasn't made says so.
+// A hub that NewHub hasn't made returns errors that say so.
 func TestZeroHub(t *testing.T) {
 	var hub sse.Hub
 	if _, err := hub.Publish("a", sse.Event{Data: "b"}); err == nil || !strings.Contains(err.Error(), "NewHub") {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// parsed is an event as a client's listeners get it, or, if it is for the client itself, one without a type.
+// parsed is an event as a client's listeners get it. An event for the client itself has no type.
 type parsed struct {
 	id, kind, data string
 }
@@ -24,7 +24,7 @@ type parser struct {
 
 func newParser(in io.Reader) *parser { return &parser{in: bufio.NewReaderSize(in, 1024)} }
 
-// line reads a line. One without an end is none.
+// line reads a line. A line without an end doesn't count.
 func (p *parser) line() (string, error) {
 	var line []byte
 	for {

@@ -29,8 +29,8 @@ type shard struct {
 // roster is a list of subscribers in a shard: either a topic's, or all.
 type roster struct {
 	shard   *shard
-	count   int     // of subscribers that have a place in it; guarded by Hub.mu
-	members []*seat // those that have joined and not left; owned by the shard's goroutine
+	count   int     // the number of subscribers that have a place in the roster; guarded by Hub.mu
+	members []*seat // the seats of subscribers that have joined and not left; owned by the shard's goroutine
 }
 
 // seat is a subscriber's place in a roster.
@@ -132,8 +132,8 @@ func (s *shard) beat(t *task) {
 	s.beats++
 }
 
-// queue queues a message for a subscriber. A subscriber that has no room for it is dropped; one for which queuing fails otherwise is about
-// to leave.
+// queue queues a message for a subscriber. A subscriber that has no room for it is dropped; if queuing fails for another reason, the
+// subscriber is about to leave.
 func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	to.heard = s.beats
 	err := to.conn.Queue(message)

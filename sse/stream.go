@@ -194,7 +194,7 @@ func (s *Stream) run(shuttingDown <-chan struct{}, interval time.Duration) {
 	}
 }
 
-// beat sends a heartbeat, unless there was an event since the last one was due, or one is being sent.
+// beat sends a heartbeat, unless an event was sent since the last heartbeat was due, or is being sent.
 func (s *Stream) beat() {
 	if !s.mu.TryLock() {
 		return

@@ -63,7 +63,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// The head is sent at once, with what the handler and its middleware have set.
+// The head is sent at once, with the fields that the handler and its middleware have set.
 func TestStreamHead(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Response.Header.Set("Access-Control-Allow-Origin", "https://a.example")
@@ -81,7 +81,7 @@ func TestStreamHead(t *testing.T) {
 	}
 }
 
-// HEAD gets the head of GET's answer, and its handler a stream that is over.
+// HEAD gets the head of GET's answer, and the handler gets a stream whose context has ended.
 func TestStreamHEAD(t *testing.T) {
 	failed := make(chan error, 2)
 	s := servertest.New(t, stream(sse.Options{Retry: time.Second}, func(s *sse.Stream) error {
@@ -148,7 +148,7 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
-// A stream whose events have an end goes on during a shutdown, and is broken off if that no longer waits for it.
+// A stream whose events have an end goes on during a shutdown, and is broken off if the shutdown gives up waiting.
 func TestStreamWithAnEnd(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		t.Run(fmt.Sprintf("patient %t", patient), func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestStreamWithAnEnd(t *testing.T) {
 	}
 }
 
-// A comment is sent when there was no event for the time since the last one was due, and only then.
+// A comment is sent if there was no event since the last comment was due, and only then.
 func TestStreamHeartbeat(t *testing.T) {
 	for _, test := range []struct {
 		holds     string
@@ -225,7 +225,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	}
 }
 
-// A client that left before the stream was opened, and so unnoticed, is noticed by a heartbeat.
+// If a client left before the stream was opened, which nothing has noticed, a heartbeat notices that.
 func TestStreamHeartbeatNotices(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverLoop, filo.DriverBlocking} {
 		if driver == filo.DriverLoop && runtime.GOOS != "linux" {
@@ -316,7 +316,7 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// Send returns an error when the client doesn't read for the server's time-out, and the stream is over.
+// If the client doesn't read for as long as the server's time-out, Send returns an error, and the stream is over.
 func TestStreamStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan error, 1)

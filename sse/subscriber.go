@@ -17,10 +17,10 @@ type subscriber struct {
 	from  uint64           // the hub's last event when it was admitted; immutable
 
 	// after is not 0 if the client comes from the hub of another process that was ahead of this one. It is the last event that the client
-	// has got from there. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
+	// has got from that process. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
 	after uint64
 
-	heard    uint32 // the count of heartbeats when it last got something; owned by the shard's goroutine
+	heard    uint32 // the count of heartbeats when the subscriber last got a message; owned by the shard's goroutine
 	received int    // bytes that the client has sent; only the connection's function uses it
 }
 
@@ -127,8 +127,8 @@ func (t *topic) rosterIn(s *shard) *roster {
 	return t.rosters[i]
 }
 
-// begin lets the subscriber receive events. The history provides the events that were published since it was admitted: by then the client
-// may have seen the head, and expects them.
+// begin lets the subscriber receive events. The history provides the events that were published since it was admitted: the client may have
+// seen the head since then, and expects these events.
 func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

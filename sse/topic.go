@@ -12,7 +12,7 @@ import (
 type topic struct {
 	name        string
 	subscribers int
-	rosters     []*roster // of the shards that have subscribers of it
+	rosters     []*roster // of the shards that have subscribers of the topic
 	history     []past    // the oldest first
 	bytes       int       // of history
 	lost        uint64    // all events of the topic after this one are in history
@@ -32,8 +32,8 @@ func (h *Hub) addTopicLocked(name string) *topic {
 	return t
 }
 
-// rememberLocked adds the hub's last event to the topic's history, and drops from the history what exceeds its limits, perhaps that event
-// itself.
+// rememberLocked adds the hub's last event to the topic's history, and drops from the history the events that exceed its limits, perhaps
+// the new one itself.
 func (h *Hub) rememberLocked(t *topic, message *filo.PreparedMessage) {
 	t.history = append(t.history, past{h.last, message})
 	t.bytes += message.Len()

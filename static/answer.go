@@ -39,7 +39,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 		file, found, err = f.lookAt(e, r, head)
 	}
 	if err != nil && r.encoding != nil {
-		// An encoding that has disappeared must not make the answer fail.
+		// If an encoding has disappeared, the answer must not fail.
 		file, found, err = f.lookAt(e, e.representations[0], head)
 	}
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	return found.answer(c, e, file)
 }
 
-// ready is stillOpen for a file that can be sent where the request was read: as a whole and by sendfile.
+// ready is stillOpen for a file that the worker that has read the request can send itself: as a whole and by sendfile.
 func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	request := &c.Request
 	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
@@ -58,7 +58,7 @@ func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	return f.stillOpen(r)
 }
 
-// stillOpen returns a representation's file, which the caller then holds, if the file is open and unchanged on the disk, and else nil.
+// stillOpen returns a representation's file if the file is open and unchanged on the disk, otherwise nil. The caller then holds the file.
 func (f *Files) stillOpen(r *representation) *openFile {
 	o := f.open.get(r)
 	if o == nil || f.options.Frozen || o.is(&r.stamp) {
@@ -69,8 +69,8 @@ func (f *Files) stillOpen(r *representation) *openFile {
 	return nil
 }
 
-// lookAt returns a representation's file, which the caller then holds, and the representation as it is now. If only the head of an answer
-// is needed, it opens no file.
+// lookAt returns a representation's file, which the caller then holds, and the representation with the file's current properties. If only
+// the head of an answer is needed, it opens no file.
 func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *representation, error) {
 	if head {
 		if f.options.Frozen {
@@ -133,8 +133,8 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	return err
 }
 
-// evaluate sets status and fields of the answer, and appends to dst the parts of the representation that it contains: mostly the whole, and
-// nothing if the client has it already.
+// evaluate sets status and fields of the answer, and appends to dst the parts of the representation that it contains: mostly the whole
+// representation, and none if the client has it already.
 func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) ([]byterange.Range, error) {
 	h := &c.Response.Header
 	ranges, verdict := dst, byterange.Ignored
@@ -152,7 +152,7 @@ func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) 
 		ranges, verdict = r.ranges(c, dst)
 	}
 	if verdict == byterange.Unsatisfiable {
-		// An ErrorHandler drops fields that describe a body, and so this one.
+		// An ErrorHandler drops fields that describe a body, so Content-Range is set afterwards.
 		err := c.RenderError(errRange)
 		h.Set("Content-Range", "bytes */"+strconv.FormatInt(r.stamp.size, 10))
 		return nil, err

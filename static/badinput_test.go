@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// Whatever is asked for, what isn't a file in the tree is 404, and no answer shows a path of the server's.
+// Every path that names no file in the tree is 404, and no answer shows a path on the server.
 func TestNothingLeadsOut(t *testing.T) {
 	outside := tree(t, map[string]string{"secret.txt": "secret", "dir/index.html": "secret"})
 	dir := tree(t, map[string]string{"in.txt": "inside", "sub/in.txt": "inside", "back\\slash": "secret", ".hidden/x": "secret"})
@@ -68,7 +68,7 @@ func TestNothingLeadsOut(t *testing.T) {
 	}
 }
 
-// What is no regular file is 404 at once: opening it doesn't wait.
+// Anything but a regular file is 404 at once: opening it doesn't wait.
 func TestSpecialFiles(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": "a"})
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
@@ -103,7 +103,7 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// brokenFS fails as it is told.
+// brokenFS fails with the test's errors.
 type brokenFS struct {
 	fstest.MapFS
 	openErr, readErr, statErr error
@@ -140,7 +140,7 @@ func (b *brokenFile) Stat() (fs.FileInfo, error) {
 	return b.File.Stat()
 }
 
-// Errors of the file system have a status, and don't show what they are about. Nothing is remembered of them.
+// Errors of the file system have a status, and their answers show no path. They aren't remembered for the next request.
 func TestErrors(t *testing.T) {
 	cases := []struct {
 		why    string
@@ -196,7 +196,7 @@ func TestHeaderInjection(t *testing.T) {
 	}
 }
 
-// shortFile says that it is longer than it is, as one that is truncated while it is sent.
+// shortFile reports a greater size than it has, like a file that is truncated while it is sent.
 type shortFile struct{ fs.File }
 
 type shortInfo struct{ fs.FileInfo }
@@ -222,7 +222,7 @@ func (s shortFS) Open(name string) (fs.File, error) {
 
 func (s shortFS) Stat(name string) (fs.FileInfo, error) { return s.MapFS.Stat(name) }
 
-// A file that has less than was announced breaks the connection off: its client can't take it for a whole one.
+// If a file is shorter than announced, the connection is broken off, so that the client can't take the file for a whole one.
 func TestShortFile(t *testing.T) {
 	for _, size := range []int{0, 100, 300 << 10} {
 		s := servertest.New(t, static.New(shortFS{fstest.MapFS{"a.bin": {Data: noise(size)}}}).Serve)

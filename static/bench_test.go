@@ -19,7 +19,7 @@ var benchSizes = []struct {
 	size int
 }{{"1KB", 1 << 10}, {"1MB", 1 << 20}}
 
-// BenchmarkServe sends files through a TCP socket. The client in the same process costs its share.
+// BenchmarkServe sends files through a TCP socket. The figures include the client, which runs in the same process.
 func BenchmarkServe(b *testing.B) {
 	for _, each := range benchSizes {
 		dir := tree(b, map[string]string{"file.bin": string(noise(each.size))})
@@ -68,7 +68,7 @@ func benchmarkSocket(b *testing.B, address string, size int) {
 	}
 }
 
-// BenchmarkInMemory has only the handler: what is measured is one call in a request that is called over and over.
+// BenchmarkInMemory measures only the handler, by calling it over and over in one request.
 func BenchmarkInMemory(b *testing.B) {
 	dir := tree(b, map[string]string{"a.txt": strings.Repeat("a", 1000), "b.js": "b", "b.js.gz": "bb"})
 	files := open(b, dir, static.Options{Precompressed: true})
@@ -104,7 +104,7 @@ func BenchmarkInMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkNotFound is a request for what isn't there, which has a look at the disk.
+// BenchmarkNotFound measures a request for a file that doesn't exist, which looks at the disk.
 func BenchmarkNotFound(b *testing.B) {
 	address := tcptest.Serve(b, &filo.Server{Handler: open(b, b.TempDir()).Serve})
 	conn, err := net.Dial("tcp", address)

@@ -25,7 +25,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// descriptors counts the process's open descriptors of files in a directory, and of such as were deleted there.
+// descriptors counts the process's open descriptors of files in a directory, including deleted files.
 func descriptors(t *testing.T, dir string) (n int) {
 	t.Helper()
 	links, err := os.ReadDir("/proc/self/fd")
@@ -33,7 +33,7 @@ func descriptors(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		// Others come and go meanwhile.
+		// Other descriptors may be closed meanwhile.
 		if target, err := os.Readlink(filepath.Join("/proc/self/fd", link.Name())); err == nil && strings.HasPrefix(target, dir+"/") {
 			n++
 		}
@@ -41,7 +41,7 @@ func descriptors(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// awaitDescriptors fails the test unless there come to be so many: an answer is over a moment after its client has it.
+// awaitDescriptors waits until as many descriptors are open, or fails the test: an answer ends a moment after its client has got it.
 func awaitDescriptors(t *testing.T, dir string, want int, why string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); descriptors(t, dir) != want; time.Sleep(time.Millisecond) {
@@ -62,7 +62,7 @@ func fetch(t *testing.T, address, path string, fields ...string) (*http.Response
 	return response, body
 }
 
-// Large files stay open from one request to the next, within the limit, and none is lost, whatever becomes of the answers.
+// Large files stay open from one request to the next, within the limit. No descriptor is lost, however the answers end.
 func TestDescriptors(t *testing.T) {
 	content := noise(600 << 10)
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -118,7 +118,7 @@ func TestDescriptors(t *testing.T) {
 	})
 }
 
-// What happens to a file that is open shows at once, however long CacheCheck is; and what was deleted takes no place on the disk.
+// A change of an open file shows at once, however long CacheCheck is. A deleted file doesn't stay open, and so takes no space on the disk.
 func TestDescriptorsOfFilesThatChange(t *testing.T) {
 	const size = 600 << 10
 	for what, test := range map[string]struct {
@@ -135,7 +135,7 @@ func TestDescriptorsOfFilesThatChange(t *testing.T) {
 			dir := tree(t, map[string]string{"a.bin": string(noise(size))})
 			files := open(t, dir, static.Options{CacheCheck: time.Hour})
 			address := tcptest.Serve(t, &filo.Server{Handler: files.Serve})
-			// Until the file's last change is some time ago the next one couldn't be told from it, and it isn't kept.
+			// The file is kept open only when its last change is some time ago, since a change right after another one couldn't be noticed.
 			awaitSettled(t, filepath.Join(dir, "a.bin"))
 			for range 2 {
 				fetch(t, address, "/a.bin")
@@ -158,7 +158,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// awaitSettled waits until another change of the file would get another time.
+// awaitSettled waits until another change of the file would surely have a different time.
 func awaitSettled(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -180,7 +180,7 @@ func (c *openCounter) Open(name string) (fs.File, error) {
 	return c.MapFS.Open(name)
 }
 
-// HEAD of a file that is known opens none, and has the head that GET has.
+// HEAD for a known file opens no file, and gets the same head as GET.
 func TestHeadOpensNothing(t *testing.T) {
 	counter := &openCounter{MapFS: fstest.MapFS{"a.bin": {Data: noise(600 << 10), ModTime: longAgo}}}
 	s := servertest.New(t, static.New(counter).Serve)

@@ -83,7 +83,7 @@ func (f *Files) entry(name string) (*entry, error) {
 	return e, err
 }
 
-// current looks at a file, and loads it unless what is in memory is as it is.
+// current looks at a file, and loads it unless the entry in memory is up to date.
 func (f *Files) current(name string) (*entry, error) {
 	known := f.memory.get([]byte(name))
 	if known != nil && (f.options.Frozen || f.unchanged(known)) {

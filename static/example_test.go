@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// site is what an embed.FS would have.
+// site stands for an embed.FS.
 var site fs.FS = fstest.MapFS{
 	"index.html":                {Data: []byte("<h1>Home</h1>")},
 	"assets/app.3f9c2b7a.js":    {Data: []byte("start()")},
@@ -25,7 +25,7 @@ var site fs.FS = fstest.MapFS{
 	"manual.txt":                {Data: []byte("Read me first.")},
 }
 
-// show prints the answer of h to a GET of path with a field such as "Name: value", and of its fields those that are named.
+// show sends h a GET for path with a field such as "Name: value". It prints the answer, with those of its fields that are named.
 func show(h filo.Handler, path, field string, names ...string) {
 	ln := servertest.NewListener()
 	s := &filo.Server{Handler: h}
@@ -108,7 +108,7 @@ func ExampleDir() {
 	// 404 Not Found
 }
 
-// One file among other routes.
+// A route can serve a single file.
 func ExampleFiles_ServeFile() {
 	files := static.New(site)
 	r := router.New()
@@ -123,7 +123,7 @@ func ExampleFiles_ServeFile() {
 	// Content-Type: text/plain; charset=utf-8
 }
 
-// Build tools often put what has a fingerprint into a directory of its own.
+// Build tools often put files with fingerprints into a directory of their own.
 func ExampleOptions_cacheControl() {
 	files := static.New(site, static.Options{CacheControl: func(name string) string {
 		if strings.HasPrefix(name, "assets/") {

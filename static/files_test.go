@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// Under a router names begin behind what its pattern has before {name...} or the slash at its end.
+// Under a router, a name is the part of the path that matches {name...} or the slash at the pattern's end.
 func TestUnderARouter(t *testing.T) {
 	dir := tree(t, map[string]string{"index.html": "home", "a/b.txt": "b", "robots.txt": "robots", "u/1/b.txt": "other"})
 	files := open(t, dir)
@@ -77,7 +77,7 @@ func TestUnderARouter(t *testing.T) {
 	}
 }
 
-// What an answer has, in each of the ways that it may come.
+// Answers have the right fields, whether a file comes from memory, from the disk, or by ServeFile.
 func TestFields(t *testing.T) {
 	dir := tree(t, map[string]string{"small.css": "p{}", "large.css": strings.Repeat("p{}\n", 100_000)})
 	control := func(name string) string { return "max-age=60" }
@@ -118,25 +118,25 @@ func TestFields(t *testing.T) {
 			}
 		}
 	}
-	// RFC 9110, section 15.4.5: a 304 has ETag, Cache-Control and Vary of the 200, and not what describes the content.
+	// RFC 9110, section 15.4.5: a 304 has ETag, Cache-Control and Vary of the 200, but no fields that describe the content.
 	a := s.Do(t, "GET /small.css", "If-None-Match: "+s.Do(t, "GET /small.css").Header.Get("ETag"))
 	h := a.Header
 	if a.Status != 304 || a.Body != "" || h.Get("ETag") == "" || h.Get("Cache-Control") != "max-age=60" || h.Get("Content-Type") != "" ||
 		h.Get("Last-Modified") != "" || h.Get("Content-Length") != "" || h.Get("Accept-Ranges") != "" {
 		t.Errorf("%d %v %q", a.Status, h, a.Body)
 	}
-	// A 416 says how large the file is, and nothing by which it would be kept.
+	// A 416 states the file's size, and has no field that lets caches keep it.
 	a = s.Do(t, "GET /small.css", "Range: bytes=9-")
 	if a.Status != 416 || a.Header.Get("Content-Range") != "bytes */3" || a.Header.Get("Cache-Control") != "" || a.Header.Get("ETag") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
-	// And so a 412.
+	// Neither has a 412.
 	if a = s.Do(t, "GET /small.css", `If-Match: "other"`); a.Status != 412 || a.Header.Get("Cache-Control") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
 }
 
-// Conditions by the entity tag, of files in memory and on the disk.
+// Conditions are evaluated by the entity tag, for files in memory and on the disk.
 func TestConditions(t *testing.T) {
 	dir := tree(t, map[string]string{"file.txt": "0123456789"})
 	for _, options := range []static.Options{{}, {CacheBytes: -1, Frozen: true}} {
@@ -261,11 +261,11 @@ func TestPrecompressed(t *testing.T) {
 	if a := s.Do(t, "GET /app.js", "If-None-Match: "+tag); a.Status != 200 {
 		t.Errorf("the plain file for the tag of an encoding: %d", a.Status)
 	}
-	// Without the option they are files of their own.
+	// Without the option, encodings are ordinary files.
 	if a := serve(t, dir).Do(t, "GET /app.js", browser); a.Body != "plain" || a.Header.Get("Vary") != "" {
 		t.Errorf("%q %v", a.Body, a.Header)
 	}
-	// A middleware that compresses leaves what is compressed alone, and Vary is there once.
+	// A middleware that compresses leaves compressed files alone, and Vary is set only once.
 	compressed := middleware.Compress(middleware.CompressOptions{MinBytes: 1})(open(t, dir, static.Options{Precompressed: true}).Serve)
 	if a := servertest.New(t, compressed).Do(t, "GET /app.js", browser); a.Body != "zstd!" || len(a.Header["Vary"]) != 1 {
 		t.Errorf("%q %v", a.Body, a.Header)
@@ -314,7 +314,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// A visible link is served though its target's name is hidden, as all files of a ConfigMap that Kubernetes has mounted are.
+// A visible link is served even if its target's name is hidden. In a ConfigMap that Kubernetes has mounted, all files are such links.
 func TestVisibleLink(t *testing.T) {
 	dir := tree(t, map[string]string{"..2026_11_27/app.js": "let x"})
 	for name, target := range map[string]string{"..data": "..2026_11_27", "app.js": "..data/app.js"} {
@@ -391,7 +391,7 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// A file that changes is sent as it is now after CacheCheck at the latest.
+// A change of a file shows after CacheCheck at the latest.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000, before the files were made
@@ -435,8 +435,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// A file that is read in the same tick of the file system's clock as it was written may change without another stamp: it is
-// read once more each time, until that can't be any more.
+// A file that was read within the same tick of the file system's clock in which it was written may change again and keep its stamp. So it
+// is read again for each check, until this is no longer possible.
 func TestChangesWithoutAStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mapped := fstest.MapFS{}
@@ -455,12 +455,12 @@ func TestChangesWithoutAStamp(t *testing.T) {
 		if second := ask(); first != "one" || second != "two" {
 			t.Errorf("of a file that has just been written: %q, and then %q", first, second)
 		}
-		ask() // it is old enough now
+		ask() // now the file is old enough
 		change("six", now)
 		if got := ask(); got != "two" {
 			t.Errorf("an old file was read though it has the same stamp: %q", got)
 		}
-		// Without a time there is never a stamp that says anything.
+		// Without a time a stamp never shows whether the file has changed.
 		change("one", time.Time{})
 		first = ask()
 		change("two", time.Time{})
@@ -470,7 +470,7 @@ func TestChangesWithoutAStamp(t *testing.T) {
 	})
 }
 
-// With a negative CacheCheck each request has a look.
+// With a negative CacheCheck each request checks the file.
 func TestEachRequestLooks(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": "0"})
 	s := serve(t, dir, static.Options{CacheCheck: -1})
@@ -483,7 +483,7 @@ func TestEachRequestLooks(t *testing.T) {
 	}
 }
 
-// The entity tag of a large file is weak while it may change without notice, and strong, and another one for each content, later.
+// The entity tag of a large file is weak while a change might go unnoticed. Later it is strong, and different for each content.
 func TestTagsOfLargeFiles(t *testing.T) {
 	large := string(noise(300 << 10))
 	tag := func(t *testing.T, files *static.Files) (tag string) {
@@ -522,7 +522,7 @@ func TestTagsOfLargeFiles(t *testing.T) {
 			t.Errorf("if it is another one: %d", a.Status)
 		}
 	})
-	// Of a file in an fs.FS no more is known than its size and time; and maybe not even that.
+	// Of a file in an fs.FS only the size and the time are known, and perhaps not even the time.
 	mapped := fstest.MapFS{"large.bin": {Data: []byte(large), ModTime: longAgo}}
 	if got := tag(t, static.New(mapped)); !strings.HasPrefix(got, `W/"`) {
 		t.Errorf("of a file with a time: %s", got)
@@ -536,7 +536,7 @@ func TestTagsOfLargeFiles(t *testing.T) {
 	}
 }
 
-// The program may answer with any file; that makes it nothing that may be asked for.
+// The program may answer with any file of the tree, even one that clients can't request by its name.
 func TestServeFile(t *testing.T) {
 	dir := tree(t, map[string]string{".private/page.html": "private", "404.html": "no such page", "sub/index.html": "sub"})
 	files := open(t, dir)
@@ -571,7 +571,7 @@ func TestServeFile(t *testing.T) {
 	}
 }
 
-// streamFS has files that can only be read from their beginning, as those in a zip archive.
+// streamFS has files that can only be read from their beginning, like files in a zip archive.
 type streamFS struct{ fstest.MapFS }
 
 func (s streamFS) Open(name string) (fs.File, error) {
@@ -579,7 +579,7 @@ func (s streamFS) Open(name string) (fs.File, error) {
 	return struct{ fs.File }{file}, err
 }
 
-// Files that can't be read from anywhere have ranges only if they are in memory.
+// Files that can't be read from any position have ranges only if they are in memory.
 func TestFilesWithoutSeek(t *testing.T) {
 	large := string(noise(300 << 10))
 	s := servertest.New(t, static.New(streamFS{fstest.MapFS{"small.txt": {Data: []byte("small")}, "large.bin": {Data: []byte(large)}}},
@@ -595,7 +595,7 @@ func TestFilesWithoutSeek(t *testing.T) {
 //go:embed *_test.go
 var embedded embed.FS
 
-// The files of an embed.FS have no time, and a hash for an entity tag.
+// The files of an embed.FS have no time, and their entity tags are hashes.
 func TestEmbedded(t *testing.T) {
 	want, err := embedded.ReadFile("files_test.go")
 	if err != nil {

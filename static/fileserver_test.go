@@ -30,8 +30,8 @@ var siteFiles = map[string]string{
 	"large.txt":           strings.Repeat("0123456789", 100_000),
 }
 
-// The requests are sent to a FileServer of net/http and to Files, for the same directory. The answers must be alike but for
-// what is told.
+// The requests are sent to a FileServer of net/http and to Files, for the same directory. The answers must be alike, except for the listed
+// differences.
 func TestAsFileServer(t *testing.T) {
 	const (
 		alike  = ""
@@ -133,7 +133,7 @@ func TestAsFileServer(t *testing.T) {
 	}
 }
 
-// What differs from net/http's FileServer on purpose, each with the reason.
+// These answers differ from those of net/http's FileServer on purpose. Each case has its reason.
 func TestUnlikeFileServer(t *testing.T) {
 	dir := tree(t, siteFiles)
 	write(t, dir, "script", "<html><script>alert(1)</script>")
@@ -184,13 +184,13 @@ func TestUnlikeFileServer(t *testing.T) {
 	if got := ours.Do(t, "GET /script").Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
 		t.Errorf("the type of a page without extension is %q", got)
 	}
-	// "a:b/" would be of the scheme a.
+	// "a:b/" would be a URL with the scheme a.
 	if got := ours.Do(t, "GET /a:b").Header.Get("Location"); got != "./a:b/" {
 		t.Errorf("Location %q", got)
 	}
 }
 
-// askNetHTTP sends the request that servertest.Server.Do would send to a handler of net/http.
+// askNetHTTP sends a handler of net/http the request that servertest.Server.Do would send.
 func askNetHTTP(t *testing.T, h http.Handler, request string, fields ...string) servertest.Answer {
 	t.Helper()
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(servertest.Request(request, "", fields...))))
@@ -207,7 +207,7 @@ func compareAnswers(t *testing.T, what string, got, want servertest.Answer) {
 	for _, name := range []string{"Content-Range", "Location", "Last-Modified", "Accept-Ranges", "Content-Encoding"} {
 		a, b := got.Header.Values(name), want.Header.Values(name)
 		if name == "Last-Modified" && got.Status == 304 {
-			continue // theirs has no ETag instead
+			continue // FileServer has no ETag, so its 304 has Last-Modified
 		}
 		if !slices.Equal(a, b) {
 			t.Errorf("%s: %s %q, net/http's %q", what, name, a, b)
@@ -235,7 +235,7 @@ func compareAnswers(t *testing.T, what string, got, want servertest.Answer) {
 	}
 }
 
-// parts returns what a body of multipart/byteranges has.
+// parts returns the parts of a multipart/byteranges body.
 func parts(t *testing.T, contentType, body string) (found []string) {
 	t.Helper()
 	_, params, err := mime.ParseMediaType(contentType)

@@ -66,7 +66,7 @@ func (f *Files) listHTML(dir string, entries []fs.DirEntry) string {
 	for _, e := range entries {
 		name := e.Name()
 		if full := path.Join(dir, name); !validName(full) || !f.options.Hidden && hidden(full) {
-			continue // it couldn't be asked for
+			continue // no client could request it
 		}
 		if e.IsDir() {
 			name += "/"

@@ -13,7 +13,7 @@ func newEntry(name string, size int) *entry {
 	return &entry{name: name, representations: []*representation{{body: make([]byte, size)}}}
 }
 
-// check fails the test if what the cache knows doesn't fit together.
+// check fails the test if the cache's state is inconsistent.
 func (m *memory) check(t *testing.T) {
 	t.Helper()
 	bytes := int64(0)
@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 	m.check(t)
 }
 
-// However it is used, memory keeps to its limit.
+// However memory is used, it stays within its limit.
 func FuzzMemory(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0x81, 4, 0x42, 5, 1, 200})
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -101,7 +101,7 @@ func (h hookedFS) Open(name string) (fs.File, error) {
 	return h.FS.Open(name)
 }
 
-// Those who want the same at once wait for the first of them, and a panic of that one doesn't stay.
+// Simultaneous requests for one file wait for the first of them to load it. If that one panics, a later request loads the file again.
 func TestLoadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := fstest.MapFS{"a": {Data: []byte("a")}, "b": {Data: []byte("b")}, "broken": {}}
@@ -168,8 +168,8 @@ func TestLoadsOnce(t *testing.T) {
 	})
 }
 
-// However many files are asked for, no more than CacheBytes is kept; and of large ones, or with a negative CacheBytes, only what
-// is known of them.
+// However many files are requested, no more than CacheBytes is kept. Of large files, or with a negative CacheBytes, only the metadata is
+// kept.
 func TestCacheBytes(t *testing.T) {
 	tree := fstest.MapFS{}
 	for i := range 3000 {

@@ -79,16 +79,16 @@ func TestFingerprinted(t *testing.T) {
 		{"assets/app-3f9c2b7a.css", true},
 		{"app_3F9C2B7A1D.min.js", true},
 		{"app.3f9c2b7a.js.map", true},
-		{"3f9c2b7a.js", false}, // the name itself
+		{"3f9c2b7a.js", false}, // the hash is the whole name
 		{"app.3f9c2b7.js", false},
 		{"app.3F9c2b7a.js", true},  // base64url
-		{"app_3F9c2b7a.js", false}, // which has no _ in front
+		{"app_3F9c2b7a.js", false}, // base64url has no _ in front
 		{"photo-20240131.jpg", false},
 		{"material-components.css", false},
 		{"facade-decadefa.html", false},
 		{"app.js", false},
 		{"3f9c2b7a/app.js", false},
-		{"app.js.3f9c2b7a", false}, // the extension
+		{"app.js.3f9c2b7a", false}, // the hash is the extension
 		{"index-BXk2P0aQ.js", true},
 		{"assets/index-BXk2P0aQ.css", true},
 		{"index.BXk2P0aQ.js", true},
@@ -166,7 +166,7 @@ func TestTypeByContent(t *testing.T) {
 	}
 }
 
-// On Windows a file has further names, by which it mustn't be found: one that is hidden would not be.
+// On Windows a file has further names. It mustn't be found by these, or a hidden file would no longer be hidden.
 func TestAliases(t *testing.T) {
 	for name, alias := range map[string]bool{
 		"GIT~1": true, "git~1/config": true, "a/ENV~1": true, "LONGNA~1.TXT": true, "AB12CD~99.htm": true, "~1": true,

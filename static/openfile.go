@@ -16,7 +16,7 @@ import (
 // openFile is an open file with a count of its holders. The last holder closes it.
 type openFile struct {
 	fs.File
-	shared  *os.File // the same file, if several goroutines may read it at once, each from its own position; nil if reading moves its position
+	shared  *os.File // the same file, if several goroutines may read it at once, each at its own position; nil if reading moves the file's position
 	holders atomic.Int32
 	local   *localfile.File // the same file, set when it is first kept; nil if it isn't a local file
 

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/internal/byterange"
 )
 
-// check fails the test if what is kept doesn't fit together.
+// check fails the test if the state of the openFiles is inconsistent.
 func (f *openFiles) check(t *testing.T, want int) {
 	t.Helper()
 	f.mu.Lock()
@@ -52,7 +52,7 @@ func openTemporary(t *testing.T) (*representation, *openFile) {
 	return new(representation), newOpenFile(file)
 }
 
-// Files are kept up to the limit; the ones that weren't used go first, and are closed when nobody holds them any more.
+// Files are kept up to the limit. Unused ones are dropped first, and a dropped file is closed when it has no holder any more.
 func TestOpenFiles(t *testing.T) {
 	f := openFiles{limit: 2}
 	var of [4]*representation
@@ -69,7 +69,7 @@ func TestOpenFiles(t *testing.T) {
 	if held != files[0] || f.get(of[2]) != nil {
 		t.Fatal("what is kept isn't found, or something else is")
 	}
-	// Both were used, and lose their bits; the first is where the hand comes by again.
+	// Both files were used, so the hand clears their bits, and then comes to the first one again, which is dropped.
 	f.put(of[2], files[2])
 	files[2].Close()
 	f.check(t, 2)
@@ -112,7 +112,7 @@ func TestOpenFiles(t *testing.T) {
 	}()
 }
 
-// A file that is kept on a local file system is known as one, and knows whether it has changed.
+// A kept file of a local file system is recognized as local, and then shows whether it has changed.
 func TestOpenFileIsLocal(t *testing.T) {
 	r, o := openTemporary(t)
 	if _, err := o.shared.WriteString("some content"); err != nil {
@@ -141,7 +141,7 @@ func TestOpenFileIsLocal(t *testing.T) {
 	}
 }
 
-// What isn't asked for is closed within two times keepTime, and what is stays open.
+// A file that isn't requested is closed within two times keepTime. A file that is requested stays open.
 func TestOpenFilesAreSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := openFiles{limit: 10}
@@ -169,7 +169,7 @@ func TestOpenFilesAreSwept(t *testing.T) {
 	})
 }
 
-// However they are used, by many at once, no file is lost, and none is closed too early.
+// Even if many goroutines use the files at once, no file is lost, and none is closed too early.
 func TestOpenFilesOfMany(t *testing.T) {
 	const names = 8
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ type representation struct {
 	encoding *encoding
 	body     []byte // nil if it isn't in memory
 	seekable bool
-	open     *openFile // kept open for the next answer; nil if none is; guarded by the openFiles' lock
+	open     *openFile // the open file that is kept for the next answer; nil if none is kept; guarded by the openFiles' lock
 	description
 }
 

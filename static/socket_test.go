@@ -26,13 +26,13 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// hasLoops tells whether there is a loop driver here.
+// hasLoops says whether this system has a loop driver.
 const (
 	hasLoops = runtime.GOOS == "linux" && runtime.GOARCH != "386"
 	noLoops  = "the loop driver is for Linux, but not on 386"
 )
 
-// drivers runs a test on a socket in each of the drivers that there are here.
+// drivers runs a test on a socket with each driver that this system has.
 func drivers(t *testing.T, test func(t *testing.T, driver filo.Driver)) {
 	t.Run("blocking", func(t *testing.T) { test(t, filo.DriverBlocking) })
 	t.Run("loop", func(t *testing.T) {
@@ -43,7 +43,7 @@ func drivers(t *testing.T, test func(t *testing.T, driver filo.Driver)) {
 	})
 }
 
-// request asks on a connection of its own. The client hasn't read more than the head of the answer.
+// request sends a request on a connection of its own, and returns when it has read the head of the answer, and no more.
 func request(t *testing.T, address, path string, fields ...string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -65,7 +65,7 @@ func drain(response *http.Response) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, response.Body, make([]byte, 1<<20))
 }
 
-// All of a file, and parts of it, come through a socket as they are on the disk.
+// A whole file and parts of it come through a socket as they are on the disk.
 func TestFromTheDisk(t *testing.T) {
 	content := noise(3<<20 + 17)
 	dir := tree(t, map[string]string{"file.bin": string(content)})
@@ -106,7 +106,7 @@ func TestFromTheDisk(t *testing.T) {
 	})
 }
 
-// sparse makes a file of a size that no socket's buffers hold.
+// sparse makes a file that is larger than a socket's buffers.
 func sparse(t *testing.T, dir string, size int64) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, "sparse.bin")
@@ -119,7 +119,7 @@ func sparse(t *testing.T, dir string, size int64) (path string) {
 	return path
 }
 
-// A file that shrinks while it is sent breaks the connection off.
+// If a file shrinks while it is sent, the connection is broken off.
 func TestShrinks(t *testing.T) {
 	const size = 64 << 20
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -142,7 +142,7 @@ func TestShrinks(t *testing.T) {
 	})
 }
 
-// A file that is removed, or replaced by another one, while it is sent is sent to its end.
+// A file that is removed or replaced while it is sent is still sent to its end.
 func TestVanishes(t *testing.T) {
 	const size = 64 << 20
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -162,7 +162,7 @@ func TestVanishes(t *testing.T) {
 	})
 }
 
-// Many clients ask for files of all kinds while those change: each answer is a whole one of some time.
+// Many clients request files of all kinds while the files change. Each answer is a whole file as it was at some time.
 func TestManyClientsOfChangingFiles(t *testing.T) {
 	dir := tree(t, map[string]string{"still.txt": strings.Repeat("s", 1000), "changing.txt": "a", "changing.bin": strings.Repeat("a", 400<<10)})
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -212,7 +212,7 @@ func TestManyClientsOfChangingFiles(t *testing.T) {
 	})
 }
 
-// replace puts a new file in the place of another one, as those should who change files that are served.
+// replace puts a new file in the place of another one by renaming it, as files that are served should be changed.
 func replace(t *testing.T, dir, name, content string) {
 	t.Helper()
 	write(t, dir, ".new", content)
@@ -221,7 +221,7 @@ func replace(t *testing.T, dir, name, content string) {
 	}
 }
 
-// A file in memory is sent where its request was read. One that has to be looked up or opened never is.
+// A file in memory is sent in the loop that has read its request. A file that must be looked up or opened never is.
 func TestClasses(t *testing.T) {
 	if !hasLoops {
 		t.Skip(noLoops)
@@ -262,7 +262,7 @@ func TestClasses(t *testing.T) {
 			t.Fatalf("%d of 200 requests for a file in memory were handed off", n)
 		}
 	}
-	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
+	// A worker that has left its loop may also serve the connection's next request, so not each call is a handoff.
 	for _, path := range []string{"/large.bin", "/none"} {
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		for deadline := time.Now().Add(50 * time.Second); ask(path, 20) == 0; {
@@ -273,14 +273,14 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// hasPart is a quick bytes.Contains for a part that nothing else begins like.
+// hasPart is a quick bytes.Contains for a part whose first 32 bytes occur nowhere else.
 func hasPart(body, part []byte) bool {
 	begin := bytes.Index(body, part[:32])
 	return begin >= 0 && bytes.HasPrefix(body[begin:], part)
 }
 
-// While a handler that waits has the only place, a large file is sent whole, or refused: also over TLS and HTTP/2 and in parts, which no
-// leader can send in its place.
+// While a handler that waits has the only place, a large file is sent whole or refused. This holds also over TLS and HTTP/2, and for parts,
+// which no leader can send instead of a worker.
 func TestLargeFilesWithoutPlace(t *testing.T) {
 	const size = 2 << 20
 	content := noise(size)
@@ -290,7 +290,7 @@ func TestLargeFilesWithoutPlace(t *testing.T) {
 	defer certified.Close()
 	for name, test := range map[string]struct{ tls, http2 bool }{"plain": {}, "TLS": {tls: true}, "HTTP/2": {tls: true, http2: true}} {
 		t.Run(name, func(t *testing.T) {
-			files := open(t, dir, static.Options{Frozen: true}) // else a file that has just changed doesn't stay open
+			files := open(t, dir, static.Options{Frozen: true}) // otherwise a file that has just changed wouldn't stay open
 			occupied, release := make(chan struct{}), make(chan struct{})
 			wait := filo.Offload(func(c *filo.Ctx) error {
 				close(occupied)
@@ -359,7 +359,7 @@ func TestLargeFilesWithoutPlace(t *testing.T) {
 			}
 			waited := make(chan error, 1)
 			go func() {
-				status := 503 // while the worker that sent the last file still has the place
+				status := 503 // for as long as the worker that sent the last file still has the place
 				var err error
 				for err == nil && status == 503 {
 					var response *http.Response

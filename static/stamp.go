@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// stamp holds what a file system knows of a file's content without reading it. Two contents can have the same stamp. But if both stamps are
-// settled, that takes deliberate effort.
+// stamp holds what a file system knows of a file's content without reading it. Two contents can have the same stamp, but if both stamps are
+// settled, this takes deliberate effort.
 type stamp struct {
 	size          int64
 	modified      int64 // in nanoseconds since 1970; 0 is unknown

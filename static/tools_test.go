@@ -18,9 +18,9 @@ import (
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
-// These tests are what a person would type. `make deps` installs the tools.
+// These tests run commands that a person would type. `make deps` installs the tools.
 
-// A download that was broken off goes on where it was.
+// curl resumes a download that was broken off.
 func TestCurlResumes(t *testing.T) {
 	content := noise(5<<20 + 3)
 	dir := tree(t, map[string]string{"large.bin": string(content), "small.bin": string(content[:5000])})
@@ -46,7 +46,7 @@ func TestCurlResumes(t *testing.T) {
 // serveDirectory is the environment variable that makes TestServeDirectory a server: a driver and a directory.
 const serveDirectory = "STATIC_TEST_SERVE"
 
-// TestServeDirectory is no test, but the server of TestSendfile: it says where it is, and ends with its standard input.
+// TestServeDirectory is no test, but the server of TestSendfile. It prints its address, and ends when its standard input ends.
 func TestServeDirectory(t *testing.T) {
 	driver, dir, ok := strings.Cut(os.Getenv(serveDirectory), " ")
 	if !ok {
@@ -61,10 +61,11 @@ func TestServeDirectory(t *testing.T) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// sendfileCall finds what a call has sent, also of one whose line strace has split because another thread made a call meanwhile.
+// sendfileCall finds the number of bytes that a call has sent, even if strace has split the call's line because another thread made a call
+// meanwhile.
 var sendfileCall = regexp.MustCompile(`(?m)sendfile(?:64)?(?:\(| resumed>).*\) += (\d+)$`)
 
-// 256 MB, whole and in ranges, go out by sendfile, and take no memory to speak of.
+// A file of 256 MB, whole and in ranges, is sent by sendfile, and takes hardly any memory.
 func TestSendfile(t *testing.T) {
 	const size = 256 << 20
 	dir := t.TempDir()
@@ -124,7 +125,7 @@ func TestSendfile(t *testing.T) {
 			}
 			sent += n
 		}
-		// What isn't of a file are the heads of the two parts.
+		// Only the heads of the two parts aren't sent by sendfile.
 		if sent < want-1000 {
 			t.Errorf("%d of %d bytes went out by sendfile: %.500s", sent, want, calls)
 		}

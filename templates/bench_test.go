@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/templates"
 )
 
-// BenchmarkRender compares with html/template alone, which writes as it goes; reload looks at four files.
+// BenchmarkRender compares with html/template alone, which writes while it executes. With Reload each page checks four files.
 func BenchmarkRender(b *testing.B) {
 	const text = `<h1>{{.Name}}</h1><ul>{{range .Items}}<li>{{.}}</li>{{end}}</ul>`
 	data := map[string]any{"Name": "A & B", "Items": []string{"one", "two", "three"}}

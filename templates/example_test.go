@@ -9,7 +9,7 @@ import (
 )
 
 func ExampleNew() {
-	// In a program this is an embed.FS, or os.DirFS with Reload in development.
+	// A program would use an embed.FS here, or os.DirFS with Reload in development.
 	views := fstest.MapFS{
 		"layouts/main.html":   {Data: []byte("<title>{{block \"title\" .}}Shop{{end}}</title>\n<main>{{template \"content\" .}}</main>\n")},
 		"partials/price.html": {Data: []byte(`<b>{{printf "%.2f" .}} €</b>`)},

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// content is the name that a layout has for the page.
+// content is the name by which a layout calls the page.
 const content = "content"
 
 // file is a template file in the state in which it was last read.
@@ -169,8 +169,8 @@ func (t *Templates) parseFile(into *template.Template, name string) (*template.T
 	return parsed, nil
 }
 
-// escape makes html/template escape the templates now instead of at the first execution, where mistakes would be found late. A template
-// that calls root, and is never used, makes it check all templates that can be reached.
+// escape makes html/template escape the templates now instead of at the first execution, which would find mistakes late. For this it adds a
+// template that calls root and is never used otherwise: so all templates that root reaches are checked.
 func escape(all *template.Template, root string) error {
 	caller, err := all.New("escape").Delims("", "").Parse(fmt.Sprintf(`{{if false}}{{template %q .}}{{end}}`, root))
 	if err == nil {

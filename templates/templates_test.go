@@ -36,7 +36,7 @@ func render(t testing.TB, pages *templates.Templates, name string, data any) str
 	return b.String()
 }
 
-// Pages find layouts, partials, functions and blocks, and don't find each other's.
+// Pages find layouts, partials, functions and blocks, but not the blocks of other pages.
 func TestRender(t *testing.T) {
 	layout := `<title>{{block "title" .}}Site{{end}}</title>{{template "partials/nav.html" .}}{{template "content" .}}`
 	site := []string{
@@ -86,7 +86,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// New finds what can't work, before anybody asks for it.
+// New finds templates that can't work, before a client asks for them.
 func TestNewErrors(t *testing.T) {
 	for _, c := range []struct {
 		rule    string
@@ -146,7 +146,8 @@ func TestNoHalfPage(t *testing.T) {
 	}
 }
 
-// With Reload changed, new and removed files count at once; a broken one shows where, and is forgotten when it is mended.
+// With Reload, changed, new and removed files count at once. The error of a broken file shows the place, and is gone once the file is
+// mended.
 func TestReload(t *testing.T) {
 	fsys := files("layouts/l.html", `[{{template "content" .}}]`, "a.html", "one")
 	pages, err := templates.New(fsys, templates.Options{Layout: "layouts/l.html", Reload: true})
@@ -187,7 +188,8 @@ func TestReload(t *testing.T) {
 	expect("a removed page", "b.html", `there is no "b.html"`)
 }
 
-// A link that leads nowhere, such as Emacs' locks, or to a directory, is no template, and what another one leads to is looked at.
+// A link that leads nowhere, such as Emacs' locks, or to a directory, is no template. For any other link, changes of its target are
+// noticed.
 func TestLinks(t *testing.T) {
 	directory := t.TempDir()
 	write := func(name, text string) {
@@ -232,7 +234,7 @@ func TestReloadFromBroken(t *testing.T) {
 	}
 }
 
-// Without Reload files are read once, and a client sees nothing of an error.
+// Without Reload files are read once, and a client doesn't see the text of an error.
 func TestProduction(t *testing.T) {
 	fsys := files("a.html", "{{index . 1}}")
 	pages, err := templates.New(fsys)
@@ -249,7 +251,7 @@ func TestProduction(t *testing.T) {
 	}
 }
 
-// In development the answer is a 500 that shows the place.
+// In development the answer to an error is a 500 that shows its place.
 func TestDevelopmentAnswer(t *testing.T) {
 	pages, err := templates.New(files("a.html", "\n{{index . 1}}"), templates.Options{Reload: true})
 	if err != nil {
@@ -289,7 +291,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// What is in a directory below, as that of an embed.FS, is found there, and the error says what to do.
+// If New isn't given the directory itself but one above, as with an embed.FS, the error says where the files are, and what to do.
 func TestWithoutSub(t *testing.T) {
 	files := fstest.MapFS{
 		"views/users/show.html":   {Data: []byte("user")},

@@ -67,8 +67,8 @@ func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	return shortKey(append(key, q[:]...))
 }
 
-// appendUnruled is appendKey for a target without a rule, of which no answer to QUERY is kept. The key begins with the target's key and a
-// space, so that a flight is found when the target's answers are removed. A note needn't be found then.
+// appendUnruled is appendKey for a target without a rule. No answer to QUERY is kept for such a target. The key begins with the target's
+// key and a space, so that a flight is found when the target's answers are removed. A note needn't be found then.
 func (q *query) appendUnruled(target []byte) []byte {
 	return append(append(appendQueries(target), '-'), q[:]...)
 }
