@@ -84,7 +84,7 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// takeTrailerLocked adds the trailer fields to the request. As in net/http those that weren't announced are left out.
+// takeTrailerLocked adds the trailer fields to the request. As in net/http it leaves out fields that weren't announced.
 func (b *requestBody) takeTrailerLocked() {
 	if b.trailer == nil || *b.trailer == nil {
 		return
@@ -102,7 +102,7 @@ func (b *requestBody) takeTrailerLocked() {
 	b.trailer = nil
 }
 
-// translate turns an error of filo into one that handlers for net/http know as well.
+// translate turns an error of filo into an error that handlers for net/http know as well.
 func (b *requestBody) translate(err error) error {
 	var problem *filo.HTTPError
 	switch {
@@ -120,7 +120,7 @@ func (b *requestBody) translate(err error) error {
 	return err
 }
 
-// bodyError is both an error of filo and one of net/http or io.
+// bodyError is both an error of filo and an error of net/http or io.
 type bodyError struct {
 	error
 	also error

@@ -30,7 +30,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// front is a server of net/http in front of one of filo.
+// front is a server of net/http in front of a server of filo.
 type front struct {
 	url    string
 	client *http.Client
@@ -56,7 +56,7 @@ func eachFront(t *testing.T, f func(t *testing.T, start func(*filo.Server) *fron
 	}
 }
 
-// answer is what a client has got.
+// answer is the answer that a client has got, with its whole body.
 type answer struct {
 	*http.Response
 	body string
@@ -117,7 +117,7 @@ func (h *held) serve(c *filo.Ctx) error {
 	}
 }
 
-// Stats counts what is answered, by class of status, and what is being handled.
+// Stats counts the answers, by class of status, and the requests that are being handled.
 func TestCarriedStats(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
 		holds := newHeld()
@@ -379,7 +379,7 @@ func TestCarriedDrain(t *testing.T) {
 	}
 }
 
-// The protocol is the one by which the request came, in the Ctx, in the access log, and for handlers of net/http inside.
+// The Ctx, the access log, and handlers of net/http inside have the protocol by which the request came.
 func TestCarriedProtocol(t *testing.T) {
 	for proto, version := range map[string][2]int{"HTTP/1.0": {1, 0}, "HTTP/1.1": {1, 1}, "HTTP/2.0": {2, 0}, "HTTP/3.0": {3, 0}} {
 		var log bytes.Buffer
@@ -576,7 +576,7 @@ func TestCarriedSharesPlaces(t *testing.T) {
 	expect(t, third, "HTTP/1.1 200 OK")
 }
 
-// Whatever the order in which requests come, leave and end, no place is lost and none is taken twice.
+// In whatever order requests come, leave and end, no place is lost, and no place is taken twice.
 func TestCarriedPlacesUnderLoad(t *testing.T) {
 	const places, clients, each = 3, 12, 20
 	var running, answered atomic.Int32
@@ -625,7 +625,7 @@ func TestCarriedPlacesUnderLoad(t *testing.T) {
 	}
 }
 
-// interruptible is a ResponseWriter whose request has a body that can be waited for until a deadline.
+// interruptible is a ResponseWriter, and the body of its request: a Read of the body waits until the read deadline has passed.
 type interruptible struct {
 	*httptest.ResponseRecorder
 	passed chan struct{}
@@ -728,7 +728,7 @@ func TestCarriedReadPanics(t *testing.T) {
 	})
 }
 
-// panicking is a body of the program's, whose Read panics.
+// panicking is a body made by the program, whose Read panics.
 type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }

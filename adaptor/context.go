@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// standIn is the server under http.ServerContextKey. httputil.ReverseProxy, for one, checks that there is a server.
+// standIn is the server under http.ServerContextKey. Some handlers, such as httputil.ReverseProxy, check that there is a server.
 var standIn http.Server
 
 // requestContext is the context of a request of net/http: the context of the filo.Ctx, with the values that net/http's server adds.

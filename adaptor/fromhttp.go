@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// exchange is one request that a handler of net/http answers. Handlers may keep it, and use it from several goroutines, so it
-// is used for one request only, and lets go of the Ctx when its handler returns.
+// exchange is one request that a handler of net/http answers. Handlers may keep an exchange, and use it from several goroutines. So an
+// exchange serves one request only, and lets go of the Ctx when its handler returns.
 type exchange struct {
 	// mu guards the Ctx, which belongs to one goroutine at a time.
 	mu    sync.Mutex
@@ -127,7 +127,7 @@ func (e *exchange) end(r *http.Request) {
 	}
 }
 
-// localAddr returns the connection's local address, nil if nobody asked for it before the handler returned.
+// localAddr returns the connection's local address. After the handler has returned, it returns nil unless it was called before.
 func (e *exchange) localAddr() any {
 	e.mu.Lock()
 	defer e.mu.Unlock()

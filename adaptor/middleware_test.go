@@ -76,7 +76,7 @@ func TestMiddlewareChangesRequest(t *testing.T) {
 	}
 }
 
-// upperWriter is a wrapper such as a middleware may put around a ResponseWriter.
+// upperWriter wraps a ResponseWriter, as middleware does.
 type upperWriter struct {
 	http.ResponseWriter
 	status, writes int
@@ -147,8 +147,8 @@ func TestMiddlewareWrapsAnswer(t *testing.T) {
 	}
 }
 
-// The limit for bodies that was set outside of a middleware holds inside, higher or lower than the server's, whatever the
-// middleware wraps.
+// A limit for bodies that was set outside of a middleware holds inside, too. It may be higher or lower than the server's, whether or not
+// the middleware wraps the ResponseWriter.
 func TestMiddlewareBodyLimit(t *testing.T) {
 	wrap := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&upperWriter{ResponseWriter: w}, r) })

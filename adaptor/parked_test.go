@@ -410,7 +410,7 @@ func TestParkedInHTTPSlowClient(t *testing.T) {
 	conn.Close()
 }
 
-// stuckWriter is a ResponseWriter whose client takes nothing: a Write of the body waits for the deadline.
+// stuckWriter is a ResponseWriter whose client reads nothing: a Write of the body waits for the deadline.
 type stuckWriter struct {
 	*httptest.ResponseRecorder
 	begun, late chan struct{}

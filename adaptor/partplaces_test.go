@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// eachServer calls f with each way by which a request can come to an admission of its own. (The blocking driver's connections of HTTP/1.1
-// have a place each, and nothing waits for one.)
+// eachServer calls f with each kind of connection whose requests need a place. (With the blocking driver, each HTTP/1.1 connection has a
+// place of its own, so its requests never wait.)
 func eachServer(t *testing.T, f func(t *testing.T, start func(*filo.Server) *front)) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) { f(t, start) })
 	for name, driver := range map[string]filo.Driver{"loop": filo.DriverLoop, "blocking": filo.DriverBlocking} {

@@ -70,7 +70,7 @@ func parseTarget(method, target string) (*url.URL, error) {
 	return at, err
 }
 
-// keepPath makes the path of u's EscapedPath and RequestURI the one that was sent. Without that, net/url makes another path if the sent one
+// keepPath makes u's EscapedPath and RequestURI return the path as it was sent. Without that, net/url makes another path if the sent one
 // has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which has other routes.
 func keepPath(u *url.URL) { u.RawPath = syntax.EscapePath(u.RawPath) }
 

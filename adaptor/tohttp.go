@@ -35,7 +35,7 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 // method, path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the
 // middleware passes on. Path parameters, route and values of the request are the same on both sides. An error of next is rendered
 // before the middleware sees the answer, and returned when the middleware returns. If the middleware calls next twice at once, one call may
-// have the request's Ctx; the Ctx of another that begins meanwhile lacks its values.
+// have the request's Ctx. The Ctx of a second call that begins meanwhile lacks the request's values.
 func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	if middleware == nil {
 		panic("adaptor: Middleware with a nil middleware")

@@ -232,7 +232,7 @@ func (w *responseWriter) admitLocked(size int) error {
 	return nil
 }
 
-// gather returns where to append to what has gathered.
+// gather returns the slice with the gathered bytes, to append to.
 func (w *responseWriter) gather() []byte {
 	if w.room == nil {
 		w.room = gathered.Get().(*[gatherSize]byte)
@@ -399,7 +399,7 @@ func (w *responseWriter) finishLocked() error {
 		}
 	}
 	if short || silent || early {
-		// A stream shows what it is: a part of the announced body, or a body that trailer fields follow.
+		// The stream must be sent as one: its body is only a part of the announced one, or trailer fields follow it.
 		if err := w.stream.Flush(); err != nil {
 			return err
 		}
@@ -418,8 +418,8 @@ func (w *responseWriter) hasUnannounced() bool {
 	return false
 }
 
-// lacksAnnounced reports whether an announced trailer field has no value. The head names it all the same, but only if the head is sent
-// before the trailer is known.
+// lacksAnnounced reports whether an announced trailer field has no value. The head names such a field all the same, but only if the head is
+// sent before the trailer is known.
 func (w *responseWriter) lacksAnnounced() bool {
 	return slices.ContainsFunc(w.trailers, func(name string) bool { return len(w.header[name]) == 0 })
 }

@@ -95,7 +95,7 @@ func one(c *filo.Ctx, v any, options []Option, in source) error {
 	return b.finish(v)
 }
 
-// binding is one call's work.
+// binding is the state of one call.
 type binding struct {
 	c        *filo.Ctx
 	option   Option

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoder sets dst to what text stands for, or returns what is wrong with text. It doesn't keep text.
+// decoder sets dst to the value of text, or returns what is wrong with text. It doesn't keep text.
 type decoder func(dst reflect.Value, text []byte) flaw
 
 var (

@@ -58,7 +58,7 @@ type Field struct {
 	Required bool
 	// Comma reports that one text may hold several values, separated by commas.
 	Comma bool
-	// File reports that the input is one file or several.
+	// File reports that the input is a file, or several files.
 	File bool
 	// Struct is the bound field of Input, or of a struct embedded there, with its type and tags.
 	Struct reflect.StructField
@@ -81,9 +81,8 @@ func Describe(h filo.Handler) (Operation, bool) {
 // handlerCode is the code that all handlers of Handler run first.
 var handlerCode = reflect.ValueOf(new(operation).handler(nil)).Pointer()
 
-// handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. A function's address
-// is the same for all closures of this code, so it tells that a handler comes from here. So the code must exist once, and can't be
-// inlined.
+// handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. All closures of this
+// code have the same function address, by which Describe recognizes them. So the code must exist only once, and must not be inlined.
 //
 //go:noinline
 func (op *operation) handler(serve filo.Handler) filo.Handler {

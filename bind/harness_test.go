@@ -31,7 +31,7 @@ func get(target string, fields ...string) string {
 	return head + "\r\n"
 }
 
-// bound runs bindTo for a request, and returns what it filled in and its error.
+// bound runs bindTo for a request, and returns the bound value and the error.
 func bound[T any](t testing.TB, request string, bindTo func(*filo.Ctx, any, ...bind.Option) error, options ...bind.Option) (v T, err error) {
 	t.Helper()
 	return v, boundTo(t, request, &v, bindTo, options...)

@@ -224,7 +224,7 @@ func TestRequiredMistakes(t *testing.T) {
 	}
 }
 
-// The first of the cookies of a name counts: browsers send the one of the closest path first.
+// Of several cookies with one name the first counts, since browsers send the cookie with the closest path first.
 func TestCookie(t *testing.T) {
 	type cookies struct {
 		Theme string  `cookie:"theme"`

@@ -31,8 +31,8 @@ func (s source) String() string {
 	return [...]string{"body", "form", "form", "header", "cookie", "query", "path"}[s]
 }
 
-// status is the status of an error in a value: a wrong value in a body is content that can't be processed (RFC 9110, section
-// 15.5.21), and one elsewhere makes a bad request.
+// status is the status of an error in a value: a wrong value in a body is content that can't be processed (RFC 9110, section 15.5.21), and
+// a wrong value elsewhere makes a bad request.
 func (s source) status() int {
 	if s <= inMultipart {
 		return 422

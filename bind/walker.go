@@ -323,7 +323,7 @@ func fits(t reflect.Type, raw []byte) bool {
 	return false
 }
 
-// expected says what a value of type t must be. Decoding raw, which is no such value, failed with err.
+// expected says what a value of type t must be. raw isn't such a value: decoding it has failed with err.
 func expected(t reflect.Type, raw []byte, err error) flaw {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

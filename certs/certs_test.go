@@ -392,7 +392,7 @@ func TestClientCertificates(t *testing.T) {
 	want(renewed, true)
 }
 
-// A file that was cut, or has a certificate that can't be parsed, isn't taken for one with fewer certificates.
+// A file that was cut off, or has a certificate that can't be parsed, is refused, and not taken for a file with fewer certificates.
 func TestCut(t *testing.T) {
 	a, pair, authorities := newAuthority(t, "CA"), files(t), filepath.Join(t.TempDir(), "ca.pem")
 	cert, key := a.issue(t, "a.test", later)

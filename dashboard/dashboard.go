@@ -78,7 +78,7 @@ type Dashboard struct {
 	latest *snapshot
 	// sampling says that the sampler runs. Guarded by mu.
 	sampling bool
-	// lastSeen is when somebody watched. Guarded by mu.
+	// lastSeen is when a page was last open. Guarded by mu.
 	lastSeen time.Time
 }
 

@@ -196,7 +196,7 @@ func files(t testing.TB) (names []string) {
 	return names
 }
 
-// Every file is served with its type and a policy under which nothing comes from anywhere else.
+// Every file is served with its type, and with a policy that lets pages load nothing from other hosts.
 func TestPage(t *testing.T) {
 	s := watched(t, dashboard.Options{})
 	policy := "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +

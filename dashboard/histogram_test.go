@@ -38,7 +38,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Quantiles are within 6 % of the true ones, whatever the distribution.
+// Whatever the distribution, each quantile is within 6 % of the true one.
 func TestQuantile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() float64{

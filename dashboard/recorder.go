@@ -45,7 +45,7 @@ type recent struct {
 	route *route
 }
 
-// route has the histograms of a route. Each connection's requests mostly count in the same one, so that processors don't take its
+// route has the histograms of a route. Requests of one connection mostly count in the same histogram, so that processors rarely take its
 // cache lines from each other.
 type route struct {
 	name   string

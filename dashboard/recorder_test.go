@@ -18,7 +18,7 @@ func quietServer(h filo.Handler) *filo.Server {
 	return &filo.Server{Handler: h, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// readings returns what every route has counted, by name.
+// readings returns the counts of every route, by its name.
 func (d *Dashboard) readings() map[string]reading {
 	all := make(map[string]reading)
 	for _, route := range *d.recorder.routes.Load() {

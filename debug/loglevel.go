@@ -144,7 +144,7 @@ func (l *logLevel) lasts(change int) bool {
 	return l.changes == change && l.level.Level() == l.set
 }
 
-// restore ends a change. It does nothing if there was a later one, and leaves a level alone that the program has set itself.
+// restore ends a change. It does nothing if there was a later change, and doesn't change a level that the program has set itself.
 func (l *logLevel) restore(change int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

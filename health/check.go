@@ -132,7 +132,7 @@ func (k *check) record(r *result) {
 	}
 }
 
-// state returns the last result, or one that says that there is no result yet.
+// state returns the last result, or a result with errUnknown if there is none yet.
 func (k *check) state() *result {
 	if last := k.last.Load(); last != nil {
 		return last

@@ -110,7 +110,8 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 	_ = handler.Handle(context.Background(), record) // as slog's own methods do
 }
 
-// recordMemory is memory for the attributes of a record, which copies them. The list is empty, with room for those of appendAttributes.
+// recordMemory is memory for the attributes of a record, which copies them. The list is empty, with room for the attributes of
+// appendAttributes.
 type recordMemory struct {
 	list []slog.Attr
 	text [512]byte

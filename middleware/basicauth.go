@@ -125,7 +125,7 @@ func basicCredentials(memory, authorization []byte) (user, password []byte, ok b
 	return bytes.Cut(credentials, []byte{':'})
 }
 
-// cutScheme returns what follows the authentication scheme in a field value, which is compared without regard to case.
+// cutScheme returns the part of a field value behind the authentication scheme. It compares the scheme without regard to case.
 func cutScheme(value []byte, scheme string) ([]byte, bool) {
 	if len(value) <= len(scheme) || value[len(scheme)] != ' ' || !syntax.EqualFold(value[:len(scheme)], scheme) {
 		return nil, false

@@ -132,7 +132,7 @@ func TestConcurrencyLimit(t *testing.T) {
 	})
 }
 
-// endedContext is a context that ends when a waiting request asks for its end, and at the same time a place becomes free.
+// endedContext is a context that has ended. When a waiting request calls Done, a place becomes free at the same time.
 type endedContext struct {
 	context.Context
 	free func()

@@ -28,9 +28,9 @@ type GuardOptions struct {
 // proxy, and not be made for a page of another site. On any other server nobody is admitted, whatever the client's address,
 // since all clients of a proxy on the same machine have that machine's address.
 //
-// Other requests get 404, as if there were no such page. The first one that a guard refuses is logged, as a warning that names Token. (A link on another
-// site can still lead an admitted user's browser to a page, so a switch should need a POST.) Guard keeps admitted answers out of
-// caches and out of pages of other sites. It panics if the options are wrong.
+// Other requests get 404, as if there were no such page. The first request that a guard refuses is logged, as a warning that names Token.
+// (A link on another site can still lead an admitted user's browser to a page, so a switch should need a POST.) Guard keeps admitted
+// answers out of caches and out of pages of other sites. It panics if the options are wrong.
 func Guard(options ...GuardOptions) filo.Middleware {
 	o := setup.One("middleware: Guard", options)
 	return guard.New("middleware: Guard", guard.Options{Allow: o.Allow, Token: o.Token, Hosts: o.Hosts})

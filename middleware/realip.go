@@ -301,8 +301,8 @@ func (e *elementsBackwards) previous() ([]byte, bool) {
 }
 
 // lastCommaOutsideQuotes returns the index of the last comma that isn't in a quoted-string, -1 if there is none. Between a byte inside of a
-// quoted-string and the end there is an odd number of quotes. A client's quote that is never closed is left of what proxies have added, so
-// it can't hide any of their elements.
+// quoted-string and the end there is an odd number of quotes. A quote that a client never closes stands on the left of the elements that
+// proxies have added, so it can't hide any of these.
 func lastCommaOutsideQuotes(line []byte) int {
 	inQuotes := false
 	for i := len(line) - 1; i >= 0; i-- {

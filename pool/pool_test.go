@@ -339,7 +339,7 @@ func TestSubmitKeyedStrangeKeys(t *testing.T) {
 	want(t, "keys kept", len(p.keys.behind), 0)
 }
 
-// Submit, Invoke and the way from one task to the next allocate nothing.
+// Submit and Invoke allocate nothing, and neither does a worker that goes on to the next task.
 func TestAllocations(t *testing.T) {
 	p := newPool(t, 2, WithDisablePurge(true))
 	done := make(chan struct{}, 1)

@@ -93,7 +93,7 @@ func rawH2Upstream(t testing.TB, blocks ...[]string) string {
 	return "http://" + ln.Addr().String()
 }
 
-// ownFields are what middleware in front of the proxy sets in these tests.
+// ownFields are the fields that middleware in front of the proxy sets in these tests.
 var ownFields = [][2]string{{"Content-Security-Policy", "default-src 'self'"}, {"X-Frame-Options", "DENY"}, {"Access-Control-Allow-Origin", "https://a.example"},
 	{"Access-Control-Allow-Credentials", "true"}, {"Vary", "Origin"}, {"X-Request-Id", "1"}, {"Set-Cookie", "own=1"}}
 

@@ -105,7 +105,7 @@ func newH2Front(t testing.TB, client, upstream protocol, options proxy.Options, 
 	return f
 }
 
-// request makes a request whose context ends with the test's patience.
+// request makes a request whose context ends after patience, so that no test hangs.
 func (f *h2Front) request(method, path string, body io.Reader) *http.Request {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

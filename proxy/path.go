@@ -82,7 +82,8 @@ func hasDotSegment(path []byte) bool {
 	return false
 }
 
-// overlong are a dot, a slash and a backslash in more bytes than UTF-8 allows; careless decoders take those bytes for the characters.
+// overlong has encodings of a dot, a slash and a backslash in more bytes than UTF-8 allows. Careless decoders take these bytes for the
+// characters.
 var overlong = [...]struct{ long, short []byte }{
 	{[]byte("\xc0\xae"), []byte{'.'}}, {[]byte("\xc0\xaf"), []byte{'/'}}, {[]byte("\xc1\x9c"), []byte{'\\'}},
 	{[]byte("\xe0\x80\xae"), []byte{'.'}}, {[]byte("\xe0\x80\xaf"), []byte{'/'}}, {[]byte("\xe0\x81\x9c"), []byte{'\\'}},

@@ -400,7 +400,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// An upstream that a check finds sick gets no requests until one finds it healthy.
+// An upstream that a check finds sick gets no requests until another check finds it healthy.
 func TestActiveHealth(t *testing.T) {
 	var sick atomic.Bool
 	var got atomic.Int32

@@ -89,8 +89,8 @@ func (t *table) answerNotFound(c *filo.Ctx) error {
 
 // redirect sends the client to another path, with the same query.
 func redirect(c *filo.Ctx, path []byte) error {
-	// If it began with two slashes, a host would follow; but a path whose first segment is empty is either cleaned or has no route.
-	// Browsers take a backslash for a slash, so it is escaped, and so are other bytes that a URI must not contain.
+	// If the location began with two slashes, clients would read a host behind them. But a path with an empty first segment is either
+	// cleaned or has no route. Browsers take a backslash for a slash, so it is escaped, like all bytes that a URI must not contain.
 	location := syntax.EscapePath(string(path))
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)

@@ -87,8 +87,8 @@ func (m *methods) byMethod() map[string]*node {
 	return trees
 }
 
-// find returns the route for a request, nil if there is none. The method's own tree comes first: a pattern without a method
-// that matched the same path can't be more specific without being in conflict.
+// find returns the route for a request, nil if there is none. The method's own tree comes first: a pattern without a method that matches
+// the same path can't be more specific, since the two patterns would conflict.
 func (m *methods) find(s *search, path []byte) *Route {
 	var tree *node
 	if s.known != unknown {
@@ -112,7 +112,7 @@ func (m *methods) find(s *search, path []byte) *Route {
 	return m.any.find(s, path)
 }
 
-// find is match for a tree that may be nil, and that may not be the first one.
+// find is match for a tree that may be nil. If it finds no route, it leaves no values behind for the search in the next tree.
 func (n *node) find(s *search, path []byte) *Route {
 	if n == nil {
 		return nil

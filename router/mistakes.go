@@ -122,5 +122,5 @@ func mistakenConstraint(name, expression string) error {
 	return fmt.Errorf("%q isn't a type here, and as a regular expression it matches only itself: write %s", expression, instead)
 }
 
-// wordBytes are the bytes of expressions that match only themselves, and with the hyphen those of a host's label.
+// wordBytes are the bytes that match only themselves in an expression. Together with the hyphen they are the bytes of a host's label.
 const wordBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"

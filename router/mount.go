@@ -16,15 +16,15 @@ type mountPoint struct {
 	segments   int // of the path that belong to the prefix
 	host, path string
 	names      []string // of the prefix's wildcards
-	// mounted says whether a Router was found mounted here. It enters the classes of its own routes. So the mount point's route need not
-	// enter its own class, which would mix the durations of all of them.
+	// mounted says whether a Router was found mounted here. A mounted Router enters the classes of its own routes. So the mount point's
+	// route need not enter its own class, which would mix the durations of all these routes.
 	mounted *atomic.Uint32
 	// within has this mount point combined with each outer *mountPoint at which its router is mounted.
 	within sync.Map
 }
 
-// The values of mountPoint.mounted: nothing was called yet, a request is on its way through the route's middleware to find out what is
-// mounted, a handler was called, and that was a Router.
+// The values of mountPoint.mounted: no handler was called yet; a request is on its way through the route's middleware to find out what is
+// mounted; a handler was called; the handler is a Router.
 const (
 	mountUnknown uint32 = iota
 	mountSought

@@ -111,7 +111,7 @@ func (p *pattern) parsePath() error {
 	return nil
 }
 
-// parseSegment parses the segment at the start of text, and returns what is left: nothing, or what begins with a slash.
+// parseSegment parses the segment at the start of text. It returns the rest of text, which is empty or begins with a slash.
 func parseSegment(text string) (s segment, left string, err error) {
 	if text == "" {
 		return segment{kind: rest}, "", nil

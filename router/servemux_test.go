@@ -64,7 +64,7 @@ func (c *choices) target() string {
 	return b.String()
 }
 
-// outcome is what a router did with a request, as far as it can be compared.
+// outcome describes the answer to a request, as far as the two routers' answers can be compared.
 func outcome(status int, header http.Header, target string) string {
 	switch {
 	case status == 200:

@@ -146,8 +146,7 @@ func (s *Server) raw(t testing.TB, request string, halfClose bool) string {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		// A server that refuses a request need not read all of it, so an error here is
-		// no failure: what counts is the answer.
+		// A server that refuses a request need not read all of it, so an error here is no failure: only the answer counts.
 		io.WriteString(c, request)
 		if halfClose {
 			c.CloseWrite()

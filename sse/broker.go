@@ -8,9 +8,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Broker connects hubs in several processes: what one of them publishes reaches the subscribers of all. Package
-// github.com/filohttp/filo/contrib/redis has one, and docs/RECIPES.md another. The hubs of contrib/websocket use the same
-// interface.
+// Broker connects hubs in several processes: an event that one hub publishes reaches the subscribers of all hubs. Package
+// github.com/filohttp/filo/contrib/redis has one, and docs/RECIPES.md another. The hubs of contrib/websocket use the same interface.
 //
 // A Broker numbers the messages of all topics together, and each hub gets them in the order of their numbers. The IDs of a hub's
 // events are those numbers, so a client resumes at any instance.

@@ -28,9 +28,9 @@
 // # Resuming
 //
 // When a connection ends, EventSource reconnects by itself, and names the last event that it has received in the Last-Event-ID
-// field. A Hub keeps a history of each topic, and sends the events since that one, without gaps and without duplicates. If the
-// history doesn't reach back far enough, or the id is from before a restart, the Hub sends HubOptions.Gap instead, so that the
-// client can fetch its state anew.
+// field. A Hub keeps a history of each topic, and sends the events after the named one, without gaps and without duplicates. If the history
+// doesn't reach back far enough, or the id is from before a restart, the Hub sends HubOptions.Gap instead, so that the client can fetch its
+// state anew.
 //
 // # Several processes
 //

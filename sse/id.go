@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// An ID that a hub gives to an event is the hub's epoch, a hyphen, and the event's number in this hub, counted from 1. IDs of a hub from
-// before a restart, or of one in another process, have another epoch. Hubs with a Broker use its numbers and have no epoch: their IDs are
-// numbers alone.
+// An ID that a hub gives to an event is the hub's epoch, a hyphen, and the event's number in this hub, counted from 1. IDs from before a
+// restart, or of a hub in another process, have another epoch. Hubs with a Broker use its numbers and have no epoch: their IDs are numbers
+// alone.
 
 // newEpoch returns 40 random bits in base 32, and a hyphen.
 func newEpoch() string { return strings.ToLower(rand.Text()[:8]) + "-" }

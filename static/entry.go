@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// entry holds a file's metadata and that of its encodings. Nothing in it changes except the atomic fields, and those that memory's lock
+// entry holds the metadata of a file and its encodings. Its fields don't change, except the atomic ones, and those that memory's lock
 // guards.
 type entry struct {
 	name         string

@@ -70,8 +70,8 @@ var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 // camelCase matches names whose words all begin with a capital, except the first one.
 var camelCase = regexp.MustCompile(`^[a-zA-Z]?[a-z0-9]*([A-Z][a-z0-9]+)*$`)
 
-// isBase64Hash reports whether s is a hash in base64url. A word differs from a hash in this: it has several letters, and all except the
-// first have the same case. If s has a separator, or is written as words are, a smaller share of it must look like words.
+// isBase64Hash reports whether s is a hash in base64url. Unlike a hash, a word has several letters, and all except the first have the same
+// case. If s has a separator, or is written as words are, a smaller share of it must look like words.
 func isBase64Hash(s string) bool {
 	lower, upper, digits, separators, run := 0, 0, 0, 0, 0
 	for i := range len(s) {

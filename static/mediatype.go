@@ -20,8 +20,8 @@ func typeByName(name string) string {
 	return mediaType
 }
 
-// typeByContent returns the media type of a file that begins with these bytes. It never returns a type that a browser would execute: a file
-// whose name doesn't say that it is a page isn't one.
+// typeByContent returns the media type of a file that begins with these bytes. It never returns a type that a browser would execute, since
+// a file counts as a page only if its name says so.
 func typeByContent(b []byte) string {
 	whole := len(b) < sniffedBytes
 	for len(b) > 0 {

@@ -32,8 +32,8 @@ func (m *multipart) length() int64 {
 	return length + int64(len(m.appendEnd(buffer[:0])))
 }
 
-// appendHead appends the head of a part. The first one, too, begins with a line end, an empty preamble, as Apache's and nginx's do: zsync
-// waits for it.
+// appendHead appends the head of a part. Even the head of the first part begins with a line end (an empty preamble), as in answers of
+// Apache and nginx, since zsync expects it.
 func (m *multipart) appendHead(dst []byte, part int) []byte {
 	dst = append(dst, "\r\n--"...)
 	dst = append(dst, m.boundary...)

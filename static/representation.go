@@ -115,8 +115,8 @@ func (r *representation) see(info fs.FileInfo, now time.Time) {
 	}
 }
 
-// describe makes the fields of answers with a representation. It also makes the entity tag, unless there is one by the content. It is
-// called once.
+// describe makes the fields of answers with a representation. It also makes the entity tag, unless there is already a tag made from the
+// content. It is called once.
 func (r *representation) describe(e *entry) {
 	if r.etag == "" {
 		r.etag = r.stamp.tag(r.settled)

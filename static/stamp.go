@@ -52,7 +52,7 @@ func (s *stamp) outdated(plain *stamp) bool {
 	return s.modified/int64(time.Second) < plain.modified/int64(time.Second)
 }
 
-// tag returns an entity tag made of the stamp, "" if too little is known for one. It is a weak one unless the stamp is settled and has
+// tag returns an entity tag made from the stamp, "" if too little is known for a tag. The tag is weak unless the stamp is settled and has
 // properties that a file's owner can't set.
 func (s *stamp) tag(settled bool) string {
 	if s.modified == 0 {

@@ -248,7 +248,7 @@ type printer func(v ...any)
 
 func (p printer) Print(v ...any) { p(v...) }
 
-// A whole router of chi's runs below a path of filo's, and filo's handlers run in one of chi's.
+// A whole router of chi runs below a path of a filo router, and filo's handlers run in a router of chi.
 func TestChiRouter(t *testing.T) {
 	theirs := chi.NewRouter()
 	theirs.Get("/chi/users/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "chi ", chi.URLParam(r, "id")) })

@@ -1,3 +1,3 @@
-// Package compat holds no code. Its tests show that what others have written for net/http works in filo unchanged, in a module
-// of their own so that it is no dependency of filo.
+// Package compat holds no code. Its tests show that other projects' handlers and middleware for net/http work in filo unchanged. They are a
+// module of their own, so that filo doesn't depend on these projects.
 package compat

@@ -336,7 +336,7 @@ const upperHex = "0123456789ABCDEF"
 const maxKey = 128
 
 // shortKey returns key, or a hash if it is long, so that a long target takes no more memory than others. A hashed key begins with a zero, and no
-// other key does. It is appended to key, whose bytes stay as they are.
+// other key does. The hash is appended to key, whose bytes stay as they are.
 func shortKey(key []byte) []byte {
 	if len(key) <= maxKey {
 		return key
@@ -450,8 +450,9 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	return nil
 }
 
-// inRange reports whether the request's Range applies to the entry: the request is a GET or a QUERY, and its If-Range, if there is one, is the
-// strong entity tag, or the time of the last change, if the content can't have changed twice in that second (RFC 9110, section 13.1.5).
+// inRange reports whether the request's Range applies to the entry: the request must be a GET or a QUERY, and its If-Range, if there is
+// one, must be the entry's strong entity tag or its Last-Modified. The latter counts only if the content can't have changed twice in that
+// second (RFC 9110, section 13.1.5).
 func (e *entry) inRange(c *filo.Ctx) bool {
 	value := c.Request.Header.GetBytes("If-Range")
 	switch {
@@ -538,9 +539,9 @@ func status(varies bool, old *entry, now time.Time, kept bool) string {
 	return "filo; fwd=" + reason
 }
 
-// validate gives a request a condition, by which the handler answers 304 if the entry's response is still the current one, and returns the
-// field's name. It does nothing, and returns "", if the request has conditions of its own, or if the response has neither an entity tag nor
-// a date of change.
+// validate gives a request a condition, so that the handler answers 304 if the entry's response is still current. It returns the name of
+// the condition's field. It does nothing, and returns "", if the request has conditions of its own, or if the response has neither an
+// entity tag nor a date of change.
 func (e *entry) validate(h *filo.Header) (name string) {
 	if e.response == nil || e.response.Status != 200 || conditional(h) {
 		return ""

@@ -586,7 +586,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Long targets, and long values of fields that an answer varies by, are told apart, and take no more memory than short ones.
+// Long targets, and long values of fields by which an answer varies, don't get each other's answers, and take no more memory than short
+// ones.
 func TestLongKeys(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=60", "Vary: X"}}

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// directives are what a response says to this cache: by Cache-Control, or by a field that takes its place (RFC 9213).
+// directives are a response's directives for this cache, from Cache-Control or from a field that takes its place (RFC 9213).
 type directives struct {
 	header *filo.Header
 	field  string // the field's name; empty for Cache-Control
@@ -21,8 +21,8 @@ type terms struct {
 	shared, cookies           bool
 }
 
-// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, except for two things
-// that middleware says by Cache-Control: whom an answer is for, and that an error must not be stored. So for a private answer and for a
+// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, with two exceptions,
+// since middleware uses Cache-Control to keep an answer for its client, and to forbid storing an error. So for a private answer and for a
 // failure, a targeted field can only forbid what Cache-Control allows.
 func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	h := &c.Response.Header

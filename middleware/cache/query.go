@@ -53,7 +53,8 @@ func appendSized(dst, text []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// queries is the name, in a target's rule, of what distinguishes answers to QUERY. No field has that name.
+// queries is the name in a target's rule that stands for the content and its fields, by which answers to QUERY differ. No field has that
+// name.
 var queries = []string{"(content)"}
 
 // appendQueries makes the key of the rule for a target's answers to QUERY. The answers' keys contain the rule's number: when the rule is

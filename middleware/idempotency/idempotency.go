@@ -307,7 +307,7 @@ func fingerprintOf(c *filo.Ctx) (sum [32]byte, err error) {
 	return hashOf(r.MethodBytes(), asked.Host(c), r.TargetBytes(), r.Header.GetBytes("Content-Type"), body), nil
 }
 
-// hashOf hashes parts in such a way that it matters where each of them ends.
+// hashOf hashes parts so that the hash also depends on where each part ends.
 func hashOf(parts ...[]byte) (sum [32]byte) {
 	hash := sha256.New()
 	var size [8]byte

@@ -72,7 +72,7 @@ func TestNoScope(t *testing.T) {
 	}
 }
 
-// The answers are those of draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+// The middleware answers as draft-ietf-httpapi-idempotency-key-header-07, section 2.7, says.
 func TestNew(t *testing.T) {
 	const key = `Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"`
 	type request struct {

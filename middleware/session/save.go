@@ -63,7 +63,7 @@ func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 // that was ended, so that requests that loaded it before notice that.
 const movedTime = 5 * time.Minute
 
-// saveRenewed saves the session under a new id. Nobody knows the new id before the old record leads to it, and that is written only if the
+// saveRenewed saves the session under a new id. No client knows the new id before the old record leads to it, which is written only if the
 // old record is as the request found it. So the new session has the changes of other requests, and a session that they have ended stays
 // ended.
 func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
@@ -95,7 +95,7 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 			gone, err := s.merge(c, now)
 			if err == nil && gone {
 				// Two requests that renew the session, such as two clicks to log in, get a new session each. The new session has no values
-				// that the other request has added since, because that may be another client that has the old id.
+				// that the other request has added since, because the other request may come from another client that has the old id.
 				moved, err = s.manager.alive(c, s.record, now)
 			}
 			if err != nil || gone && !moved {
@@ -110,7 +110,7 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	return errBusy
 }
 
-// alive reports whether a record holds a session, or one that was renewed and hasn't ended since.
+// alive reports whether a record holds a session, or leads to a renewed session that hasn't ended since.
 func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error) {
 	for range saveTries {
 		content := contentOf(record)

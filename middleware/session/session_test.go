@@ -646,8 +646,8 @@ func TestDestroyedLate(t *testing.T) {
 	})
 }
 
-// The head of a parked stream and that of an upgrade have the cookie of a session that was renewed. A handler that takes the connection
-// over without a head can't give the client a cookie, so the session isn't renewed, which is logged.
+// The heads of a parked stream and of an upgrade have the cookie of a renewed session. A handler that takes the connection over without a
+// head can't give the client a cookie, so the session isn't renewed, which is logged.
 func TestTakenOver(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		for path, sends := range map[string]bool{"/parkstream": true, "/park": true, "/upgrade": true, "/hijack": false} {
