@@ -95,8 +95,8 @@ func (e *exchange) lend(c *filo.Ctx) {
 	}
 }
 
-// takeBack gives what lend has lent back from c to the middleware's Ctx, and keeps the error of the rest of the chain, in the same cases as
-// lend.
+// takeBack copies the route, path parameters, values and body limit from c back to the middleware's Ctx, and keeps the error of the rest of
+// the chain, in the same cases as lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

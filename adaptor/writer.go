@@ -380,9 +380,9 @@ func (w *responseWriter) finishLocked() error {
 	}
 	head := string(c.Request.MethodBytes()) == "HEAD"
 	short := w.length >= 0 && w.length != w.written && bodyAllowed(w.status)
-	// If a handler for HEAD writes nothing, that says nothing about the length.
+	// If a handler for HEAD writes nothing, the length isn't known.
 	silent := head && len(w.buffer) == 0 && w.length < 0 && bodyAllowed(w.status)
-	// Neither does a length that the client must not get, and trailer fields may still follow.
+	// No length is sent either if the handler forbids it, or if trailer fields may still follow.
 	lengths, asked := w.header["Content-Length"]
 	early := w.hasUnannounced() || w.lacksAnnounced() || asked && len(lengths) == 0 && bodyAllowed(w.status)
 	if w.stream == nil {

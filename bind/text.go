@@ -165,7 +165,7 @@ func hasRepeated(texts [][]byte) bool {
 	return false
 }
 
-// ofValue adds the number of the wrong value, among several of a field, to the flaw.
+// ofValue adds to the flaw the number of the wrong value, if a field has several values.
 func (w flaw) ofValue(number int) flaw {
 	params := map[string]any{"value": number}
 	maps.Copy(params, w.params)

@@ -203,7 +203,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A check that doesn't return has failed after its time-out, is called no second time, and recovers when it returns.
+// A check that doesn't return has failed after its time-out. It isn't called again until it returns, and then recovers.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

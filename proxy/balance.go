@@ -61,8 +61,8 @@ func (u *upstream) endRest() {
 	u.until = time.Time{}
 }
 
-// pick returns the upstream for an attempt, nil if all are sick. It prefers upstreams that weren't tried before, and among those the ones
-// that don't rest.
+// pick returns the upstream for an attempt, nil if all are sick. It prefers upstreams that weren't tried before, and among these the
+// upstreams that don't rest.
 func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 	now := time.Now()
 	first := int((p.turn.Add(1) - 1) % uint32(len(p.upstreams)))

@@ -28,8 +28,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // from which ReverseProxy has dropped parameters
 
 	if r.Out.Body != nil {
-		// ReverseProxy hides Close of the client's body. But an answer can only end before the request if Close ends the Read that waits
-		// for the client: an HTTP/2 transport waits for that.
+		// ReverseProxy hides Close of the client's body. But an answer can end before the request only if Close ends the Read that waits
+		// for the client, since an HTTP/2 transport waits for that Read.
 		r.Out.Body = r.In.Body
 	}
 	r.Out.Trailer = r.In.Trailer // the body's reader sets trailer fields in this map at the end of the body, so it must not be a copy

@@ -33,7 +33,7 @@ const (
 	h2TLS protocol = "h2 over TLS"
 )
 
-// version is the version of HTTP in a request by this protocol.
+// version returns the version of HTTP that a request by this protocol has.
 func (p protocol) version() string {
 	if p == http1 {
 		return "HTTP/1.1"

@@ -89,7 +89,7 @@ func hash(path []byte) uint64 {
 		h = (h ^ binary.LittleEndian.Uint64(rest)) * mix
 		h ^= h >> 32
 	}
-	// The last bytes, some of them perhaps a second time.
+	// Hash the last eight bytes, some of them perhaps for the second time.
 	h = (h ^ binary.LittleEndian.Uint64(path[len(path)-8:])) * mix
 	return h ^ h>>32
 }

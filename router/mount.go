@@ -111,13 +111,13 @@ func (m *mountPoint) cut(path []byte) []byte {
 	return path
 }
 
-// placement is how a route is called below a mount point.
+// placement has the pattern and the parameter names of a route below a mount point.
 type placement struct {
 	text  string
 	names []string
 }
 
-// placement returns how the route is called below m.
+// placement returns the route's placement below m.
 func (route *Route) placement(m *mountPoint) *placement {
 	if found, ok := route.placed.Load(m); ok {
 		return found.(*placement)

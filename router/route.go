@@ -32,7 +32,7 @@ type Route struct {
 
 	queries *queries // the media types that it takes, nil for all; guarded by Router.mu, and not changed once it serves
 
-	// placed has, for each *mountPoint that the route's router serves, how the route is called there.
+	// placed has the route's *placement for each *mountPoint that its router serves.
 	placed sync.Map
 }
 

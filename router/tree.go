@@ -28,7 +28,7 @@ type wildcard struct {
 	node       *node
 }
 
-// add adds a route. There must be none that conflicts.
+// add adds a route. No other route may conflict with it.
 func (n *node) add(segments []segment, route *Route) {
 	text := ""
 	for _, s := range segments {

@@ -138,7 +138,7 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) ([]byterange.Range, error) {
 	h := &c.Response.Header
 	ranges, verdict := dst, byterange.Ignored
-	// RFC 9110, section 13.2.1: conditions are ignored if the answer without them wouldn't be 200; and so are ranges.
+	// RFC 9110, section 13.2.1: conditions and ranges are ignored if the answer without them wouldn't be 200.
 	if c.Response.Status() == 200 {
 		// By section 13.2.2, If-Range, and so the ranges, are evaluated last.
 		switch r.precondition(c) {

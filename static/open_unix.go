@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// openFlags let the opening of a FIFO or a device not wait, and keep a terminal from becoming the process's own.
+// With openFlags, opening a FIFO or a device doesn't wait, and a terminal doesn't become the process's own.
 const openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY

@@ -77,7 +77,7 @@ type Options struct {
 //
 // An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
-// An answer with no-cache or max-age=0 is stored, too, if it can be validated so, and is validated for each request.
+// An answer with no-cache or max-age=0 is stored, too, if it can be validated in this way, and is validated for each request.
 //
 // The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
 // makes a new answer, which that request must wait for. With stale-if-error, it does so if the handler fails with an error or the status

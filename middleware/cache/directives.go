@@ -103,7 +103,7 @@ func (d directives) has(name string) bool {
 	return ok
 }
 
-// seconds returns the argument of a directive that is a time, and whether there is one.
+// seconds returns the time that is a directive's argument, and whether there is such a time.
 func (d directives) seconds(name string) (time.Duration, bool) {
 	argument, ok := d.get(name)
 	if !ok {

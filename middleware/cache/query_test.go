@@ -81,7 +81,7 @@ func TestQUERYBesideGET(t *testing.T) {
 	})
 }
 
-// The handler answers a QUERY whose content is too long to be read, and conditional ones.
+// The handler answers a QUERY whose content is too long to be read, and a conditional QUERY.
 func TestQUERYContent(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		var calls atomic.Int64

@@ -214,7 +214,7 @@ func TestServesStale(t *testing.T) {
 	})
 }
 
-// Ranges come out of an answer that is stored as a whole.
+// Ranges are taken from an answer that is stored as a whole.
 func TestRanges(t *testing.T) {
 	date := "Mon, 01 Feb 1999 03:04:05 GMT"
 	eachStore(t, func(t *testing.T, in kind) {
