@@ -244,7 +244,7 @@ func appendCanonical(dst, path []byte) []byte {
 	return encodeDots(dst, segment, len(path)-from)
 }
 
-// encodeDots puts the last segment of dst into canonical form if it consists of dots that were sent encoded.
+// encodeDots puts the last segment of dst into canonical form if it consists of dots and not all of these were sent as dots.
 func encodeDots(dst []byte, segment, sent int) []byte {
 	if last := dst[segment:]; len(last) < sent && isDots(last) {
 		dst = append(dst[:segment], canonicalDots[len(last)]...)

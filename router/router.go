@@ -252,7 +252,7 @@ func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path of a target that has none. For a mount point's own path, it is what is left of it after the prefix is cut.
+// rootPath is the path of a target that has none, and what is left of a mount point's own path after the prefix is cut.
 var rootPath = []byte("/")
 
 // requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".

@@ -49,7 +49,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	return found.answer(c, e, file)
 }
 
-// ready is stillOpen for a file that the worker that has read the request can send itself: as a whole and by sendfile.
+// ready is stillOpen for a file that can be sent by the worker that has read the request: as a whole and by sendfile.
 func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	request := &c.Request
 	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
