@@ -113,7 +113,7 @@ func (x *exchange) notAdmitted(err error) error {
 	return err
 }
 
-// admitter is what a handler of a class must leave behind before it runs where others don't wait for it.
+// admitter brings a handler of a class to where others don't wait for it.
 type admitter interface {
 	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free, or why
 	// nobody wants the answer any more.
@@ -306,7 +306,7 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
 	}
-	// The client is watched by a context of the wait's own: if the request's were asked for its end, its deadline would be fixed.
+	// The client is watched by a context of the wait's own: if the request's context were asked for its end, its deadline would be fixed.
 	own := ctx.context
 	watched := own != nil && own.IsWatchable()
 	ctx.endWatch()

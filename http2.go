@@ -52,9 +52,9 @@ type HTTP2Options struct {
 	// finds clients that have vanished, unless there is a proxy in between.
 	PingInterval time.Duration
 
-	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of its own request is one,
-	// unless the client has let another request be answered for it. It may send 33 more in each second. Beyond that the connection ends
-	// with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
+	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of the client's own request
+	// is one, but each answer that the client has received as a whole allows one reset. It may send 33 more in each second. Beyond that the
+	// connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
 	MaxGlitches int
 }
 
@@ -103,8 +103,8 @@ func http2Window(n int) int32 {
 	return int32(min(n, 1<<30))
 }
 
-// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
-// a large one, which was megabytes otherwise.
+// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send at once. An urgent answer waits behind that
+// much of a large one: without this limit behind megabytes.
 const maxUnsentHTTP2 = 128 << 10
 
 // newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
@@ -128,10 +128,10 @@ func (c *conn) requestCount() int32 {
 
 // http2Runner is what a worker that runs a handler needs of the connection's driver.
 type http2Runner interface {
-	// watch makes sure that the connection is taken from w, which runs a handler inline from now on, if that takes long. It is called when the
+	// watch makes sure that the connection is taken from w if the handler that w runs inline from now on takes long. It is called when the
 	// monitor can find w.
 	watch(w *scratch)
-	// giveAway gives the connection to another worker than w, which leads no loop any more, and runs a handler.
+	// giveAway gives the connection to another worker in place of w, which runs a handler and leads no loop any more.
 	giveAway(w *scratch)
 	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
 	clientLeft() bool
@@ -150,7 +150,7 @@ func (w *scratch) beginHTTP2(h *http2conn.Conn) *http2conn.Turn {
 	return &w.http2.Turn
 }
 
-// giveHTTP2Away gives the connection to another worker than w, which runs the handler.
+// giveHTTP2Away gives the connection to another worker in place of w, which runs the handler.
 func (c *conn) giveHTTP2Away(w *scratch) {
 	c.http2.Load().GiveAway(&w.http2.Turn)
 	w.running.Begin(c.server.clock.Now(), w.timer.Class(), c, running.Handler)

@@ -154,8 +154,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.serveListener(listener, nil, ignoreServing)
 }
 
-// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and nothing that a start
-// may fail at is left.
+// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and the start can't
+// fail any more.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
 	once := &listening.Once{Listener: listener}
 	defer once.Close()

@@ -163,7 +163,8 @@ func (d *loopParked) enter() bool {
 	return false
 }
 
-// parkedAdmitter is the admitter of a parked connection's function: the loop has the connection, and calls again later.
+// parkedAdmitter is the admitter of a parked connection's function. Nothing waits in the queue for such a function: the connection gets
+// another turn later.
 type parkedAdmitter struct{ w *scratch }
 
 func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {

@@ -10,9 +10,9 @@ import (
 )
 
 // The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
-// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection asks it, at its first
-// request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks each
-// connection that is accepted whether it comes from a trusted address.
+// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection calls RemoteAddr, at its
+// first request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks
+// each connection that is accepted whether it comes from a trusted address.
 
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {

@@ -35,8 +35,8 @@ type Response struct {
 	// Header holds the header fields.
 	Header Header
 	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size), and in HTTP/2 after any
-	// body, an empty one too. The Trailer header field announces those that are set before the head is sent. An HTTP/1.0 client gets no
-	// trailer.
+	// body, an empty one too. The Trailer header field announces the trailer fields that are set before the head is sent. An HTTP/1.0
+	// client gets no trailer.
 	Trailer Header
 
 	ctx        *Ctx // the Ctx that the response belongs to
@@ -164,7 +164,8 @@ func (r *Response) toBuffer() {
 }
 
 // SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that comes
-// over plain HTTP under another name than localhost. The server logs the first one, unless a proxy says that it speaks TLS with the client.
+// over plain HTTP under another name than localhost. The server logs the first such cookie, unless a proxy says that it speaks TLS with the
+// client.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])

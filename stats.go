@@ -363,7 +363,8 @@ func (c *refusalCounts) load() Refusals {
 	}
 }
 
-// refusedConn counts a refused connection. A connection that came when the server was about to end is refused by no policy.
+// refusedConn counts a refused connection by the policy that refused it. A connection that came when the server was about to end isn't
+// counted: no policy refused it.
 func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 	switch reason {
 	case errTooManyConns:

@@ -54,8 +54,8 @@ func (w *workerChan) own() {
 	}
 }
 
-// holdsUp reports whether a worker that leads no loop would keep a place from those that wait, if it served its connection any longer. One
-// client that goes on sending would hold the place for ever.
+// holdsUp reports whether a worker that leads no loop would keep a place from waiting requests if it served its connection any longer.
+// Otherwise one client that goes on sending would hold the place for ever.
 func (w *workerChan) holdsUp() bool { return !w.Leads() && w.pool.places.IsAwaited() }
 
 func newWorker(pool *workerPool) *workerChan {
@@ -149,7 +149,8 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. A lock may be held, under which no Logger may be called.
+// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. The caller may hold a lock under which no Logger may be
+// called.
 func (w *workerChan) LoseLead() {
 	w.place.ReceiveLate()
 	w.leading = false
@@ -167,7 +168,7 @@ func (w *workerChan) Enter(places admit.Kinds) bool { return w.place.Enter(place
 // MayTakeLong implements loop.Owner.
 func (w *workerChan) MayTakeLong() bool { return w.place.MayTakeLong() }
 
-// appoint makes w lead, which was taken off its stack, unless another worker takes the job over before w starts.
+// appoint makes w, which was taken off its stack, lead, unless another worker takes the job over before w starts.
 func (w *workerChan) appoint(l *leadership) {
 	w.toLead.Store(l)
 	w.pool.appointed.Store(w)

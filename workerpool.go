@@ -45,7 +45,7 @@ type workerPool struct {
 	clock   *coarseClock
 	running *running.Set[conn] // has the workers' records; nil for none; immutable
 
-	// What a hand-over of a loop writes stands together, in a few cache lines: from places.taken to leading.
+	// The fields that a hand-over of a loop writes stand together, in a few cache lines: from places.taken to leading.
 	places     admit.Admission            // of workers that serve; ready workers have no place
 	appointed  atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 	mu         race.Mutex[race.OfLeaf]
@@ -360,7 +360,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 	return true
 }
 
-// retire counts a worker as retired that has ended in the middle of its work.
+// retire counts a worker that has ended in the middle of its work as retired.
 func (wp *workerPool) retire(w *workerChan) {
 	w.place.Leave()
 	wp.mu.Lock()

@@ -25,10 +25,10 @@ var pseudoNames = [pseudoCount]string{":method", ":scheme", ":path", ":authority
 // span says where something is in bytes.
 type span struct{ start, end uint32 }
 
-// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, which has looked at the characters of each and
-// at how large they are together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of them, which
-// checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
-// again, and keeps its memory.
+// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them. The decoder has checked the characters of each
+// field, and the size of all of them together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of
+// them, which checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head
+// can be used again, and keeps its memory.
 //
 // A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
 // Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol tells such a request from others.
@@ -279,7 +279,7 @@ func (h *Head) add(name, value []byte, id field.ID) {
 	}
 }
 
-// refuse records the head's error. It makes the request malformed if it would in each version of HTTP, and isn't about a limit.
+// refuse records the head's error. An error makes the request malformed if it would do so in each version of HTTP, and isn't about a limit.
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {

@@ -183,9 +183,9 @@ const (
 	EndsConnection
 )
 
-// Ends returns what ends with a fault of a frame after which the stream is in the state s, with HEADERS thus Open at least. A stream that is
-// idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault
-// is that something came on it at all, or is the frame's own.
+// Ends returns what ends with the fault of a frame. s is the state of the stream after the frame: with HEADERS it is Open at least. A
+// stream that is idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). A stream that is over needn't be
+// reset, unless the fault is that a frame came on it at all, or is the frame's own.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
@@ -217,8 +217,8 @@ func (s *IDs) Open(id uint32) Fault {
 func (s *IDs) Last() uint32 { return s.last }
 
 // Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and not
-// wrong. It holds for all streams before, too. That needs no list that a client could make grow, and what is overlooked is charged all the
-// same.
+// wrong. It holds for all streams before that one, too. So there is no list that a client could make grow, and frames that are overlooked
+// are charged all the same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
 // State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a
