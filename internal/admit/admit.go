@@ -1,5 +1,5 @@
-// Package admit decides how many handlers may run at once, and who waits until another one has ended. It counts places, and doesn't know
-// workers or connections.
+// Package admit decides how many handlers may run at once, and which ones wait until another one has ended. It counts places, and doesn't
+// know workers or connections.
 package admit
 
 import (

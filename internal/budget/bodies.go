@@ -31,7 +31,7 @@ type Room struct {
 	silent bool         // Bodies.silent has it
 }
 
-// Bytes returns how much that is.
+// Bytes returns how many bytes of room the buffer takes up.
 func (r *Room) Bytes() int64 { return r.bytes.Load() }
 
 // Silent is a body whose client may be silent.
@@ -179,7 +179,7 @@ func (b *Bodies) CutSilent(now clock.Time) bool {
 	}
 }
 
-// Silents returns how many bodies have been silent for so long at that time.
+// Silents returns how many bodies have been silent for at least that long at that time.
 func (b *Bodies) Silents(now clock.Time, least time.Duration) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

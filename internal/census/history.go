@@ -40,7 +40,8 @@ func (h *History) AddEnded(now clock.Time, address netip.Addr, requests int32) {
 	client.Requests += uint64(requests)
 }
 
-// AddRefused counts a refusal for a reason, below MaxReasons. It returns how many refusals the record has that is due now, or 0.
+// AddRefused counts a refusal for a reason, below MaxReasons. If a record is due now, it returns how many refusals the record counts,
+// otherwise 0.
 func (h *History) AddRefused(now clock.Time, reason uint8, address netip.Addr) (due int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"mime/multipart"
 )
 
-// Counter reads the body of a form, and takes room for what the form may keep of that in memory, as it comes. Until the form is complete, what
-// goes to a temporary file can't be told from values: then no more counts than the files may take.
+// Counter reads the body of a form, and takes room, as the body comes, for the part that the form may keep in memory. Until the form is
+// complete, files that go to a temporary file can't be told from values, so no more bytes count than files may take.
 type Counter struct {
 	Body io.Reader
 	Most int64 // what files may take

@@ -68,7 +68,8 @@ func (l *local) refusal(c *filo.Ctx) error {
 	switch {
 	case !server.ForOperator:
 		return errUndeclared
-	// Then each of its connections begins with a header. The Ctx's own state is lost if a net/http middleware stands in between.
+	// With these options each of the server's connections begins with a header. The Ctx's own state is lost if a net/http middleware stands
+	// in between.
 	case len(server.ProxyProtocol.TrustedPeers) > 0 || server.ProxyProtocol.TrustUnixSocket:
 		return errProxied
 	case !c.RemoteAddrPort().Addr().IsLoopback() && !bySocketFile(c):

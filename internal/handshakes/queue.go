@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxHandshakes is how many TLS handshakes have begun and don't wait for their clients, and how many wait for them. Each needs a worker
-	// meanwhile.
+	// maxHandshakes limits the TLS handshakes that have begun and don't wait for their clients, and likewise those that wait for them. Each
+	// needs a worker meanwhile.
 	maxHandshakes = 1024
 	// PerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
 	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
@@ -22,12 +22,12 @@ const (
 	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
 	// tls.Config.GetCertificate.
 	longHandshake = 100 * time.Millisecond
-	// patience is how long a queued handshake is served in the order of arrival. If those of an address wait longer, more arrive than
-	// can be served, and each would be served just when its client is about to give up.
+	// patience is how long a queued handshake is served in the order of arrival. If the handshakes of an address wait longer, more arrive
+	// than can be served, and each would be served just when its client is about to give up.
 	patience = 3 * time.Second
 )
 
-// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline is set that is over.
+// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline in the past is set.
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
@@ -37,11 +37,12 @@ type Conn interface {
 }
 
 // Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
-// for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
+// for their clients, one of them is ousted, so a wait may be as long as there is room for it. Handshakes queue only because too many others
+// compute.
 //
 // Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted, and the addresses take
-// turns. Those that have only begun to queue come first. An address's turn is for its oldest handshake that has waited for less than patience,
-// so a burst loses none; one that has waited for longer is served when no other is left.
+// turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake that has waited for less than
+// patience, so a burst loses none; one that has waited for longer is served when no other is left.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -253,7 +254,7 @@ func (q *Queue) oustLocked() {
 	ousted.conn.SetDeadline(clock.Past)
 }
 
-// leaveLocked takes a handshake out of what it is in.
+// leaveLocked takes a handshake out of the list that it is in.
 func (q *Queue) leaveLocked(h *handshake) {
 	q.mu.AssertHeld()
 	switch client := h.client; h.stage {

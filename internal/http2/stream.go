@@ -74,8 +74,8 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault is what is wrong with a frame that came, even if the Reader has found another fault. The stream stays as it is until the answer
-	// is sent.
+	// Fault is what is wrong with a frame that came. It replaces a fault that the Reader has found. The stream stays as it is until the
+	// answer is sent.
 	Fault Fault
 	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
 	// bytes back, and the field block of HEADERS must be decoded.

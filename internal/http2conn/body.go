@@ -12,7 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
+// This file has the bodies of requests: what becomes of the DATA that the owner takes, how a handler reads a body, and how much of it the
+// client may send.
 
 // takeData takes DATA, or a part of it.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
@@ -90,7 +91,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // or look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if they are, look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -131,12 +132,12 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 	}
 }
 
-// Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
+// Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
 	Pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
 	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
-	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. So is Fills then.
+	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
 	BeforeWait func(start clock.Time) error
@@ -145,7 +146,7 @@ type Reading struct {
 	end func() error
 }
 
-// deadline returns until when a read may wait that began at start; 0 for ever. mu is held.
+// deadline returns until when a read that began at start may wait; 0 for ever. mu is held.
 func (r *Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
 	if *r.Until != 0 || r.Pace == nil {
 		return *r.Until
@@ -228,7 +229,7 @@ func (s *Stream) mayComeLocked() bool {
 	return s.body.Len() == 0 && s.sending != sendingLost && s.cut == bodyGoesOn && !s.hasEndedLocked()
 }
 
-// overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
+// overdueLocked returns the error of a body that is late, because its client is slow, or because the handler's time-out has answered.
 func (s *Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
 	if s.sending >= sendingRest || s.state != http2.Open { // an answer to HEAD has no content that waits
@@ -238,8 +239,8 @@ func (s *Stream) overdueLocked() error {
 	return ErrLate
 }
 
-// awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p. Where the client has an account of time, and the
-// read doesn't gather, a deadline that passes ends that.
+// awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p, and whether that came in time. If the
+// client has an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
@@ -289,7 +290,7 @@ func (s *Stream) hasComeLocked() bool {
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// HasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
+// HasLooked tells the streams' readers that have asked for a look that the owner has looked: nothing more has come.
 func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return

@@ -140,8 +140,9 @@ func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 
 // The next request.
 
-// idleUntilLocked returns when a connection without streams has been idle for too long. While there are some, nobody may tell the owner of
-// their end, so it looks again. While a part of a frame or of a field block is there, the next request may have begun: then headUntil counts.
+// idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it looks again, since
+// nobody may tell the owner of their end. While a part of a frame or of a field block is there, the next request may have begun: then
+// headUntil counts.
 func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
 	since := h.used

@@ -63,7 +63,7 @@ func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 // Driver is what a connection needs of its driver and of the server. Unless said otherwise the connection calls it without its lock. All but
 // Send, WakeOwner and Flushed are called rarely.
 type Driver interface {
-	// Send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
+	// Send sends b. It keeps the part that the client doesn't take at once: as a copy, or as b itself, if it reports so.
 	Send(b []byte) (kept bool)
 	// WakeOwner makes the owner have a turn, if nobody has one.
 	WakeOwner()

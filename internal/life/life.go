@@ -1,5 +1,5 @@
-// Package life has the state of a server's life: its listeners, when it drains, and what its end is about. It serves nothing, and ends nothing but
-// contexts and listeners.
+// Package life has the state of a server's life: its listeners, when it drains, and what the record of its end says. It serves nothing, and
+// ends nothing but contexts and listeners.
 package life
 
 import (

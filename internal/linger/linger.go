@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Longest is how long a connection lingers whose client sends nothing. It is also how long a shutdown waits for lingering connections.
+	// Longest is how long a connection lingers if its client sends nothing. It is also how long a shutdown waits for lingering connections.
 	Longest = time.Second
 	// longestSending is the maximum time that a connection lingers while its client continues to send.
 	longestSending = 10 * time.Second

@@ -21,8 +21,8 @@ const (
 	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
 	// another leader.
 	wakeRounds = 2
-	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the value
-	// until that is known.
+	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
+	// value until it is known whether one has.
 	crossedCalls = 4
 	hasStayed    = -1
 )
@@ -45,8 +45,8 @@ type Seat struct {
 	// grows, so a goroutine that makes it even can't undo a later loss.
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
-	// crossed is how many handlers that might stay are handed off first, since another client asked while one had stayed: another worker
-	// would have served that at once. It is atomic since a worker that has just lost the seat may change it.
+	// crossed is how many handlers that might stay are handed off first, since another client asked while a handler stayed: another worker
+	// would have served that client at once. It is atomic since a worker that has just lost the seat may change it.
 	crossed atomic.Int32
 
 	slot      uint32      // of the connection that was served last
