@@ -106,7 +106,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	return err
 }
 
-// join makes the request one that the server counts, and that a shutdown waits for. It returns the reason why the server takes none.
+// join makes the server count the request, and a shutdown wait for it. It returns the reason why the server takes no request.
 func (c *carried) join() (refused *HTTPError) {
 	s := c.server
 	if n, ok := c.transport.(nested); ok && n.Join(s, c.detach) {

@@ -91,7 +91,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-// enterServer admits a request to the server's handler, by what is known of that.
+// enterServer admits a request to the server's handler, by what is known of that handler.
 func (x *exchange) enterServer() error {
 	class, w := &x.server.classes.handler, x.scratch
 	trusted := class.Trusted.Load()
@@ -250,7 +250,7 @@ func (c *conn) flushEarlier() error {
 	return c.flush()
 }
 
-// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits for one there.
+// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits in the queue there.
 func (c *conn) queueUp() error {
 	w := c.scratch
 	if c.driver.keepsWorker() || w.ctx.stream.sent {

@@ -156,7 +156,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	shed := c.endWait(look, false)
 	c.server.bodies.EndSilence(&c.scratch.ctx.room)
 	if shed && state.body() {
-		return 0, errDeadline // the room of what was read is others' now: see CutBody
+		return 0, errDeadline // the room of the bytes that were read belongs to others now: see CutBody
 	}
 	return n, err
 }

@@ -39,8 +39,8 @@ func (s *Server) maxConns() int {
 }
 
 // connRoom closes idle connections to make room for new ones. Those that have had no request go first: they cost their clients nothing, and
-// many clients may have opened them. Then, of the address that has most idle ones, the one that has been idle for the longest goes: so a client
-// that opens many, and uses each now and then, takes no place of others. Clients without an IP address are one.
+// many clients may have opened them. Then, of the address that has most idle connections, the connection that has been idle for the longest
+// goes: so a client that opens many, and uses each now and then, takes no place of others. All clients without an IP address count as one.
 //
 // To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average. A
 // client that uses a kept connection makes that visit useless, but only at the price of a request. If few connections are idle, since the
@@ -70,7 +70,7 @@ const (
 	// most. If fewer were, the next search waits for roomRest times as long as the last one took: so searches take a twentieth of a
 	// processor.
 	roomShare, roomRest = 16, 20
-	// roomSlack is by how many connections the limit may be exceeded: one that is told to close needs a moment for that.
+	// roomSlack is by how many connections the limit may be exceeded: a connection that is told to close needs a moment.
 	roomSlack = descriptorReserve / 2
 )
 

@@ -271,7 +271,7 @@ func (h *Header) dropContent(status int) {
 	}
 }
 
-// prepareRefusal makes the fields of a response those of an answer that the server gives instead.
+// prepareRefusal turns the fields of a response into those of the answer that the server gives instead.
 func (h *Header) prepareRefusal(reason *HTTPError) {
 	h.dropContent(reason.Status)
 	h.keepNoPromises()

@@ -19,8 +19,8 @@ import (
 
 // This file joins requests by HTTP/2 to what handlers see: a worker's exchange runs the handler of a stream, and is the handler's wire.
 
-// http2Exchange is the exchange of a request by HTTP/2, with its stream. A worker has one, for the request whose handler it runs: the stream
-// itself knows neither the worker nor the Ctx. It belongs to the handler's goroutine.
+// http2Exchange is the exchange of a request by HTTP/2, with its stream. Each worker has an http2Exchange, for the request whose handler it
+// runs: the stream itself knows neither the worker nor the Ctx. It belongs to the handler's goroutine.
 type http2Exchange struct {
 	exchange
 	*http2conn.Stream // nil between requests

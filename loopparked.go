@@ -127,7 +127,7 @@ func (d *loopParked) wait() (left bool) {
 	return false
 }
 
-// end101 ends the request whose handler parked the connection, in the first turn after that. It also detaches the worker: the function's
+// end101 ends the request whose handler parked the connection, in the connection's next turn. It also detaches the worker: the function's
 // calls on the connection must not find a leader there.
 func (lc *loopConn) end101(w *scratch) {
 	if lc.requests.Load() > 0 && !lc.parkedOnce {

@@ -30,7 +30,7 @@ func tellsAddress(netConn net.Conn) bool {
 // isStranger reports whether the connection's address must be asked with care.
 func (c *conn) isStranger() bool { return !tellsAddress(c.netConn) }
 
-// remoteAddr implements wire. Only the goroutine that serves the connection calls it, or one that works for it.
+// remoteAddr implements wire. Only the goroutine that serves the connection, or one that works for that goroutine, calls it.
 func (c *conn) remoteAddr() net.Addr {
 	if !c.isStranger() {
 		return c.netConn.RemoteAddr()

@@ -140,7 +140,7 @@ func (r *Request) TargetBytes() []byte {
 }
 
 // Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0", and "HTTP/3.0" if another server has received the request by
-// that. A later 1.x counts as HTTP/1.1.
+// HTTP/3. A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
 	switch {
 	case r.http2, r.major == 2:

@@ -176,8 +176,8 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	}
 }
 
-// errMisdirected answers a request for a host whose connections must show another client certificate than this one had to. A browser sends
-// requests for every host of the server's certificate on one connection, and any client can name another host than in its handshake.
+// errMisdirected answers a request for a host whose connections must show another client certificate than this connection had to. A browser
+// sends requests for every host of the server's certificate on one connection, and any client can name another host than in its handshake.
 var errMisdirected = Error(421, "the connection was opened for another host")
 
 // directed returns errMisdirected if the request is for another host than its TLS connection was opened for, and GetConfigForClient demands

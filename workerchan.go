@@ -125,7 +125,7 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, places admit.Kinds)
 	return true
 }
 
-// retake makes another worker lead in place of one that may never come back from its turn. From then on that one is an ordinary
+// retake makes another worker lead in place of one that may never come back from its turn. From then on the old leader is an ordinary
 // worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
 func (wp *workerPool) retake(l *leadership) {
 	wp.places.TakeBeyond()

@@ -22,7 +22,7 @@ type Bodies struct {
 
 	mu     race.Mutex[race.OfBodies]
 	silent map[*Room]silentBody
-	next   clock.Time // after a search that has found none, the next one isn't made before then
+	next   clock.Time // when the next search may be made, after one that has found no silent body
 }
 
 // Room is the room that the buffer of one body takes up. Other goroutines than the reader of the body may change only its count.

@@ -100,7 +100,7 @@ type Client struct {
 	Ended, Requests, Refusals uint64
 
 	index  int    // in the heap
-	weight uint64 // with that of clients that had the place before
+	weight uint64 // including the weight of clients that had the place before
 }
 
 // add adds to the weight of a client, and returns it.

@@ -40,9 +40,9 @@ type Conn interface {
 // for their clients, one of them is ousted, so a wait may be as long as there is room for it. Handshakes queue only because too many others
 // compute.
 //
-// Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted, and the addresses take
-// turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake that has waited for less than
-// patience, so a burst loses none; one that has waited for longer is served when no other is left.
+// Nobody gets more than a share by many connections: a handshake of the address with most waiting handshakes is ousted, and the addresses
+// take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake that has waited for less
+// than patience, so a burst loses none; a handshake that has waited for longer is served when no other is left.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -225,8 +225,8 @@ func (q *Queue) Wait(conn Conn) {
 // maxLooks is how many connections oustLocked asks whether they are silent.
 const maxLooks = 16
 
-// oustLocked ends a wait of the address that has most of them: the longest one whose client is silent, or the longest one if it finds none.
-// A client that has sent its part waits for this server.
+// oustLocked ends a wait of the address that has most waits: the longest wait whose client is silent or, if it finds no silent client, the
+// longest wait of all. A client that has sent its part waits for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
 	var crowded *handshakeClient

@@ -306,7 +306,7 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // content is: -1 if only its end will tell.
 //
 // The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
-// reset or, without a fault, in place of that.
+// reset or, without a fault, instead of a reset.
 func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
 	h.endFields(over)
 	if h.ok() && !h.begun {

@@ -120,7 +120,7 @@ type Literal struct {
 	indexing string // its representation when it is added to the table
 	plain    string // and when it isn't
 	size     uint32 // of its entry; neverFits for what must not get into a table
-	// number tells those literals of the process apart that may get into a table. It isn't 0.
+	// number distinguishes the literals of the process that may get into a table. It isn't 0.
 	number uint32
 	slot   uint8
 }

@@ -239,8 +239,8 @@ func (s *Stream) overdueLocked() error {
 	return ErrLate
 }
 
-// awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p, and whether that came in time. If the
-// client has an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
+// awaitBodyLocked waits for what comes of the body. It returns how many bytes were put into p, and whether they came in time. If the client
+// has an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {

@@ -173,7 +173,7 @@ func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	return first
 }
 
-// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
+// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is awaited.
 func (s *Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:

@@ -17,7 +17,8 @@ func (h *Conn) listLocked(s *Stream) {
 	}
 }
 
-// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to that of a new one.
+// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to the window of a new
+// stream.
 func (s *Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Shared is what a server's connections have in common. It stays as it is once there is one.
+// Shared is what a server's connections have in common. It doesn't change once there is a connection.
 type Shared struct {
 	Limits
 	Clock   *clock.Coarse

@@ -30,7 +30,7 @@ type output uint8
 const (
 	outputIdle      output = iota
 	outputFlushing         // a goroutine moves the queue to Out
-	outputFinishing        // likewise, and the owner waits for the end of that
+	outputFinishing        // likewise, and the owner waits until the goroutine has finished
 	outputClosed           // nothing is sent any more
 )
 

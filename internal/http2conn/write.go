@@ -37,7 +37,7 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	}
 }
 
-// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of what there is room for.
+// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of as much of p as there is room for.
 func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	h := s.h
 	if until := *w.Until; until != 0 && h.shared.Clock.Exact() >= until {

@@ -132,8 +132,8 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	return leader
 }
 
-// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class, nil for none, that turns out to take long. It
-// returns false if w gets no place for that.
+// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler that turns out to take long. The class is the
+// handler's, nil for none. It returns false if w gets no place for the handler.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.seat != nil {
 		w.EndClass()

@@ -28,7 +28,8 @@ const (
 )
 
 // Seat is a leader's place in a loop. Exactly one worker has it, and serves the loop together with the workers in the other seats. Another
-// worker gets the seat before the first does something that may block, or when the monitor finds that it has been in one turn for too long.
+// worker gets the seat before the first does something that may block, or when the monitor finds that the first has been in one turn for
+// too long.
 //
 // Unless said otherwise a field belongs to the worker that has the seat.
 type Seat struct {
@@ -102,7 +103,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // if another leader is filling it, that one calls this one when there is much
+		return l.hasBatch() // if another leader is filling it, that leader calls this one when there is much
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {

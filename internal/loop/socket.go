@@ -38,7 +38,7 @@ type Conn interface {
 
 // Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call of Cut claims it
 // by setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads,
-// writes and closes it, except for the writes to a shared one. The lingerer owns the sockets that it has taken over.
+// writes and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
 // events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
@@ -496,8 +496,8 @@ func (s *Socket) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets those that have
-// already passed.
+// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets deadlines that
+// have already passed.
 func (s *Socket) setDeadline(t time.Time, write bool) {
 	bit := uint32(pollReadExpired)
 	if write {

@@ -212,7 +212,7 @@ func (s *Socket) sleep(way int) {
 	s.took(way)
 }
 
-// tryAlone calls try until that is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
+// tryAlone calls try until try is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
 // direction's call is made, as callLater has prepared it.
 func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (done bool)) (done bool) {
 	d, l := &directions[way], &polled.lone[way]

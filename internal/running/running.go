@@ -92,7 +92,7 @@ func (s *Set[C]) All() []*Record[C] {
 	return all
 }
 
-// Begin records a request, or what has become known of one: a class that is nil isn't known.
+// Begin records a request, or what has become known of a recorded request. A class that is nil isn't known.
 func (r *Record[C]) Begin(now clock.Time, class *class.Class, c *C, state State) {
 	if r == nil {
 		return
