@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// By this file tests ask a server about itself, through package inside: which counts aren't 0 although nothing is open, and which waits go
-// on although their event has happened. Nothing else calls it.
+// Tests use this file, through package inside, to ask a server about itself: which counts aren't 0 although nothing is open, and which
+// waits go on although their event has happened. Nothing else calls it.
 
 // leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A wrong count isn't
 // noticed for a long time: one below 0 lets in more requests than Server.Concurrency, and one above 0 fewer.

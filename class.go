@@ -377,7 +377,7 @@ func (x *exchange) call(ctx *Ctx) error {
 	return err
 }
 
-// mayRun reports whether a handler that was admitted may go on here, although that turns out to take long.
+// mayRun reports whether a handler that was admitted may go on here, although it turns out to take long.
 func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so

@@ -429,7 +429,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 	})
 }
 
-// anyUsedSince reports whether a connection of HTTP/1.1 is idle that was in use at that time or later.
+// anyUsedSince reports whether a connection of HTTP/1.1 that was in use at that time or later is idle now.
 func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
 	s.walk(func(c *conn) {
 		if word := c.word.Load(); !used && waitState(word&stateMask) == stateIdle && c.http2.Load() == nil {

@@ -105,7 +105,7 @@ func (c *Ctx) SetDeadline(t time.Time) {
 }
 
 // SetContext makes Context return ctx, for middleware that adds values or a deadline to the request's context. The caller must
-// derive ctx from the context that Context returned, or make sure that it ends when that one does.
+// derive ctx from the context that Context returned, or make sure that ctx ends when that context does.
 func (c *Ctx) SetContext(ctx context.Context) {
 	c.check()
 	if ctx == nil {

@@ -199,8 +199,8 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	return size, err
 }
 
-// timedOut reports whether the timeout has answered. If the time is over, timedOut has it answer now: the handler may learn from its
-// context that the time is over before the timer fires.
+// timedOut reports whether the timeout has answered. If the time is over, timedOut makes the timeout answer now, since the handler may
+// learn from its context that the time is over before the timer fires.
 func (c *Ctx) timedOut() bool {
 	t := c.timeout
 	if t == nil || !t.armed {

@@ -42,8 +42,8 @@ type HTTP2Options struct {
 
 	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
 	// stream and for all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler
-	// reads the body as fast as it comes: all windows of a connection together by at most MaxConnWindow. A client sends at most a window
-	// in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
+	// reads the body as fast as it comes. All windows of a connection together grow by at most MaxConnWindow. A client sends at most a
+	// window in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
 	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See Server.MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
 
@@ -61,7 +61,7 @@ type HTTP2Options struct {
 // defaultMaxStreams is the default of MaxConcurrentStreams.
 const defaultMaxStreams = 128
 
-// newHTTP2Shared returns HTTP2Options with the defaults applied, and what else the connections share.
+// newHTTP2Shared returns HTTP2Options with the defaults applied, and everything else that the connections share.
 func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 	o, timeouts := &s.HTTP2, &s.counts.timeouts
 	shared := &http2conn.Shared{

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has the bytes of them that have come.
+// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has their bytes that have come.
 
 // readBody implements wire.
 func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {

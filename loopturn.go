@@ -26,7 +26,8 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
 		worker.own()
-		// A leader may have to leave its loop before it has run a handler: another worker's handler has left it something to send.
+		// A leader may have to leave its loop before it has run a handler: another worker's handler has left the connection something to
+		// send.
 		worker.scratch.timer.Switch(&lc.server.classes.handler)
 	}
 	w := worker.scratch

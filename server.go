@@ -124,12 +124,12 @@ type Server struct {
 	MaxIdleWorkerDuration time.Duration
 
 	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit a new connection takes the place of
-	// an idle one, which is closed: of the client address that has most idle connections (an IPv6 /64 counts as one, and so do all clients
-	// without an IP address), the one that has been idle for the longest. A connection that has had no request in its first second counts
-	// as idle, too, and is closed before all that have had one. If no connection is idle, the new one gets 503. The default on Unix is the
-	// number of descriptors that the process may have (RLIMIT_NOFILE), less an eighth and at least 32 for files, upstreams and databases;
-	// elsewhere there is no limit. If the process needs more descriptors for these, and accepting fails before the limit is reached, idle
-	// connections make room as well; if MaxConns is negative they never do.
+	// an idle one, which is closed: the one that has been idle for the longest time, of the client address that has most idle connections
+	// (an IPv6 /64 counts as one address, and so do all clients without an IP address). A connection that has had no request in its first
+	// second counts as idle, too, and is closed before all that have had one. If no connection is idle, the new one gets 503. The default
+	// on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), less an eighth and at least 32 for files, upstreams
+	// and databases; elsewhere there is no limit. If the process needs more descriptors for these, and accepting fails before the limit is
+	// reached, idle connections make room as well; if MaxConns is negative they never do.
 	MaxConns int
 
 	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64

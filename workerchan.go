@@ -193,9 +193,9 @@ func (l *leadership) do(w *workerChan) (again bool) {
 	return wp.release(w)
 }
 
-// takeOver returns the job of a worker that was appointed and hasn't started, for w, which would otherwise be released. The appointed
-// worker waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the
-// other worker.
+// takeOver gives w, which would otherwise be released, the job of a worker that was appointed and hasn't started. The appointed worker
+// waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the other
+// worker.
 func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if w.forgotten {
 		return nil // the pool was stopped meanwhile, and done no longer waits for w

@@ -68,8 +68,8 @@ func AppendHost(dst, host []byte, scheme string) []byte {
 	return append(dst, port...)
 }
 
-// SameOrigin reports whether a page of the origin, as browsers write it in Origin, is one of the server and host that the client has
-// asked for.
+// SameOrigin reports whether a page of the origin, as browsers write it in Origin, belongs to the server and host that the client has asked
+// for.
 func SameOrigin(c *filo.Ctx, origin []byte) bool {
 	scheme, host, _ := bytes.Cut(origin, []byte("://"))
 	switch {

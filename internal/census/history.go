@@ -96,7 +96,7 @@ type sketch struct {
 // Client has the figures of a client.
 type Client struct {
 	Address netip.Addr
-	// Ended is the number of its connections that have ended, and Requests that of their requests.
+	// Ended is the number of its connections that have ended, and Requests the number of their requests.
 	Ended, Requests, Refusals uint64
 
 	index  int    // in the heap

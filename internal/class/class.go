@@ -180,8 +180,8 @@ func (k *Class) Retaken() {
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
-// A class that was told to be inline blocks once minBlocked of its calls have lost their loop, and one of blockedShare calls has. A busy
-// machine delays quick handlers, too, but fewer of them.
+// A class that was told to be inline counts as blocking once at least minBlocked of its calls have lost their loop, and at least one call
+// in blockedShare. A busy machine delays quick handlers, too, but fewer of them.
 const (
 	minBlocked   = 16
 	blockedShare = 16

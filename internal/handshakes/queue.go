@@ -50,7 +50,7 @@ type Queue struct {
 	mu        race.Mutex[race.OfHandshakes]
 	computing list.List                       // of *handshake, the first one for longest; guarded by mu
 	held      int                             // handshakes that have computed for too long to count; guarded by mu
-	looks     bool                            // a timer is set that looks for such handshakes; guarded by mu
+	looks     bool                            // a timer that looks for such handshakes is set; guarded by mu
 	waiting   list.List                       // of *handshake: they wait for their clients, the first one for longest; guarded by mu
 	all       map[Conn]*handshake             // all of them, since a connection has no room for more than a flag; guarded by mu
 	clients   map[netip.Addr]*handshakeClient // those that have a handshake here; guarded by mu

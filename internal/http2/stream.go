@@ -80,8 +80,8 @@ type Verdict struct {
 	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
 	// bytes back, and the field block of HEADERS must be decoded.
 	Late bool
-	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole one RST_STREAM only ends the request: clients send
-	// it when they have an early answer, net/http's and gRPC's among them.
+	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole answer RST_STREAM only ends the request: clients
+	// send it when they have an early answer, net/http's and gRPC's among them.
 	GivesUp bool
 	// Drop says that the frame mustn't be sent: the stream has ended in the meantime, or the caller is wrong.
 	Drop bool
@@ -90,8 +90,8 @@ type Verdict struct {
 // Step returns what the event means in the state.
 func (s State) Step(e Event) Verdict { return steps[s][e] }
 
-// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame goes on a
-// field block.
+// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame continues
+// a field block.
 func EventOf(f *Frame) (Event, bool) {
 	end := Event(f.Flags & FlagEndStream)
 	switch f.Type {
@@ -196,9 +196,9 @@ func (s State) Ends(f Fault) Ends {
 	return EndsStream
 }
 
-// IDs tells the state of the streams that nothing is remembered of, by the number of the last one: "The first use of a new stream
-// identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream
-// identifier" (RFC 9113, section 5.1.1). The zero value is for a connection without streams.
+// IDs tells the state of forgotten streams by the number of the last stream: "The first use of a new stream identifier implicitly closes
+// all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream identifier" (RFC 9113, section
+// 5.1.1). The zero value is for a connection without streams.
 type IDs struct {
 	last  uint32
 	reset uint32 // the highest that became Reset
@@ -233,8 +233,8 @@ func (s *IDs) State(id uint32) State {
 	return Closed
 }
 
-// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps where streams were
-// that are over. The zero value is empty, and has no memory.
+// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that
+// are over. The zero value is empty, and has no memory.
 type Table[S any] struct {
 	slots []slot[S]
 	live  int

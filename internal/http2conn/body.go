@@ -51,7 +51,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. ended is the watcher of a stream that ends by it.
+// takeDataLocked takes DATA of a stream that may still receive some. If the stream ends by it, ended is the stream's watcher.
 func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -135,7 +135,7 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 // Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
-	Pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
+	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
 	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
@@ -320,7 +320,7 @@ func (s *Stream) fillLocked(p []byte) (n int) {
 	return n
 }
 
-// takeLocked copies what has come of the body. It reports whether a frame that is in the queue now increases the client's window.
+// takeLocked copies what has come of the body. It reports whether it has put a frame into the queue that increases the client's window.
 func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
@@ -338,7 +338,7 @@ func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 }
 
 // drainLocked records that n received bytes take up no memory any more. It returns by how much the client's window must be increased.
-// A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
+// A window grows by at most half of the bytes by which the windows of all streams may still grow, so that some are left for later streams.
 func (s *Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
 	h, shared, before := s.h, s.h.shared, s.recv.Size()
@@ -371,7 +371,8 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	return whole, ok, false
 }
 
-// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own again.
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own deadline
+// again.
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

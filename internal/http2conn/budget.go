@@ -162,7 +162,7 @@ func (s *Stream) aheadLocked(most, least int) int {
 	return min(most, max(int(min(s.h.sendWindow, s.send)), least))
 }
 
-// keepsLocked returns aheadLocked for a stream whose handler can wait instead: as far as there is room.
+// keepsLocked is aheadLocked for a stream whose handler can wait instead: it returns no more bytes than there is room for.
 func (s *Stream) keepsLocked() int {
 	s.h.mu.AssertHeld()
 	switch n := s.aheadLocked(maxStreamUnsent, maxShutUnsent); {

@@ -15,8 +15,8 @@ type connDeadline struct {
 	name string
 	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
-	// act is called, without mu, when it has passed. Afterwards the connection is ending, or at returns 0 or a time that is still to come:
-	// otherwise the owner would never rest again.
+	// act is called, without mu, when it has passed. Afterwards the connection is ending, or the function at returns 0 or a time that is
+	// still to come: otherwise the owner would never rest again.
 	act func(h *Conn, t *Turn, now clock.Time)
 }
 

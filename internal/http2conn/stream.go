@@ -133,11 +133,11 @@ func (s *Stream) hasEndedLocked() bool {
 }
 
 // restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
-// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it
-// waits for a 100. A client that waits for something else, as that of a call in both directions may, never ends its request.
+// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer if a reset comes with it, even while
+// curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends its request.
 const restTime = time.Second
 
-// longestRestTime is how long a client that goes on sending is given more time: see takeRestLocked.
+// After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
 // maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.

@@ -58,7 +58,7 @@ func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 
 // Carry runs h on the request that t carries, with the settings of the server, which needn't be serving. The server's limits for sizes, for
 // bodies and for requests apply, unless t says that the request is a part of one that the server handles already. Its limits for
-// connections and for time don't apply, and its Handler runs only if h is that.
+// connections and for time don't apply, and its Handler runs only if it is h.
 //
 // It returns nil when the answer is complete, and also when h has hijacked the connection. An error means that the answer couldn't be
 // completed, and that nothing more of it will be written. A panic of h isn't recovered.

@@ -57,7 +57,7 @@ type listenerEntry struct {
 	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
-	older   bool          // connections may wait that are older than the socket's options, which they lack; guarded by mu
+	older   bool          // connections that lack the socket's options, since they are older, may be waiting; guarded by mu
 	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
 }
 

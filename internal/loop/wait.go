@@ -51,8 +51,8 @@ type polledSocket struct {
 	lone [2]lone // by direction
 }
 
-// lone is what a goroutine that waits by itself tries. A goroutine that was left behind has it for itself, since its polledSocket isn't
-// used again.
+// lone is what a goroutine that waits by itself tries. A goroutine that was left behind has its lone for itself, since its polledSocket
+// isn't used again.
 type lone struct {
 	socket *Socket
 	way    int
