@@ -226,7 +226,7 @@ func (c *Ctx) Attachment(path, name string) error {
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
-	exact := true // filename says it all
+	exact := true // filename has the name as it is
 	for i, r := range name {
 		switch {
 		case r < ' ', r == 0x7f, r == '/', r == '\\':

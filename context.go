@@ -47,7 +47,7 @@ func (c *Ctx) valuesOnly() context.Context {
 	return context.WithValue(c.outerValues(), requestlog.Key{}, c.requestLog(nil))
 }
 
-// outerValues is valuesOnly without what a LogHandler adds.
+// outerValues is valuesOnly without the values that a LogHandler adds.
 func (c *Ctx) outerValues() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)

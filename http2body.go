@@ -28,7 +28,8 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 	}
 	n, err := s.receive(b, p)
 	if n > 0 && !b.chunked && int64(n) >= b.remaining {
-		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
+		// These are the last bytes of the announced length. More would make the request malformed, so the read waits for the end of the
+		// body.
 		_, err = s.receive(b, make([]byte, 1))
 	}
 	switch {

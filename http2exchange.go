@@ -317,7 +317,7 @@ func (s *http2Exchange) remote() netip.AddrPort { return s.conn.remote() }
 // proxyHeader implements wire.
 func (s *http2Exchange) proxyHeader() *proxyproto.Header { return s.conn.proxyHeader() }
 
-// outerContext implements wire. The context of ConnContext is made once, or again if that has panicked.
+// outerContext implements wire. The context of ConnContext is made once, or again if ConnContext has panicked.
 func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	if s.server.ConnContext != nil {
 		s.h.Alone(func() { outer, _ = s.conn.outerContext() })

@@ -41,7 +41,7 @@ type workerChan struct {
 	// answered counts the answers to the connections that the worker serves as a leader: its seat's element of connSet.answered. It belongs
 	// to the worker's goroutine.
 	answered *answerCounts
-	// running says which request the worker handles, if that may take long.
+	// running says which request the worker handles, if the request may take long.
 	running running.Record[conn]
 
 	_ apart.Lines

@@ -75,7 +75,7 @@ func SameOrigin(c *filo.Ctx, origin []byte) bool {
 	switch {
 	case len(host) == 0:
 		return false
-	case syntax.EqualFold(scheme, "https"): // what comes without TLS may have come to a proxy with it
+	case syntax.EqualFold(scheme, "https"): // a request that comes without TLS may have come to a proxy with TLS
 		return syntax.EqualFold(withoutDefaultPort(host, "https"), withoutDefaultPort(Host(c), "https"))
 	case syntax.EqualFold(scheme, "http"):
 		return Scheme(c) == "http" && syntax.EqualFold(withoutDefaultPort(host, "http"), withoutDefaultPort(Host(c), "http"))

@@ -46,7 +46,7 @@ var (
 )
 
 func init() {
-	// Made once, so that a flood of requests allocates none.
+	// The errors are made once, so that a flood of requests allocates none.
 	for _, reason := range []error{errCrossSite, errAllow, errUndeclared, errPeer, errProxied, errForwarded, errOldVersion, errHost} {
 		errFound[reason] = &filo.HTTPError{Status: 404, Err: reason}
 	}

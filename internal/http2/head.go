@@ -250,7 +250,7 @@ func (h *Head) compareHost(value []byte) Fault {
 	return NoFault
 }
 
-// withoutPort returns a host without its port, if that is the scheme's own, or empty.
+// withoutPort returns a host without its port, if the port is the scheme's own, or empty.
 func withoutPort(host []byte, port string) []byte {
 	n := len(host)
 	switch {

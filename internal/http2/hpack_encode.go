@@ -221,7 +221,7 @@ func (e *Encoder) update(dst []byte) []byte {
 	return appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.max))
 }
 
-// evict forgets what isn't in the table when that has a size of max.
+// evict forgets the literals that aren't in the table when the table has a size of max.
 func (e *Encoder) evict(max uint16) {
 	for i := range e.slots {
 		// An entry is in the table if it fits there together with all that were added after it.

@@ -109,7 +109,7 @@ func (e *Earned) Cost(f *Frame) int {
 			return 1
 		}
 	case FrameHeaders, FrameContinuation, FrameReset:
-		// They cost what is done about them; a block of many frames is bounded by Block.
+		// Their cost depends on what is done about them; a block of many frames is bounded by Block.
 	case FramePriority, FramePriorityUpdate:
 		return 1
 	case FrameSettings:

@@ -144,7 +144,7 @@ func (q *Schedule[S]) Trim() {
 	}
 }
 
-// Add makes a stream wait, if it doesn't: it has something to send, and a window for it.
+// Add makes a stream wait, unless it waits already. The stream has something to send, and a window for it.
 func (q *Schedule[S]) Add(n *Sender[S]) {
 	if n.Waits() {
 		return
@@ -161,7 +161,7 @@ func (q *Schedule[S]) Add(n *Sender[S]) {
 	q.up(int(n.at))
 }
 
-// Remove makes a stream wait no longer, if it does.
+// Remove makes a stream that waits wait no longer.
 func (q *Schedule[S]) Remove(n *Sender[S]) {
 	switch {
 	case n.next != nil:

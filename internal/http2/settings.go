@@ -43,7 +43,7 @@ type PeerSettings struct {
 	NoPriorities bool
 }
 
-// Reset sets what holds before the client's first SETTINGS.
+// Reset sets the values that hold before the client's first SETTINGS.
 func (s *PeerSettings) Reset() {
 	*s = PeerSettings{InitialWindow: DefaultWindow, MaxHeaderList: 1<<32 - 1, tableSize: DefaultHeaderTableSize}
 }

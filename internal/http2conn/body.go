@@ -136,7 +136,7 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
 	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
-	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
+	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.

@@ -72,7 +72,7 @@ func (s *Stream) QueuedBody() int64 {
 	return int64(s.charged)
 }
 
-// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that was so before.
+// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that has begun before.
 func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

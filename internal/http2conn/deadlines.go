@@ -10,7 +10,7 @@ import (
 
 // This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
 
-// connDeadline is one of them.
+// connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
 	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
@@ -20,7 +20,7 @@ type connDeadline struct {
 	act func(h *Conn, t *Turn, now clock.Time)
 }
 
-// deadlines returns the list of them, in the order in which the owner looks at them.
+// deadlines returns the deadlines of a connection, in the order in which the owner looks at them.
 func deadlines() [6]connDeadline {
 	return [...]connDeadline{
 		{"settings", (*Conn).settingsUntil, (*Conn).settingsLate},

@@ -215,7 +215,7 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	}
 }
 
-// Watch has the watcher told when the client is gone, until Unwatch. It reports whether that is so already.
+// Watch has the watcher told when the client is gone, until Unwatch. It reports whether the client is gone already.
 func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
