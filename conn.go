@@ -48,7 +48,7 @@ const (
 // More states than a word's low bits can hold would change its deadline.
 const _ = uint(stateMask - stateShed)
 
-// A deadline loses the bits of the state in a word. Even the earliest deadline isn't 0 then: 0 would mean that there is none.
+// In a word a deadline loses the bits that hold the state. Even the earliest deadline isn't 0 then: 0 would mean that there is none.
 const _ = uint(clock.Earliest - 1<<stateBits)
 
 // idle reports whether the owner waits for a request and no byte of it has arrived.

@@ -29,7 +29,7 @@ type Handler func(*Ctx) error
 type Middleware func(Handler) Handler
 
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
-// handler has returned. To use it after that may panic, and always does in builds with the race detector.
+// handler has returned. Using it after that may panic, and always does in builds with the race detector.
 type Ctx struct {
 	// Request is the request that the client sent.
 	Request Request

@@ -92,8 +92,8 @@ type wire interface {
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, either
-	// it has given the loop away, since the file may have to be read from a disk, or stays says that the worker keeps the loop. Then the
-	// head must not be flushed.
+	// it has given the loop away, since the file may have to be read from a disk, or stays says that the worker keeps the loop. In the
+	// latter case the head must not be flushed.
 	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
 	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
 	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.

@@ -398,8 +398,8 @@ func (r *Request) SetMethod(method string) error {
 }
 
 // SetTarget changes the path and query of the request, for middleware that runs before the router. Target, URI and Query then return target
-// and its parts. It must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were sent as a part of the
-// target. Bytes borrowed before stay valid.
+// and its parts. The target must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were sent as a part of
+// the target. Bytes borrowed before stay valid.
 //
 // If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. Either target isn't in origin-form
 // (RFC 9112, section 3.2.1), or the request has no path to replace, as with CONNECT and OPTIONS *.

@@ -217,8 +217,8 @@ func (r *Response) declaredLength() int64 {
 }
 
 // tunnels reports whether the client takes what follows the answer's head for the bytes of a tunnel, and sends no further requests (RFC
-// 9110, section 9.3.6). It does so after a 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of the
-// connection, or of the stream.
+// 9110, section 9.3.6). The client does so after a 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of
+// the connection, or of the stream.
 func (r *Response) tunnels() bool { return r.status/100 == 2 && r.ctx.Request.isConnect() }
 
 // wantsClose reports whether the handler asked for the connection to be closed.

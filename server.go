@@ -189,8 +189,8 @@ type Server struct {
 	// 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If there is no
 	// such body, the one that has no room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try
 	// again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes
-	// of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up a thirty-second part of the limit. Default
-	// DefaultMaxBufferedBodies, 128 MB.
+	// of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit.
+	// Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
@@ -198,8 +198,8 @@ type Server struct {
 	// ahead, and over HTTP/1.1 bodies of more than 256 KB that no worker waits with. Without room a streaming handler waits in its Write. A
 	// whole answer waits in its worker, which counts against Concurrency, or is replaced by a 503 with Retry-After if its body is a copy
 	// that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if there is no worker's place. Once half of the limit is used, a
-	// connection of HTTP/2 may take up a thirty-second part of it, and clients must open their windows within a tenth of WriteTimeout, at
-	// least a second. Default DefaultMaxBufferedAnswers, 128 MB.
+	// connection of HTTP/2 may take up at most a thirty-second part of it, and clients must open their windows within a tenth of
+	// WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
 	MaxBufferedAnswers int64
 
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.

@@ -55,7 +55,7 @@ func (w *workerChan) own() {
 }
 
 // holdsUp reports whether a worker that leads no loop would keep a place from waiting requests if it served its connection any longer.
-// Otherwise one client that goes on sending would hold the place for ever.
+// Without this check, one client that goes on sending would hold the place for ever.
 func (w *workerChan) holdsUp() bool { return !w.Leads() && w.pool.places.IsAwaited() }
 
 func newWorker(pool *workerPool) *workerChan {

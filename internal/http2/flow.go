@@ -71,7 +71,7 @@ func (w *ReceiveWindow) Receive(n int) bool {
 }
 
 // Drain records that n of the received bytes take up no memory any more. It returns by how much a WINDOW_UPDATE must increase the client's
-// window now, 0 for not yet: an eighth of the window is worth a frame. If as many bytes as the window has were drained, and none is left to
+// window now, 0 for not yet: an eighth of the window is worth a frame. If as many bytes were drained as the window has, and none is left to
 // be drained, the window grows fourfold, up to limit. A window that is larger than limit stays as it is.
 func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed += int32(n)

@@ -91,7 +91,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if they are, look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if it is, look finds that the time is over
 		s.awaitsSince = now
 	}
 }

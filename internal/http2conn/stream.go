@@ -143,7 +143,7 @@ const longestRestTime = 10 * time.Second
 // maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.
 const maxRest = 64 << 20
 
-// windowDeadline returns until when a client that has last opened its window at the given time may wait before it opens it again.
+// windowDeadline returns until when a client that has last opened its window at the given time may wait before opening it again.
 func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))

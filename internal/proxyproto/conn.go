@@ -17,7 +17,7 @@ var (
 )
 
 // ToldAddr returns the address that the proxy has told, in the form of RemoteAddr and LocalAddr. If the proxy didn't tell it, ToldAddr
-// returns what the function otherwise returns.
+// returns the result of calling otherwise.
 func ToldAddr(told netip.AddrPort, otherwise func() net.Addr) net.Addr {
 	if !told.IsValid() {
 		return otherwise()
