@@ -48,7 +48,7 @@ func (c *Ctx) Text(status int, text string) error {
 	return nil
 }
 
-// setContentType leaves the field as it is if contentType is empty, since an empty field would be none that a client understands.
+// setContentType leaves the field as it is if contentType is empty, since no client understands an empty field.
 func (c *Ctx) setContentType(contentType string) {
 	if contentType != "" {
 		c.Response.Header.list.SetID(field.ContentType, contentType)
@@ -221,12 +221,12 @@ func (c *Ctx) Attachment(path, name string) error {
 }
 
 // contentDisposition returns the value that makes a client save the content under a name (RFC 6266, section 4). A name that isn't ASCII
-// goes into filename*, with a replacement in filename for clients that don't know filename*. So does one with what looks like
-// percent-encoding, which browsers decode in filename.
+// goes into filename*, with a replacement in filename for clients that don't know filename*. So does a name that seems to have
+// percent-encoding, which browsers would decode in filename.
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
-	exact := true // filename says it all
+	exact := true // filename has the name as it is
 	for i, r := range name {
 		switch {
 		case r < ' ', r == 0x7f, r == '/', r == '\\':
@@ -267,7 +267,7 @@ func appendExtValue(dst []byte, r rune) []byte {
 }
 
 // Reader answers with size bytes read from r, or with everything until io.EOF if size is negative. The server reads r after the
-// handler has returned: see Response.SetBodyStream. An empty contentType is as for Bytes.
+// handler has returned: see Response.SetBodyStream. An empty contentType has the same effect as in Bytes.
 func (c *Ctx) Reader(status int, contentType string, r io.Reader, size int64) error {
 	if err := c.answerable(status); err != nil {
 		c.Response.SetBodyStream(r, size) // so that r is closed at the end of the request

@@ -9,11 +9,11 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// This file has what tests ask a server about itself, by package inside: what it counts although nothing is open, and which waits go on
-// although their event has happened. Nothing else calls it.
+// Tests use this file, through package inside, to ask a server about itself: which counts aren't 0 although nothing is open, and which
+// waits go on although their event has happened. Nothing else calls it.
 
-// leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A count that is off
-// harms nobody for a long time: below 0 it lets in more requests than Server.Concurrency, and above 0 fewer.
+// leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A wrong count isn't
+// noticed for a long time: one below 0 lets in more requests than Server.Concurrency, and one above 0 fewer.
 func (s *Server) leftover() string {
 	var all strings.Builder
 	check := func(name string, n int64) {
@@ -61,8 +61,8 @@ type overdueSocket interface {
 	Looks() int64
 }
 
-// overdue calls found for each wait whose end is about to come: a connection waits for input or room which is there, or a request in the queue
-// for a place while one is free. Only connections in loops tell.
+// overdue calls found for each wait that should be over, or is about to be: a connection waits for input or room that is already there, or
+// a request waits in the queue although a place is free. It checks only connections in loops.
 func (s *Server) overdue(found func(hooks.OverdueWait)) {
 	var pool *workerPool
 	s.life.Hold(func() { pool = s.pool })

@@ -52,7 +52,7 @@ type wholeBody struct {
 	whole      []byte // what Body returns
 	wholeErr   error
 	wholeRead  bool // by Body; readers then get the bytes from whole
-	wholeTaken int  // how many bytes of whole readers have got
+	wholeTaken int  // how many bytes readers have got of whole
 	formRead   bool // MultipartForm has read it: see errFormRead
 }
 
@@ -380,8 +380,8 @@ func (w *scratch) takeBuffer() []byte {
 	return buffer
 }
 
-// believedPart says when the whole of an announced length is allocated: when 1/believedPart of it has arrived. That is early, so that
-// the buffers before are few, and mostly so small that the worker keeps one for the next body.
+// The whole announced length of a body is allocated once 1/believedPart of it has arrived. That is early, so the buffers before are few,
+// and mostly so small that the worker keeps one for the next body.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.

@@ -10,7 +10,7 @@ import (
 // errBodiesFull is the error of a body for which there is no room.
 var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies at once", Err: ErrBusy}
 
-// bodyCost is what a buffer that a body is read into counts. Smaller ones belong to the workers, which keep them.
+// bodyCost is how many bytes a buffer that a body is read into counts as. Smaller ones belong to the workers, which keep them.
 func bodyCost(capacity int) int64 {
 	if capacity <= maxKeptBody {
 		return 0
@@ -52,13 +52,13 @@ func (x *exchange) refuseBody() error {
 // queuedBody implements wire for protocols whose bodies wait in the connection alone.
 func (x *exchange) queuedBody() int64 { return 0 }
 
-// overrunBody implements wire for them.
+// overrunBody implements wire for the same protocols.
 func (x *exchange) overrunBody() bool { return true }
 
 // giveRoom gives back n bytes that takeRoom has counted for the current request, unless they were given to others.
 func (x *exchange) giveRoom(n int64) { x.server.bodies.Give(&x.scratch.ctx.room, n) }
 
-// CutBody implements budget.Silent: the read of the body that is waited for ends with errDeadline.
+// CutBody implements budget.Silent: the read that waits for the body ends with errDeadline.
 func (c *conn) CutBody(room *budget.Room) bool {
 	s := &c.server.conns
 	s.waking.Lock()
@@ -73,7 +73,7 @@ func (c *conn) CutBody(room *budget.Room) bool {
 	return true
 }
 
-// growBody returns a buffer with the content of buffer and at least the given capacity. The error is errBodiesFull; buffer is as it was then.
+// growBody returns a buffer with the content of buffer and at least the given capacity. If the error is errBodiesFull, buffer is unchanged.
 func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
 	if size <= cap(buffer) {
 		return buffer, nil

@@ -34,10 +34,10 @@ var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middl
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     admit.Place   // a part's is guarded by the nested's lock, and is none while the part uses that of the request around it
+	place     admit.Place   // a part's place is guarded by the nested's lock; it has none while it uses the place of the request around it
 	cut       chan struct{} // closed when CutBody has ended the Read; nil unless it was called; guarded by budget.Bodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
-	counts    answerCounts  // of a part, which counts nowhere
+	counts    answerCounts  // takes the answer of a part, which isn't counted
 	isHead    bool          // the method is HEAD
 	isPart    bool          // of a request that the filo.Server counts already: a middleware of net/http stands between
 	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
@@ -46,19 +46,23 @@ type carried struct {
 	switches  bool          // a 101 must be sent when the connection is taken over
 }
 
-// nested is a Transport whose answers may go to another Ctx, whose connection is one of filo's: a middleware of net/http stands between.
+// nested is the Transport of a request that comes by a connection of filo's, with a middleware of net/http in between. Its answer may go to
+// the Ctx of that connection's request.
 type nested interface {
 	// Join makes the request a part of one that the server handles already, and reports false if there is none. If the middleware gives up,
-	// the part goes on by itself: detach is called, unless Leave was called before. It is given the Ctx of that request, nil if that has ended.
+	// the part goes on by itself: detach is called, unless Leave was called before. It is given the Ctx of the request around it, or nil if
+	// that request has ended.
 	Join(s *Server, detach func(*Ctx)) bool
 	Leave()
-	// Around calls f with the Ctx of that request. It is nil if the middleware has given up, or another part has that Ctx for itself. No two of
-	// detach, Leave and f run at once.
+	// Around calls f with the Ctx of the request around it, or with nil if the middleware has given up, or another part has that Ctx for
+	// itself. No two of detach, Leave and f run at once.
 	Around(f func(*Ctx) error) error
-	// Outer calls f with that Ctx, if it may still take its connection over, and the middleware lets that through. Otherwise it reports false.
+	// Outer calls f with that Ctx, if the Ctx may still take its connection over and the middleware allows that. Otherwise it reports
+	// false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
-	// TakeOver tells the middleware that the connection is taken over, and calls take for that. A head that was written before is then the
-	// answer's of the other Ctx. ok is false, and take wasn't called, if the body can't go past the middleware, since that encodes it.
+	// TakeOver tells the middleware that the connection is taken over, and calls take to do so. A head that was written before becomes that
+	// of the other Ctx's answer. ok is false, and take wasn't called, if the body can't bypass the middleware, since the middleware encodes
+	// it.
 	TakeOver(take func(*Ctx) (net.Conn, error)) (ok bool, err error)
 }
 
@@ -102,7 +106,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	return err
 }
 
-// join makes the request one that the server counts, and that a shutdown waits for. It returns the reason why the server takes none.
+// join makes the server count the request, and a shutdown wait for it. It returns the reason why the server takes no request.
 func (c *carried) join() (refused *HTTPError) {
 	s := c.server
 	if n, ok := c.transport.(nested); ok && n.Join(s, c.detach) {
@@ -131,7 +135,8 @@ func (c *carried) detach(outer *Ctx) {
 	}
 }
 
-// placeKind returns which kind of place the handler has that it may keep for long: none if it leads a loop, or is in a place for quick ones.
+// placeKind returns the kind of the handler's place, if the handler may keep that for long. It returns none if the handler leads a loop, or
+// has a place for quick handlers.
 func (x *exchange) placeKind() (kind admit.Kind) {
 	if c, ok := x.wire.(*carried); ok && c.isPart {
 		c.transport.(nested).Around(func(outer *Ctx) error {
@@ -172,7 +177,8 @@ func (c *carried) abandon(ctx *Ctx) {
 	}
 }
 
-// end ends the request. What the program's Logger does there may panic, and takes neither a place nor a shutdown along.
+// end ends the request. The program's Logger may panic there: the place is left all the same, and no shutdown waits for the request any
+// more.
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.Leave()
@@ -235,8 +241,8 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 	return err
 }
 
-// enterServer gives the request a place, by what is known of the server's handler: an ordinary one that counts against Concurrency, or one of
-// those that are kept, if the handler is quick, or may enter a quick class.
+// enterServer gives the request a place, by what is known of the server's handler: an ordinary place, which counts against Concurrency, or
+// one of the reserved places if the handler is quick, or may enter a quick class.
 func (c *carried) enterServer(own *class.Class) error {
 	err := c.giveWay(own, placesFor(own.MayRunInline() || own.Trusted.Load(), false))
 	if err == errBusy {
@@ -431,7 +437,8 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	return c.transport.Read(p)
 }
 
-// CutBody is conn.CutBody for a request of another server. Its SetReadDeadline may be code of the program's, which no lock waits for.
+// CutBody is conn.CutBody for a request of another server. It calls SetReadDeadline on another goroutine, since the caller holds a lock and
+// SetReadDeadline may be code of the program's.
 func (c *carried) CutBody(room *budget.Room) bool {
 	cut := make(chan struct{})
 	c.cut = cut
@@ -584,7 +591,8 @@ func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
 // switchProtocols implements wire.
 func (c *carried) switchProtocols(*Header) { c.switches = true }
 
-// hijack implements wire. Where the request comes by a connection of filo's own, the 101 is that connection's: it may be one of HTTP/2.
+// hijack implements wire. If the request came by a connection of filo's own, that connection sends the 101 in its own form, since it may be
+// one of HTTP/2.
 func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
 	h := &c.scratch.ctx.Response.Header
 	if c.nests && c.switches {
@@ -624,7 +632,8 @@ func (c *carried) hijackTransport(h *Header) (taken net.Conn, err error) {
 	return taken, nil
 }
 
-// prepareOuter makes sure that the connection beneath can be taken over, before a head says so. It reports false if there is none.
+// prepareOuter makes sure that the connection beneath can be taken over, before a head announces that. It reports false if there is no such
+// connection.
 func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 	n, ok := c.transport.(nested)
 	if !ok {
@@ -652,7 +661,7 @@ func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 	})
 }
 
-// preparePark makes sure that the connection can be parked, and claims the answer. It reports whether that is one of filo's own.
+// preparePark makes sure that the connection can be parked, and claims the answer. It reports whether the connection is one of filo's own.
 func (c *carried) preparePark(ctx *Ctx, switches bool) (nests bool, err error) {
 	if nests, err = c.prepareOuter(switches, true); err != nil {
 		return false, err
@@ -702,8 +711,8 @@ func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	return err
 }
 
-// parkStream answers with a stream, and parks its connection: one of filo's own if the request came by that, unless a middleware encodes
-// the body, or else the other server's.
+// parkStream answers with a stream, and parks its connection. That is one of filo's own if the request came by one and no middleware
+// encodes the body. Otherwise it is the other server's.
 func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *ParkedConn, err error) {
 	nests, err := c.preparePark(ctx, false)
 	if err != nil {
@@ -750,9 +759,9 @@ func (c *Ctx) inherit(from *Ctx) {
 	c.logAttributes, c.logger = append(c.logAttributes[:0], from.logAttributes...), nil
 }
 
-// adopt parks a connection of a carried request. The goroutine that the other server gave the request serves a stream until the end, since
-// the answer ends with that. The server has it like one of its own from now on, except that the other server counts
-// it against its limits: Shutdown waits for it.
+// adopt parks a connection of a carried request. A stream is served to its end by the goroutine that the other server gave the request,
+// since the answer ends when that goroutine returns. From now on this server treats the connection like one of its own, and Shutdown waits
+// for it, but it counts against the other server's limits.
 func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	owner := newConn(c.server, netConn)
 	owner.setState(stateHandler)
@@ -767,7 +776,8 @@ func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake
 	return c.taken(ctx, p, nil)
 }
 
-// serveParked serves a parked connection once the handler has returned: a stream on this goroutine, and one that was hijacked on its own.
+// serveParked serves a parked connection once the handler has returned: a stream on this goroutine, and a hijacked connection on a
+// goroutine of its own.
 func (c *carried) serveParked(p *ParkedConn) error {
 	stream, ok := p.netConn.(*answerconn.Conn)
 	if !ok {

@@ -91,7 +91,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-// enterServer admits a request to the server's handler, by what is known of that.
+// enterServer admits a request to the server's handler, by what is known of that handler.
 func (x *exchange) enterServer() error {
 	class, w := &x.server.classes.handler, x.scratch
 	trusted := class.Trusted.Load()
@@ -113,7 +113,7 @@ func (x *exchange) notAdmitted(err error) error {
 	return err
 }
 
-// admitter is what a handler of a class must leave behind before it runs where others don't wait for it.
+// admitter brings a handler of a class to where others don't wait for it.
 type admitter interface {
 	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free, or why
 	// nobody wants the answer any more.
@@ -250,7 +250,7 @@ func (c *conn) flushEarlier() error {
 	return c.flush()
 }
 
-// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits for one there.
+// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits in the queue there.
 func (c *conn) queueUp() error {
 	w := c.scratch
 	if c.driver.keepsWorker() || w.ctx.stream.sent {
@@ -306,7 +306,7 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
 	}
-	// The client is watched by a context of the wait's own: if the request's were asked for its end, its deadline would be fixed.
+	// The client is watched by a context of the wait's own: if the request's context were asked for its end, its deadline would be fixed.
 	own := ctx.context
 	watched := own != nil && own.IsWatchable()
 	ctx.endWatch()
@@ -377,7 +377,7 @@ func (x *exchange) call(ctx *Ctx) error {
 	return err
 }
 
-// mayRun reports whether a handler that was admitted may go on here, although that turns out to take long.
+// mayRun reports whether a handler that was admitted may go on here, although it turns out to take long.
 func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so

@@ -9,14 +9,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has Server.Clients, and the records of whom the server refuses. No request does anything for it: the figures of open connections
-// are looked up when somebody asks, and the others are counted where a connection ends, or something is refused.
+// This file has Server.Clients, and the log records of clients that the server refuses. No request does any work for them: the figures of
+// open connections are looked up when somebody asks, and the others are counted where a connection ends, or something is refused.
 
 // Client has the figures of the clients of one address.
 type Client struct {
 	// Address is the IPv4 address, or the first address of the /64 of the IPv6 address: what MaxConnsPerIP counts by. It is the connection's,
-	// or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. It is invalid for all connections together
-	// that aren't IP connections, or whose type is the program's own and that have had no request.
+	// or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. Connections that aren't IP connections
+	// are counted together, by an invalid Address, as are those whose type is the program's own until they have had a request.
 	Address netip.Addr
 	// Conns is the number of open connections.
 	Conns int
@@ -24,8 +24,8 @@ type Client struct {
 	ConnsEnded uint64
 	// Requests is the number of requests of the connections that Conns and ConnsEnded count, since each was opened.
 	Requests uint64
-	// BytesReceived and BytesSent are what has come by the open connections since each was opened, and what their clients have acknowledged.
-	// The bytes of TLS are among them. They are 0 where the system doesn't tell: it does on Linux, for TCP.
+	// BytesReceived and BytesSent count the bytes that have come by the open connections since each was opened, and the bytes that their
+	// clients have acknowledged, those of TLS included. They are 0 unless the system counts them, as Linux does for TCP.
 	BytesReceived, BytesSent uint64
 	// Refusals is how many connections and requests were refused in the last one to two minutes, by the limits and policies of Refusals
 	// except Tasks.

@@ -12,8 +12,8 @@ import (
 // coarseClock is a server's clock, with a prepared Date line.
 type coarseClock struct {
 	clock.Coarse
-	// date is the Date line for the second of the cached time. It is stored before that, so a reader that sees a cached time finds a line that
-	// is no older.
+	// date is the Date line for the second of the cached time. It is stored before the cached time, so a reader that sees a cached time
+	// finds a line that is no older.
 	date atomic.Pointer[dateLine]
 }
 

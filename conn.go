@@ -45,10 +45,10 @@ const (
 	stateMask = 1<<stateBits - 1
 )
 
-// Another state than these would reach into the deadline of conn.word.
+// More states than a word's low bits can hold would change its deadline.
 const _ = uint(stateMask - stateShed)
 
-// A deadline is kept without the bits of the state, and is one nevertheless.
+// In a word a deadline loses the bits that hold the state. Even the earliest deadline isn't 0 then: 0 would mean that there is none.
 const _ = uint(clock.Earliest - 1<<stateBits)
 
 // idle reports whether the owner waits for a request and no byte of it has arrived.
@@ -94,7 +94,7 @@ const (
 	closingLinger           // the client may still be sending: it gets the time to read the last answer
 	closingUnserved         // no byte has arrived in time while it had a place of the kind QuickConn: it is refused
 	closingAborted          // the current answer won't be completed
-	closingReset            // likewise, and the end of the connection would be the answer's end
+	closingReset            // likewise, where a normal end of the connection would look like the answer's end
 )
 
 // A client that has ended its input needs no time to read.
@@ -150,7 +150,7 @@ type driver interface {
 type fileDriver interface {
 	driver
 	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
-	// taken all earlier answers. sendFirst then sends out, and what the client takes at once of the file, up to some size.
+	// taken all earlier answers. sendFirst then sends out, and as much of the file as the client takes at once, up to some size.
 	hasTimeFor(size int64) bool
 	sendFirst(f *unsentFile) error
 	// keepFile leaves the rest of an answer to the loop.
@@ -203,7 +203,7 @@ type conn struct {
 	member      bool            // it is in the connSet, which guards the field
 	index       int32           // in the connSet, which guards the field
 	requests    atomic.Int32    // number of requests that have begun, as far as that goes; the owner counts, and Clients reads it
-	buffered    int32           // in the system's buffer at the last look of a wait to write, or one of the values below
+	buffered    int32           // bytes in the system's buffer when the sweep last looked at a wait to write, or one of the values below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
 	context     context.Context // from Server.ConnContext; nil until it is needed
 	// inputError is a read error found before the handler reads: by a client watch, or while reading is readingBody. receive returns it.
@@ -217,7 +217,8 @@ type conn struct {
 	// In a loop, since is the beginning of other waits, too, and 0 once bytes have come.
 	since clock.Time
 
-	// http2 is set when the connection becomes one of HTTP/2. From then on nothing above that is a request's is used. Stats reads it.
+	// http2 is set when the connection becomes one of HTTP/2. From then on no field above that belongs to a request is used. Stats reads
+	// it.
 	http2 atomic.Pointer[http2conn.Conn]
 
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
@@ -227,7 +228,7 @@ type conn struct {
 
 const (
 	notLooked   = -1 // the sweep hasn't looked yet
-	notFollowed = -2 // the wait has its deadline, whatever the client takes
+	notFollowed = -2 // the deadline of the wait stays, whatever the client takes
 )
 
 // lent holds the worker's buffers that a connection uses while it is attached.

@@ -19,8 +19,8 @@ func (c *conn) endConn(lingers bool) {
 	})
 }
 
-// endConnBy is endConn with another way to close the socket. That comes last: a client that sees the end and connects again finds the
-// connection's place free, and ConnState knows of the end. No panic in ConnState or in the connection's Close does further harm.
+// endConnBy is endConn with another way to close the socket. The socket is closed last: a client that sees the end and connects again finds
+// the connection's place free, and ConnState knows of the end. No panic in ConnState or in the connection's Close does further harm.
 func (c *conn) endConnBy(closeSocket func()) {
 	s := c.server
 	if waitState(c.word.Swap(int64(stateClosed))&stateMask) == stateClosed {

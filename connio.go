@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. In a loop,
-// loopturn.go has those that don't wait.
+// This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. loopturn.go has
+// the reads and writes in loops, which don't wait.
 
 // inputState returns the state for the next read: what its bytes will belong to.
 func (c *conn) inputState() waitState {
@@ -86,7 +86,7 @@ func (c *conn) waitToWrite(deadline clock.Time) {
 	c.setWait(stateWrite, deadline)
 }
 
-// putOff returns the deadline of a wait to write, which began with the given one. The client may have put it off.
+// putOff returns the deadline of a wait to write that began with the given deadline. The client may have put it off since.
 func (c *conn) putOff(deadline clock.Time) clock.Time {
 	if deadline == 0 || c.buffered == notFollowed {
 		return deadline
@@ -156,12 +156,12 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	shed := c.endWait(look, false)
 	c.server.bodies.EndSilence(&c.scratch.ctx.room)
 	if shed && state.body() {
-		return 0, errDeadline // the room of what was read is others' now: see CutBody
+		return 0, errDeadline // the room of the bytes that were read belongs to others now: see CutBody
 	}
 	return n, err
 }
 
-// beginSilence notes since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
+// beginSilence records since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
 	if state == stateBody && c.scratch.ctx.room.Bytes() > 0 {
 		if since == 0 {
@@ -171,8 +171,8 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns until when a read may wait for more than has come: the deadline, unless it gathers. A client that has sent something shows
-// that it isn't silent. One without time to spare isn't waited for so.
+// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if it gathers, the next look at whether
+// the client is silent. If the deadline comes before that look, the read gathers no more.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {
 		return deadline
@@ -253,9 +253,9 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read of a wait whose time was over at ended, if that isn't 0: what came while the process was paused came in
-// time, but a deadline in the past hides it. It reports false if nothing has come, or if the connection doesn't tell and the process wasn't
-// paused, since it woke up on time. The caller sets the read deadline back.
+// beginLastLook prepares one more read of a wait whose time was over at ended; 0 if its time isn't over. Bytes that came while the process
+// was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the connection can't tell, it
+// reports false if the wait has ended on time: then the process wasn't paused. The caller sets the read deadline back.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
@@ -271,7 +271,7 @@ func (c *conn) beginLastLook(ended clock.Time) bool {
 	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
 }
 
-// lastLookTime is how long the last look at a connection may take that doesn't tell whether something has come.
+// lastLookTime is how long the last look may take at a connection that can't tell whether something has come.
 const lastLookTime = 20 * time.Millisecond
 
 // onTime is how late a wait may end in a process that wasn't paused.

@@ -39,16 +39,16 @@ func (s *Server) maxConns() int {
 }
 
 // connRoom closes idle connections to make room for new ones. Those that have had no request go first: they cost their clients nothing, and
-// many clients may have opened them. Then, of the address that has most idle ones, the one that has been idle for the longest goes: so a client
-// that opens many, and uses each now and then, takes no place of others. Clients without an IP address are one.
+// many clients may have opened them. Then, of the address that has most idle connections, the connection that has been idle for the longest
+// goes: so a client that opens many, and uses each now and then, takes no place of others. All clients without an IP address count as one.
 //
-// To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average, even if
-// clients use theirs before they are closed: each such use is a request. Where few are idle, since they are busy or new, it
-// rests between two searches.
+// To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average. A
+// client that uses a kept connection makes that visit useless, but only at the price of a request. If few connections are idle, since the
+// others are busy or new, it rests between two searches.
 type connRoom struct {
 	mu    sync.Mutex
 	found []idleConn // the one to be closed first comes last
-	next  clock.Time // not before then the connections are visited again
+	next  clock.Time // when the connections may be visited again
 }
 
 // idleConn is a connection that waits for a request.
@@ -57,27 +57,29 @@ type idleConn struct {
 	word   int64 // the conn's; it changes when the wait ends
 	since  clock.Time
 	silent bool  // it has had no request
-	client int32 // numbers the addresses
-	rank   int32 // of those of its client: 1 for the one that was used last
+	client int32 // the number of its client's address
+	rank   int32 // among the idle ones of its client: 1 for the one that was used last
 }
 
 const (
 	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
-	// whose packets may be lost and sent again. It is no longer, since new connections that come faster than they become idle take the places
-	// of clients that were served.
+	// whose packets may be lost and sent again. The time isn't longer, since new connections that come faster than they become idle take
+	// the places of clients that were served.
 	newConnTime = time.Second
-	// roomShare is which part of the connections must be idle for another search at once: then a new connection costs roomShare visits at most.
-	// Where fewer are, no other search is made for roomRest times as long as the last one took: so searches take a twentieth of a processor.
+	// If at least one in roomShare connections was idle, another search may follow at once: then a new connection costs roomShare visits at
+	// most. If fewer were, the next search waits for roomRest times as long as the last one took: so searches take a twentieth of a
+	// processor.
 	roomShare, roomRest = 16, 20
-	// roomSlack is by how many connections the limit may be exceeded: one that is told to close needs a moment for that.
+	// roomSlack is by how many connections the limit may be exceeded: a connection that is told to close needs a moment.
 	roomSlack = descriptorReserve / 2
 )
 
-// roomBatch is how many connections are kept of a search at most. The new ones that come meanwhile aren't counted by address, so a client takes
-// no more than about roomBatch places of others that have fewer.
+// roomBatch is how many of the connections that a search finds are kept at most. New connections that come before the next search aren't
+// counted by address, so a client takes no more than about roomBatch places of others that have fewer.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 
-// needsRoomLocked reports whether a connection from the address needs the place of another one. One that is refused anyway doesn't.
+// needsRoomLocked reports whether a connection from the address needs the place of another one. A connection that is refused anyway
+// doesn't.
 func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	s.mu.AssertHeld()
 	if s.addresses.IsFull(address, s.perAddress) {
@@ -86,8 +88,8 @@ func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	return s.max > 0 && s.conns.Len() >= s.max && s.conns.Len() < s.max+roomSlack && !s.closed
 }
 
-// makeRoom tells an idle connection to close. It reports false if there is none. While another goroutine searches, it doesn't wait: the
-// connections that come meanwhile take what the limit may be exceeded by.
+// makeRoom tells an idle connection to close. It reports false if there is none. It doesn't wait while another goroutine searches: the
+// connections that come meanwhile may exceed the limit by roomSlack.
 func (s *connSet) makeRoom() bool {
 	r := &s.room
 	if !r.mu.TryLock() {
@@ -113,8 +115,8 @@ func (s *connSet) makeRoom() bool {
 	return made
 }
 
-// freeDescriptors makes room when descriptors have run out before MaxConns is reached, since other things of the process take more of them
-// than the limit has left. Without a limit it closes nothing.
+// freeDescriptors makes room when descriptors have run out before MaxConns is reached, since other parts of the process take more
+// descriptors than the limit leaves them. Without a limit it closes nothing.
 func (s *connSet) freeDescriptors() {
 	if s.max <= 0 {
 		return
@@ -166,8 +168,9 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 	return all
 }
 
-// rankIdle sorts idle connections. The one to be closed first comes last: it has had no request, if there is such a one, and the highest rank,
-// which is how many its client has when its turn comes. Of equal ranks the one that has been idle for the longest comes last.
+// rankIdle sorts idle connections. The one to be closed first comes last. Connections without a request come behind all others, and higher
+// ranks behind lower ones: the rank is how many idle connections the client still has when this one's turn comes. Of equal ranks the
+// connection that has been idle for the longest comes last.
 func rankIdle(found []idleConn, clients int) {
 	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(silentLast(a, b), cmp.Compare(b.since, a.since)) })
 	ranks := make([]int32, clients)

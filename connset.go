@@ -61,7 +61,7 @@ type sharedCounts struct {
 	_ [128 - 6*8]byte
 }
 
-// add adds a connection to the set, or returns the reason for a refusal, and whom it refuses, as far as that is known.
+// add adds a connection to the set, or returns the reason for a refusal and the address of the refused client, as far as it is known.
 func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	var told net.Addr
 	if s.perAddress > 0 && !c.awaitsProxy {
@@ -190,7 +190,7 @@ func (s *connSet) removeMember(c *conn) bool {
 	return true
 }
 
-// maybeEmptyLocked tells those who wait if nothing is left.
+// maybeEmptyLocked wakes the goroutines that wait until nothing is left, if nothing is.
 func (s *connSet) maybeEmptyLocked() {
 	s.mu.AssertHeld()
 	if s.isEmptyLocked() && s.empty != nil {
@@ -235,7 +235,7 @@ func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
 	return s.nextCountsLocked(), nil
 }
 
-// keepCarried is addCarried for what goes on when the request that it belongs to ends, whatever the server does.
+// keepCarried is addCarried for a part of a request that goes on when the request ends. It never refuses.
 func (s *connSet) keepCarried() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,7 +429,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 	})
 }
 
-// anyUsedSince reports whether a connection of HTTP/1.1 is idle that was in use at that time or later.
+// anyUsedSince reports whether a connection of HTTP/1.1 that was in use at that time or later is idle now.
 func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
 	s.walk(func(c *conn) {
 		if word := c.word.Load(); !used && waitState(word&stateMask) == stateIdle && c.http2.Load() == nil {
@@ -466,8 +466,8 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	c.wakeReader()
 }
 
-// wakeReader ends the wait of the connection's owner. A connection without deadlines is cut, but one of HTTP/2 not before its last stream
-// has ended.
+// wakeReader ends the wait of the connection's owner. A connection without deadlines is cut, but a connection of HTTP/2 only after its last
+// stream has ended.
 func (c *conn) wakeReader() {
 	if c.netConn.SetReadDeadline(clock.Past) == nil {
 		return

@@ -22,8 +22,8 @@ import (
 //
 // A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has
 // done so before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the
-// answer meanwhile. The answer is sent in any case, but that of an error with a status of 500 or more after the context has ended. The
-// client of a net.Conn of the program's own that has no deadlines isn't watched.
+// answer meanwhile. The answer is sent in any case, except for an error with a status of 500 or more after the context has ended. A client
+// isn't watched if its net.Conn is of the program's own and has no deadlines.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {
@@ -47,7 +47,7 @@ func (c *Ctx) valuesOnly() context.Context {
 	return context.WithValue(c.outerValues(), requestlog.Key{}, c.requestLog(nil))
 }
 
-// outerValues is valuesOnly without what a LogHandler adds.
+// outerValues is valuesOnly without the values that a LogHandler adds.
 func (c *Ctx) outerValues() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)
@@ -103,7 +103,7 @@ func (c *Ctx) SetDeadline(t time.Time) {
 }
 
 // SetContext makes Context return ctx, for middleware that adds values or a deadline to the request's context. The caller must
-// derive ctx from the context that Context returned, or make sure that it ends when that one does.
+// derive ctx from the context that Context returned, or make sure that ctx ends when that context does.
 func (c *Ctx) SetContext(ctx context.Context) {
 	c.check()
 	if ctx == nil {

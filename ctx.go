@@ -29,7 +29,7 @@ type Handler func(*Ctx) error
 type Middleware func(Handler) Handler
 
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
-// handler has returned. Use after that may panic; in builds with the race detector it always does.
+// handler has returned. Using it after that may panic, and always does in builds with the race detector.
 type Ctx struct {
 	// Request is the request that the client sent.
 	Request Request
@@ -251,10 +251,11 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 //	…
 //	slog.InfoContext(ctx, "paid", "order", id) // ctx comes from Ctx.Context or Ctx.Go
 //
-// A context has the attributes that were known when the handler last called Ctx.Context, so middleware that adds some must stand outside of
-// the code that asks. They stay there when the request has ended, and in contexts that are derived from it. An attribute that the record or
-// its logger has already isn't added, and attributes stand outside of a logger's groups. Make the handler before the server starts: from
-// then on each request that asks for its context allocates its attributes.
+// A context has the attributes that were known when the handler last called Ctx.Context, so middleware that adds attributes must stand
+// outside of the code that calls it. The attributes stay in the context when the request has ended, and in contexts that are derived from
+// it. An attribute that the record or its logger has already isn't added, and attributes stand outside of a logger's groups. Make the
+// handler before the server starts: a context that was asked for earlier has no attributes. Once there is a handler, each request that asks
+// for its context allocates its attributes.
 func LogHandler(next slog.Handler) slog.Handler {
 	if next == nil {
 		panic("filo: LogHandler with a nil handler")
@@ -378,8 +379,9 @@ func (c *Ctx) BytesWritten() int64 {
 // middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
 // handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
 //
-// If the context of Ctx.Context has ended since the client left, and no head was sent, there is no answer, unless err is an HTTPError with
-// a status below 500. RenderError then returns an error that wraps err and ErrAbort, and ErrClientGone if err is that or context.Canceled.
+// If the context of Ctx.Context has ended because the client left, and no head was sent, there is no answer, unless err is an HTTPError
+// with a status below 500. RenderError then returns an error that wraps err and ErrAbort, and also ErrClientGone if err is ErrClientGone or
+// context.Canceled.
 func (c *Ctx) RenderError(err error) error {
 	c.check()
 	if err == nil || c.rendered || c.stream.sent || c.exchange.hijacked || c.timedOut() {

@@ -116,7 +116,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// loggedMethod and loggedPath are the request's, as much of them as a record may have: a client can repeat a long path by a few bytes.
+// loggedMethod and loggedPath return the request's method and path, cut to the length that a record may have: over HTTP/2 a client can
+// repeat a long path by a few bytes.
 func (c *Ctx) loggedMethod() string {
 	return syntax.Excerpt(c.Request.Method(), syntax.MaxLoggedMethod)
 }
@@ -178,8 +179,8 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises replaces what allows caches to keep the answer with no-store, since caches mustn't keep a failure. no-store also
-// covers the other directives, such as private, and the fields for some caches alone, which these go by instead.
+// keepNoPromises replaces the fields and directives that allow caches to keep the answer by no-store, since caches mustn't keep a failure.
+// no-store also replaces the other directives, such as private, and the fields that some caches go by instead of Cache-Control.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")
@@ -205,7 +206,7 @@ func (h *Header) keepNoPromises() {
 // the response's Content-Type is JSON. Otherwise it is a line of text. The answer has "Vary: Accept", since caches may keep some
 // errors, such as a 404. The previous body is dropped. Header fields that the handler set stay, except those that describe the body
 // or allow caching: Expires, Surrogate-Control and those whose names end with "-Cache-Control", such as CDN-Cache-Control, are removed.
-// If there was one, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
+// If one of these was set, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
 // ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
@@ -270,7 +271,7 @@ func (h *Header) dropContent(status int) {
 	}
 }
 
-// prepareRefusal makes the fields of a response those of an answer that the server gives instead.
+// prepareRefusal turns the fields of a response into those of the answer that the server gives instead.
 func (h *Header) prepareRefusal(reason *HTTPError) {
 	h.dropContent(reason.Status)
 	h.keepNoPromises()

@@ -91,16 +91,16 @@ type wire interface {
 
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
-	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, it
-	// has given the loop away, since the file may have to be read from a disk, or says that the loop stays where it is. Then the head must not
-	// be flushed.
+	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, either
+	// it has given the loop away, since the file may have to be read from a disk, or stays says that the worker keeps the loop. In the
+	// latter case the head must not be flushed.
 	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
 	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
 	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.
 	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)
 }
 
-// windowWire is a wire whose client says how much content it takes. Nothing is read or made ahead of a closed window.
+// windowWire is a wire whose client says how much content it takes. While the window is closed, no content is read or made.
 type windowWire interface {
 	// window returns how many more bytes of content the client takes now.
 	window() int
@@ -199,10 +199,10 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 // abandonedError is a handler's error that nobody gets, since the client has left.
 type abandonedError struct {
 	error
-	clients bool // it isn't the server's
+	clients bool // it only says that the client has left
 }
 
-// Unwrap returns what the error is as well.
+// Unwrap returns the errors that it wraps.
 func (e *abandonedError) Unwrap() []error {
 	if e.clients {
 		return []error{e.error, ErrAbort, ErrClientGone}
@@ -210,9 +210,9 @@ func (e *abandonedError) Unwrap() []error {
 	return []error{e.error, ErrAbort}
 }
 
-// abandon makes the error of a handler whose client has left, before a head was sent, one that is ErrAbort as well. Such an error mostly
-// says that the context has ended. Another one is logged. What the handler tells the client, by a status below 500, is sent: one that has
-// closed only its sending side in the middle of a body can read that.
+// If the client has left before a head was sent, abandon makes the handler's error one that wraps ErrAbort, too. Most such errors only say
+// that the context has ended; others are logged. Another error with a status below 500 is sent: a client that has closed only its sending
+// side in the middle of a body can read it.
 func (x *exchange) abandon(ctx *Ctx, err error) error {
 	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {
 		return err
@@ -226,8 +226,8 @@ func (x *exchange) abandon(ctx *Ctx, err error) error {
 	return &abandonedError{err, left}
 }
 
-// hasLeft reports whether the context of a request whose handler returns err has ended since the client left. Without a context it is the
-// error that tells.
+// hasLeft reports whether the context of a request whose handler returns err has ended because the client left. Without a context, err
+// decides.
 func (x *exchange) hasLeft(ctx *Ctx, err error) bool {
 	if r := ctx.context; r != nil && r.EndedBy() == ErrClientGone {
 		return true
@@ -295,7 +295,7 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds) // it was counted when there was no room
 	}
 	ok := x.server.renderError(ctx, err)
-	// With the status of the response: only the ErrorHandler knows what the program's own errors mean.
+	// The record has the status of the response: only the ErrorHandler knows what the program's own errors mean.
 	x.logError(ctx, err, ctx.Response.status)
 	return ok
 }

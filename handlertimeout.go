@@ -32,7 +32,7 @@ type handlerTimeout struct {
 	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
 	deadline time.Time
 	answer   *HTTPError
-	fields   Header // what keepFields has copied of the response's; guarded by mu
+	fields   Header // the response's fields, as keepFields has copied them; guarded by mu
 	head     bool   // the request is a HEAD
 	// context is the request's, if it was armed before the timeout was set; otherwise nil. It is changed under mu.
 	context atomic.Pointer[timedContext]
@@ -48,8 +48,8 @@ type timedContext struct {
 // been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the
 // handler is dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the request's body.
 //
-// The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Those
-// that describe a body, such as Content-Disposition and ETag, are left out, and so is what allows caching.
+// The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Fields
+// that describe a body, such as Content-Disposition and ETag, are left out, and so are those that allow caching.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
@@ -103,8 +103,8 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 }
 
 // KeepFields is for filo's own router: no other package can construct its argument. It is called between the middlewares of a route, and
-// before its handler, so that the answer of a timeout has the fields that middleware inside of it has set. The timer can't read those of
-// the response, which are the handler's to change.
+// before its handler, so that the answer of a timeout has the fields that middleware inside of it has set. The timer can't read the
+// response's own fields, since the handler may be changing them.
 func (c *Ctx) KeepFields(hooks.Own) {
 	if c.timeout != nil {
 		c.timeout.keepFields(&c.Response.Header.list)
@@ -179,7 +179,8 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.endContext()
 }
 
-// endContext ends the context that the timeout has to end, if there is one and the time is over. Another request may have its own by now.
+// endContext ends the context that the timeout has to end, if there is one and its time is over. By now it may be the context of another
+// request.
 func (t *handlerTimeout) endContext() {
 	if r := t.context.Load(); r != nil && !time.Now().Before(r.deadline) {
 		r.Cancel(context.DeadlineExceeded)
@@ -198,8 +199,8 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	return size, err
 }
 
-// timedOut reports whether the timeout has answered. If the time is over, timedOut has it answer now: the handler may learn from its
-// context that the time is over before the timer fires.
+// timedOut reports whether the timeout has answered. If the time is over, timedOut makes the timeout answer now, since the handler may
+// learn from its context that the time is over before the timer fires.
 func (c *Ctx) timedOut() bool {
 	t := c.timeout
 	if t == nil || !t.armed {

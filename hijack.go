@@ -11,10 +11,9 @@ import (
 )
 
 // Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
-// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one, without TLS another type with
-// Server.ProxyProtocol), and the bytes already received
-// after the request's head, which must be read first. The response is dropped; answers to earlier pipelined requests are
-// written before. The handler may use the connection itself, or pass it to another goroutine and return.
+// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one; with Server.ProxyProtocol and without TLS,
+// another type), and the bytes already received after the request's head, which must be read first. The response is dropped; answers to
+// earlier pipelined requests are written before. The handler may use the connection itself, or pass it to another goroutine and return.
 //
 // Over HTTP/2 the error is an HTTPError with status 501: the connection carries other requests.
 //

@@ -138,7 +138,7 @@ func (r *Response) bareLength(declared int64) int64 {
 func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	request, b, most := &ctx.Request, &ctx.Request.body, int64(maxDrain)
 	if !ctx.returned {
-		most = maxSkip // a handler that streams its answer may still read, and if it doesn't, this is skipped
+		most = maxSkip // a handler that streams its answer may still read, and if it doesn't, this much is skipped
 	}
 	switch {
 	case !b.complete() && (b.endsConnection() || b.exceeds(most)):

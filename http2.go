@@ -42,8 +42,8 @@ type HTTP2Options struct {
 
 	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
 	// stream and for all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler
-	// reads the body as fast as it comes: all windows of a connection together by at most MaxConnWindow. A client sends at most a window
-	// in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
+	// reads the body as fast as it comes. All windows of a connection together grow by at most MaxConnWindow. A client sends at most a
+	// window in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
 	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See Server.MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
 
@@ -52,16 +52,17 @@ type HTTP2Options struct {
 	// finds clients that have vanished, unless there is a proxy in between.
 	PingInterval time.Duration
 
-	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of its own request is one,
-	// unless the client has let another request be answered for it. It may send 33 more in each second. Beyond that the connection ends
-	// with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
+	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of the client's own request
+	// is such a frame, but each answer that the client has received as a whole allows one reset. The client may send 33 more such frames in
+	// each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users;
+	// negative: no limit.
 	MaxGlitches int
 }
 
 // defaultMaxStreams is the default of MaxConcurrentStreams.
 const defaultMaxStreams = 128
 
-// newHTTP2Shared returns HTTP2Options with the defaults applied, and what else the connections share.
+// newHTTP2Shared returns HTTP2Options with the defaults applied, and everything else that the connections share.
 func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 	o, timeouts := &s.HTTP2, &s.counts.timeouts
 	shared := &http2conn.Shared{
@@ -103,8 +104,8 @@ func http2Window(n int) int32 {
 	return int32(min(n, 1<<30))
 }
 
-// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send. An answer that is urgent waits behind that much of
-// a large one, which was megabytes otherwise.
+// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send at once. An urgent answer waits behind that
+// much of a large one: without this limit behind megabytes.
 const maxUnsentHTTP2 = 128 << 10
 
 // newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
@@ -128,10 +129,10 @@ func (c *conn) requestCount() int32 {
 
 // http2Runner is what a worker that runs a handler needs of the connection's driver.
 type http2Runner interface {
-	// watch makes sure that the connection is taken from w, which runs a handler inline from now on, if that takes long. It is called when the
+	// watch makes sure that the connection is taken from w if the handler that w runs inline from now on takes long. It is called when the
 	// monitor can find w.
 	watch(w *scratch)
-	// giveAway gives the connection to another worker than w, which leads no loop any more, and runs a handler.
+	// giveAway gives the connection to another worker in place of w, which runs a handler and leads no loop any more.
 	giveAway(w *scratch)
 	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
 	clientLeft() bool
@@ -150,7 +151,7 @@ func (w *scratch) beginHTTP2(h *http2conn.Conn) *http2conn.Turn {
 	return &w.http2.Turn
 }
 
-// giveHTTP2Away gives the connection to another worker than w, which runs the handler.
+// giveHTTP2Away gives the connection to another worker in place of w, which runs the handler.
 func (c *conn) giveHTTP2Away(w *scratch) {
 	c.http2.Load().GiveAway(&w.http2.Turn)
 	w.running.Begin(c.server.clock.Now(), w.timer.Class(), c, running.Handler)

@@ -11,10 +11,11 @@ import (
 )
 
 // blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
-// leader of a loop does; it doesn't count against Concurrency. Before a handler that may take long it becomes an ordinary worker, and
-// another one reads. Nobody who reads ever waits for a write: the outbox has a goroutine for that when it has something to send.
+// leader of a loop does; it doesn't count against Concurrency. Before it runs a handler that may take long, it becomes an ordinary worker,
+// and another worker reads. The worker that reads never waits for a write: the outbox has a goroutine for that when it has something to
+// send.
 //
-// It is the job of reading the connection.
+// As a job it has a worker read the connection.
 type blockingHTTP2 struct {
 	*conn
 	h      *http2conn.Conn
@@ -126,7 +127,7 @@ func (d *blockingHTTP2) read(t *http2conn.Turn) {
 	h.Shed = c.endWait(deadline, false)
 	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.Shed || deadline != 0 && c.server.clock.Exact() >= deadline)
 	if late && deadline != d.lookedFor && c.beginLastLook(deadline) {
-		// Once for each deadline: a client that goes on sending doesn't put it off.
+		// There is one look for each deadline, so a client that goes on sending doesn't put the deadline off.
 		d.lookedFor = deadline
 		n, err = c.netConn.Read(space)
 		c.netConn.SetReadDeadline(time.Time{})
@@ -156,7 +157,7 @@ func (d *blockingHTTP2) end() {
 	h.Close() // a client that doesn't take what is left keeps no handler
 	h.Out.Finish(nil)
 	h.Out.AwaitEmpty()
-	// The client may not have read the last frames, and a close would take them away from it if bytes of its own are unread.
+	// The client may not have read the last frames, and a close would discard these frames if bytes of the client are unread.
 	c.endConn(!d.failed)
 }
 
@@ -195,7 +196,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	})
 }
 
-// clientLeft implements http2Runner. Only a read tells.
+// clientLeft implements http2Runner. Only a read would show it.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
 // Send implements http2conn.Driver.

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has what comes of them.
+// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has their bytes that have come.
 
 // readBody implements wire.
 func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
@@ -28,7 +28,8 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 	}
 	n, err := s.receive(b, p)
 	if n > 0 && !b.chunked && int64(n) >= b.remaining {
-		// These are the last bytes of the announced length. More would make the request malformed, so its end is waited for.
+		// These are the last bytes of the announced length. More would make the request malformed, so the read waits for the end of the
+		// body.
 		_, err = s.receive(b, make([]byte, 1))
 	}
 	switch {
@@ -69,7 +70,7 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	return n, http2BodyError(err)
 }
 
-// http2BodyError returns what an error of a stream is for the reader of its body.
+// http2BodyError turns an error of a stream into the one that the reader of its body gets.
 func http2BodyError(err error) error {
 	switch err {
 	case http2conn.ErrNoRoom:
@@ -118,8 +119,8 @@ func (s *http2Exchange) takeTrailer() {
 	}
 }
 
-// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that no handler whose client only
-// announces a body has a buffer.
+// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that a handler holds no buffer while
+// its client has only announced a body.
 func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 	whole, ok, waits := s.Whole()
 	if waits {
@@ -204,5 +205,5 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	return d, true
 }
 
-// errBodyLent is the error of a Ctx whose body is read otherwise.
+// errBodyLent is the error of a Ctx whose body the handler of net/http reads.
 var errBodyLent = errors.New("filo: the body is read by the handler of net/http")

@@ -19,8 +19,8 @@ import (
 
 // This file joins requests by HTTP/2 to what handlers see: a worker's exchange runs the handler of a stream, and is the handler's wire.
 
-// http2Exchange is the exchange of a request by HTTP/2, with its stream. A worker has one, for the request whose handler it runs: the stream
-// itself knows neither the worker nor the Ctx. It is the handler's goroutine's.
+// http2Exchange is the exchange of a request by HTTP/2, with its stream. Each worker has an http2Exchange, for the request whose handler it
+// runs: the stream itself knows neither the worker nor the Ctx. It belongs to the handler's goroutine.
 type http2Exchange struct {
 	exchange
 	*http2conn.Stream // nil between requests
@@ -73,8 +73,8 @@ func (s *http2Exchange) disown() {
 	s.driver.watch(s.scratch)
 }
 
-// giveWay implements wire: it gives the connection away as well, which other streams wait for. If the client has left, a handler that waits
-// serves nobody, and many requests may still be unread: then the error is ErrClientGone.
+// giveWay implements wire: it gives the connection away as well, since other streams wait for it. If the client has left, the error is
+// ErrClientGone: a handler that waits would serve nobody, and many requests may still be unread.
 func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
 		return s.scratch.giveWay(class, places)
@@ -183,8 +183,8 @@ func (w *scratch) yieldPlace() {
 	}
 }
 
-// abandon ends a stream whose handler, or other code of the program, ends its goroutine. That code may do so once more: all that the server
-// must do is deferred.
+// abandon ends a stream whose handler, or other code of the program, ends its goroutine. Code of the program may end the goroutine once
+// more here, so all that the server must do is deferred.
 func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 	h := s.h
 	defer h.Flush()
@@ -273,8 +273,9 @@ func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2conn
 	return http2conn.Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
 }
 
-// makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client has
-// taken it, and keeps its place. That isn't for an answer that was made for this client alone: with a 503 its memory is free at once.
+// makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client
+// has taken it, and keeps its place. An answer that was made for this client alone is replaced by a 503 instead, since its memory is then
+// free at once.
 func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	r := &ctx.Response
 	size := r.size()
@@ -316,7 +317,7 @@ func (s *http2Exchange) remote() netip.AddrPort { return s.conn.remote() }
 // proxyHeader implements wire.
 func (s *http2Exchange) proxyHeader() *proxyproto.Header { return s.conn.proxyHeader() }
 
-// outerContext implements wire. The context of ConnContext is made once, or again if that has panicked.
+// outerContext implements wire. The context of ConnContext is made once, or again if ConnContext has panicked.
 func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	if s.server.ConnContext != nil {
 		s.h.Alone(func() { outer, _ = s.conn.outerContext() })
@@ -364,7 +365,7 @@ func (s *http2Exchange) data(p []byte, flush bool) error {
 	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave}))
 }
 
-// sent returns what an error of the stream's answer is for the handler, and records what it says of the client.
+// sent turns an error of the stream's answer into the handler's, and records what it says of the client.
 func (s *http2Exchange) sent(err error) error {
 	switch err {
 	case http2conn.ErrReset:

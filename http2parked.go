@@ -125,11 +125,12 @@ func (d parkedStream) endStream(whole bool) {
 	d.over()
 }
 
-// errNotSwitched refuses what no handler has switched. The client would take any answer of 2xx for the beginning of its protocol.
+// errNotSwitched refuses a request by extended CONNECT that no handler has switched. The client would take any answer of 2xx for the
+// beginning of its protocol.
 var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
 	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
 
-// errNoHijack is the error for other requests that ask for their connection.
+// errNoHijack is the error for handlers of other requests that ask for their connection.
 var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
 	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
 

@@ -12,7 +12,7 @@ import (
 // This file has the records that the server logs about its own life: "serving" for each listener, "draining" and "stopped", and "failed" with
 // the error of Run. A server that serves no listener, but single connections or the requests of another server, logs none of them.
 
-// logServing logs that a listener is served, with what an operator wants to compare with what he has configured.
+// logServing logs that a listener is served, with the values that an operator wants to compare with the configuration.
 func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
 	l := s.limits()
 	protocols := []string{"http/1.1"}
@@ -68,8 +68,8 @@ func (s *Server) logStopped() {
 	s.logger().Info("stopped", known...)
 }
 
-// failed logs the error, if there is one, with which Run and its variants return, and returns it. The program that gets it may lose it, or its
-// level: behind slog.SetDefault the records of log.Fatal are at level Info.
+// failed logs the error, if there is one, with which Run or one of its variants returns, and returns it. The program may lose this error,
+// or its level: behind slog.SetDefault the records of log.Fatal are at level Info.
 func (s *Server) failed(address string, err error) error {
 	if err != nil {
 		s.logger().Error("failed", "address", address, "error", err)
@@ -77,7 +77,7 @@ func (s *Server) failed(address string, err error) error {
 	return err
 }
 
-// answered returns how many requests were answered, with the refused connections that got an answer.
+// answered returns how many requests were answered, including refused connections that got an answer.
 func (s *Server) answered() (n uint64) {
 	var st Stats
 	s.counts.refusalAnswers.addTo(&st.Requests)

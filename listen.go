@@ -142,7 +142,7 @@ func (s *Server) ListenAndServeUnix(path string, mode fs.FileMode) error {
 
 // ListenUnix opens a listening Unix socket whose file has the given permissions, for Serve or RunListener. It replaces a socket file that
 // no process listens on. Closing the listener removes the file. On Linux a path that begins with @ is a name without a file, to which
-// everybody may connect who shares the network namespace: mode doesn't apply.
+// everybody who shares the network namespace may connect: mode doesn't apply.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return listening.Unix(path, mode)
 }
@@ -154,8 +154,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.serveListener(listener, nil, ignoreServing)
 }
 
-// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and nothing that a start
-// may fail at is left.
+// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and the start can't
+// fail any more.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
 	once := &listening.Once{Listener: listener}
 	defer once.Close()

@@ -28,7 +28,7 @@ type loopConn struct {
 	parkedOnce  bool // the request whose handler parked the connection has ended
 	toldIdle    bool // ConnState was told that the connection is idle
 	handshaking bool // the server's queue of handshakes has its TLS handshake
-	ousted      bool // that had to make room for another one
+	ousted      bool // its handshake had to make room for another one
 
 	deadline  clock.Time // the end of the current wait, 0 for none
 	lastUntil clock.Time // end of the wait for a last request, once the server shuts down; 0: not set yet
@@ -92,8 +92,8 @@ func (lc *loopConn) PeerLeft(broken bool) {
 }
 
 // Write first sends what is unsent, and then all of p. It waits for the client if the owner does (stateWrite), in a handshake, and for
-// the lingerer. Otherwise it keeps what the client doesn't take at once: then crypto/tls is the caller, with answers that will wait in
-// the loop, an answer in the handler's place, or a reply to a key update that came with a read.
+// the lingerer. Otherwise it keeps the bytes that the client doesn't take at once. Then crypto/tls is the caller, with answers that will
+// wait in the loop, the answer of a time-out, or a reply to a key update that came with a read.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
@@ -138,7 +138,7 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 // maxWanted is how many bytes of a body a handler waits for at a time. Until then the system keeps them.
 const maxWanted = 1 << 20
 
-// want implements driver. Records of TLS come one by one.
+// want implements driver. It does nothing with TLS, whose records come one by one.
 func (lc *loopConn) want(size int) {
 	if lc.tlsState == nil {
 		lc.Want(min(size, maxWanted))
@@ -200,9 +200,9 @@ type unsent struct {
 	counted int64 // bytes of held that count against Server.MaxBufferedAnswers
 }
 
-// holdBody keeps a body in the connection by reference. With copies, clients that take nothing of a few answers could fill the memory.
-// Bodies that a handler has rendered for one client, as opposed to those that many answers share, need room in the budget of answers.
-// Without room the client gets a 503 instead.
+// holdBody keeps a body in the connection by reference. If it kept copies, clients that take nothing of a few answers could fill the
+// memory. Bodies that a handler has rendered for one client, as opposed to those that many answers share, need room in the budget of
+// answers. Without room the client gets a 503 instead.
 func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
 		return // it is copied, since its buffer will be reused
@@ -244,8 +244,8 @@ func (lc *loopConn) dropUnsent() {
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
-	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor knows which
-	// handler caused it, so that must be one that learns.
+	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor
+	// counts that against the handler, whose class must therefore be one that learns.
 	maxFirst = 1 << 20
 	// firstTime is about how long that takes if the file is in memory.
 	firstTime = 60 * time.Microsecond
@@ -274,8 +274,8 @@ func (lc *loopConn) sendFirst(f *unsentFile) error {
 	return err
 }
 
-// sendPiece sends what the socket takes at once of a file. If the socket is full the error is loop.ErrNotYet. A leader gives its loop away,
-// since the file may have to be read from a disk. If no place is free it stays, and sends no more than maxUnsent bytes.
+// sendPiece sends as much of a file as the socket takes at once. If the socket is full the error is loop.ErrNotYet. A leader gives its loop
+// away, since the file may have to be read from a disk. If no place is free the leader stays, and sends no more than maxUnsent bytes.
 func (lc *loopConn) sendPiece(f *unsentFile) error {
 	if lc.leaveLoop() != nil {
 		return lc.sendSome(f, maxUnsent)
@@ -283,7 +283,8 @@ func (lc *loopConn) sendPiece(f *unsentFile) error {
 	return lc.sendSome(f, maxSendfile)
 }
 
-// sendSome sends what the socket takes at once of a file, and no more than most bytes. If the socket is full the error is loop.ErrNotYet.
+// sendSome sends as much of a file as the socket takes at once, but no more than most bytes. If the socket is full the error is
+// loop.ErrNotYet.
 func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))
 	f.offset, f.left = f.offset+int64(n), f.left-int64(n)
@@ -294,8 +295,8 @@ func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	return err
 }
 
-// takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and u.bytes gets what the
-// client doesn't take.
+// takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and u.bytes gets the part that
+// the client doesn't take.
 func (lc *loopConn) takeHeld(u *unsent) error {
 	n := min(len(u.held), maxUnsent)
 	piece := u.held[:n:n]
@@ -309,7 +310,7 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 	return err
 }
 
-// queue sends what the socket takes of first and second at once, and keeps the rest.
+// queue sends as much of first and second as the socket takes at once, and keeps the rest.
 func (lc *loopConn) queue(first, second []byte) error {
 	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
 		n, err := lc.TryWrite(first, second)
@@ -332,8 +333,8 @@ func (lc *loopConn) queue(first, second []byte) error {
 // errOthersFirst says that the client would take more of a file, after other connections have had their turn.
 var errOthersFirst = errors.New("filo: other connections come first")
 
-// sendUnsent sends more of what the client hasn't taken. If some is still left the error is loop.ErrNotYet or errOthersFirst. There is no other:
-// the connection may have failed.
+// sendUnsent sends more of the unsent bytes. If some are still left, the error is loop.ErrNotYet or errOthersFirst. If the connection
+// fails, sendUnsent breaks it off and returns no error.
 func (lc *loopConn) sendUnsent() error {
 	if lc.unsent == nil {
 		return nil
@@ -353,7 +354,7 @@ func (lc *loopConn) sendUnsent() error {
 	return nil
 }
 
-// sendNow sends what the socket takes at once of what the client hasn't taken. If some is left, the error is loop.ErrNotYet or errOthersFirst.
+// sendNow sends as much of the unsent bytes as the socket takes at once. If some are left, the error is loop.ErrNotYet or errOthersFirst.
 func (lc *loopConn) sendNow() error {
 	u := lc.unsent
 	for {

@@ -61,8 +61,8 @@ func (lc *loopConn) helloInTime() bool {
 	return !lc.failed && !lc.handshaking && !lc.ousted && lc.woken != wokenShed && lc.reading == readingHead && lc.helloCame()
 }
 
-// mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when it is
-// the connection's turn.
+// mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when its turn
+// in the queue of handshakes comes.
 func (lc *loopConn) mayBegin() bool {
 	if lc.ousted || !lc.handshaking && !lc.helloCame() {
 		return false
@@ -89,9 +89,9 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 	return lc.server.handshake(&lc.conn)
 }
 
-// mayAwaitHandshake reports whether the connection may wait, for its hello or until the handshake may begin. An ousted one waits in vain
-// until its time is over: if it were closed at once, an attacker would open another one at once. An honest client that was too slow gets a
-// reset when it sends its next bytes.
+// mayAwaitHandshake reports whether the connection may wait, for its hello or until the handshake may begin. A connection whose handshake
+// was ousted waits in vain until its time is over: if it were closed at once, an attacker would open another one at once. An honest client
+// that was too slow gets a reset when it sends its next bytes.
 func (lc *loopConn) mayAwaitHandshake() bool {
 	if half, _ := lc.SawEnd(); half || lc.failed {
 		return false
@@ -200,7 +200,7 @@ func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 // ProxyHeader implements proxied.
 func (lc *loopConn) ProxyHeader() *proxyproto.Header { return lc.told.Load() }
 
-// RemoteAddr is net.Conn's: the client's address, as the proxy tells it if there is one.
+// RemoteAddr is net.Conn's: the client's address, which the proxy tells if there is a proxy.
 func (lc *loopConn) RemoteAddr() net.Addr {
 	if h := lc.told.Load(); h != nil {
 		return proxyproto.ToldAddr(h.Source(), lc.Socket.RemoteAddr)

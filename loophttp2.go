@@ -98,7 +98,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	}
 }
 
-// readBudget is how many requests' worth of a turn a read is.
+// readBudget is how many requests a read counts as in a turn.
 const readBudget = 8
 
 // http2Receive reads what has come. It reports false if nothing has.
@@ -126,8 +126,8 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	return true
 }
 
-// http2Suspend makes the connection wait without a worker, for its client to take something if write is set: then the client isn't late
-// with what it hasn't sent. It reports false if there is something to do after all.
+// http2Suspend makes the connection wait without a worker. If write is set it waits until its client takes something, and the client isn't
+// late with bytes that it hasn't sent. It reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.Now()
 	waits, deadline := h.Wait(now, w.in.Len() > 0 && !write)

@@ -127,7 +127,7 @@ func (d *loopParked) wait() (left bool) {
 	return false
 }
 
-// end101 ends the request whose handler parked the connection, in the first turn after that. It also detaches the worker: the function's
+// end101 ends the request whose handler parked the connection, in the connection's next turn. It also detaches the worker: the function's
 // calls on the connection must not find a leader there.
 func (lc *loopConn) end101(w *scratch) {
 	if lc.requests.Load() > 0 && !lc.parkedOnce {
@@ -163,7 +163,8 @@ func (d *loopParked) enter() bool {
 	return false
 }
 
-// parkedAdmitter is the admitter of a parked connection's function: the loop has the connection, and calls again later.
+// parkedAdmitter is the admitter of a parked connection's function. Nothing waits in the queue for such a function: the connection gets
+// another turn later.
 type parkedAdmitter struct{ w *scratch }
 
 func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {

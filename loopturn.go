@@ -26,7 +26,8 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
 		worker.own()
-		// A leader may have to leave its loop before it has run a handler: another worker's handler has left it something to send.
+		// A leader may have to leave its loop before it has run a handler: another worker's handler has left the connection something to
+		// send.
 		worker.scratch.timer.Switch(&lc.server.classes.handler)
 	}
 	w := worker.scratch
@@ -109,7 +110,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 }
 
 // mayGoOn reports whether the worker may go on with pipelined input. An ordinary worker gave up its place with the last answer, and needs
-// one again. If none is free, or somebody waits for it, the input is left to the leader, which still serves quick handlers.
+// one again. If none is free, or a request waits for one, the input is left to the leader, which still serves quick handlers.
 func (lc *loopConn) mayGoOn() bool {
 	w := lc.scratch.worker
 	return w.Leads() || !w.holdsUp() && lc.scratch.occupy()
@@ -336,8 +337,8 @@ func (lc *loopConn) answerTurn() {
 		lc.handle()
 	}
 	if w.place.Kind() != admit.Ordinary || len(lc.out)+len(lc.outBody) <= maxUnsent {
-		// Before the worker is released: a client that has its answer and sends again at once must find the place free. What the worker
-		// still does for this request doesn't wait.
+		// Before the worker is released: a client that has its answer and sends again at once must find the place free. The rest of the
+		// worker's work for this request doesn't wait for the client.
 		w.place.Leave()
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
@@ -346,7 +347,7 @@ func (lc *loopConn) answerTurn() {
 	lc.afterAnswer()
 }
 
-// flushAnswers writes the complete answers. What the client doesn't take at once waits in the connection. If the answers are
+// flushAnswers writes the complete answers. The part that the client doesn't take at once waits in the connection. If the answers are
 // larger than maxUnsent, the worker waits for the client instead, unless it gets no place.
 func (lc *loopConn) flushAnswers() {
 	size := len(lc.out) + len(lc.outBody)

@@ -47,8 +47,8 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 }
 
 // SaveFile writes an uploaded file to a new file of a directory, which only its owner may read (mode 0600). Choose the name yourself:
-// file.Filename is the client's. A name that leads out of the directory is refused, and one that exists is an error that wraps
-// fs.ErrExist. After an error no file is left.
+// file.Filename is the client's. A name that leads out of the directory is refused. If the name exists, the error wraps fs.ErrExist. After
+// an error no file is left.
 func SaveFile(file *multipart.FileHeader, directory *os.Root, name string) (err error) {
 	from, err := file.Open()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
-// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection asks it, at its first
-// request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks each
-// connection that is accepted whether it comes from a trusted address.
+// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection calls RemoteAddr, at its
+// first request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks
+// each connection that is accepted whether it comes from a trusted address.
 
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {
@@ -30,7 +30,7 @@ func tellsAddress(netConn net.Conn) bool {
 // isStranger reports whether the connection's address must be asked with care.
 func (c *conn) isStranger() bool { return !tellsAddress(c.netConn) }
 
-// remoteAddr implements wire. Only the goroutine that serves the connection calls it, or one that works for it.
+// remoteAddr implements wire. Only the goroutine that serves the connection, or one that works for that goroutine, calls it.
 func (c *conn) remoteAddr() net.Addr {
 	if !c.isStranger() {
 		return c.netConn.RemoteAddr()

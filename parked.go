@@ -72,8 +72,8 @@ type ParkedConn struct {
 }
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
-// handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When
-// data arrives, the server calls serve on a worker, or right in the loop, as it calls a handler, if serve is known to be quick, or computes.
+// handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When data arrives,
+// the server calls serve as it calls a handler: on a worker, or right in the loop if serve is known to be quick, or computes.
 //
 // Each call of serve must read at least something. It returns nil to wait again, io.EOF to end the connection after the queued
 // data has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has
@@ -105,7 +105,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.parkSwitched(protocol != "", serve)
 }
 
-// parkSwitched is Park for a protocol that was agreed on, whose fields the response has; without switches there is none.
+// parkSwitched is Park for a protocol that was agreed on, whose fields the response has. Without switches there is no protocol.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	if err := c.mayTakeOver(); err != nil {
 		return nil, err
@@ -304,8 +304,8 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 // The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A single message may
 // always wait. After the connection's end the error is net.ErrClosed, or the error that ended it.
 //
-// The server disconnects a client that takes nothing from the queue for WriteTimeout, or so little that MinTransferRate doesn't earn
-// that time back.
+// The server disconnects a client that takes nothing from the queue for WriteTimeout, or so little that it doesn't earn that time back by
+// MinTransferRate.
 func (p *ParkedConn) Queue(m *PreparedMessage) error {
 	b := m.framed(p.chunked)
 	if !p.sealed {
@@ -468,8 +468,8 @@ func (p *ParkedConn) finish() bool {
 
 // parkable is a parked connection or stream as serveBy sees it. The drivers and protocols wait in different ways.
 type parkable interface {
-	// next says what comes next. In calls it gets how many times the function was called since serveBy began. Once ParkedConn.ending is set
-	// there is no further call.
+	// next says what comes next. calls is how many times the function was called since serveBy began. Once ParkedConn.ending is set there
+	// is no further call.
 	next(calls int) (parkedStep, Wake)
 	// enter makes this goroutine one that may call the function. If it can't, it reports false and has the connection served later.
 	enter() bool
@@ -520,7 +520,7 @@ func (p *ParkedConn) serveBy(d parkable) (again bool) {
 	return again
 }
 
-// endConn ends a parked connection. If lingers is set, a client may still be sending whose connection ends properly.
+// endConn ends a parked connection. If lingers is set, and the connection ends properly, its client may still be sending.
 func (p *ParkedConn) endConn(lingers bool) {
 	if p.ending {
 		defer p.conn.endConn(lingers) // deferred, since the function of OnClose may end the goroutine

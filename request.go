@@ -140,7 +140,7 @@ func (r *Request) TargetBytes() []byte {
 }
 
 // Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0", and "HTTP/3.0" if another server has received the request by
-// that. A later 1.x counts as HTTP/1.1.
+// HTTP/3. A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
 	switch {
 	case r.http2, r.major == 2:
@@ -193,8 +193,8 @@ func (r *Request) ContentType() string { return string(r.Header.list.GetID(field
 // Close reports whether the client asked the server to close the connection after this request.
 func (r *Request) Close() bool { return r.framing.Close }
 
-// Cookie returns the value of the first cookie called name, "" if there is none. A cookie whose value has bytes that RFC 6265 doesn't allow
-// counts as none, such as one of JSON, with its quotes: encode such values, as by encodeURIComponent. Spaces and commas are allowed.
+// Cookie returns the value of the first cookie called name, "" if there is none. A cookie whose value has bytes that RFC 6265 doesn't
+// allow, such as the quotes of JSON, counts as missing: encode such values, as by encodeURIComponent. Spaces and commas are allowed.
 func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }
 
 // CookieBytes is Cookie, borrowed, and nil if there is none.
@@ -397,9 +397,9 @@ func (r *Request) SetMethod(method string) error {
 	return nil
 }
 
-// SetTarget changes the path and query of the request, for middleware that runs before the router. Target, URI and Query then
-// return those of target, which must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were
-// sent as a part of the target. Bytes borrowed before stay valid.
+// SetTarget changes the path and query of the request, for middleware that runs before the router. Target, URI and Query then return target
+// and its parts. The target must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were sent as a part of
+// the target. Bytes borrowed before stay valid.
 //
 // If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. Either target isn't in origin-form
 // (RFC 9112, section 3.2.1), or the request has no path to replace, as with CONNECT and OPTIONS *.
@@ -466,7 +466,7 @@ type replacedBody struct {
 // The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to
 // the bytes from reader and, separately, to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as
 // for any request. ContentLength then returns -1; the caller adjusts the header fields. Call SetBodyReader before Form or
-// MultipartForm: those keep returning a result that they have returned before.
+// MultipartForm: once these have returned a result, they keep returning it.
 func (r *Request) SetBodyReader(reader io.Reader) {
 	r.ctx.check()
 	if reader == nil {

@@ -10,7 +10,7 @@ import (
 
 const textPlain = "text/plain; charset=utf-8"
 
-// maxKeptBody is the size of the largest buffer that a worker keeps for request bodies, and of the one for copied response bodies.
+// maxKeptBody is the size of the largest buffer that a worker keeps for request bodies, and of its buffer for copied response bodies.
 const maxKeptBody = 64 << 10
 
 // maxKeptHeader is the size of the largest buffer for header fields that a worker keeps between requests.
@@ -35,8 +35,8 @@ type Response struct {
 	// Header holds the header fields.
 	Header Header
 	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size), and in HTTP/2 after any
-	// body, an empty one too. The Trailer header field announces those that are set before the head is sent. An HTTP/1.0 client gets no
-	// trailer.
+	// body, an empty one too. The Trailer header field announces the trailer fields that are set before the head is sent. An HTTP/1.0
+	// client gets no trailer.
 	Trailer Header
 
 	ctx        *Ctx // the Ctx that the response belongs to
@@ -164,7 +164,8 @@ func (r *Response) toBuffer() {
 }
 
 // SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that comes
-// over plain HTTP under another name than localhost. The server logs the first one, unless a proxy says that it speaks TLS with the client.
+// over plain HTTP under another name than localhost. The server logs the first such cookie, unless a proxy says that it speaks TLS with the
+// client.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])
@@ -216,8 +217,8 @@ func (r *Response) declaredLength() int64 {
 }
 
 // tunnels reports whether the client takes what follows the answer's head for the bytes of a tunnel, and sends no further requests (RFC
-// 9110, section 9.3.6): after 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of the connection, or of
-// the stream.
+// 9110, section 9.3.6). The client does so after a 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of
+// the connection, or of the stream.
 func (r *Response) tunnels() bool { return r.status/100 == 2 && r.ctx.Request.isConnect() }
 
 // wantsClose reports whether the handler asked for the connection to be closed.

@@ -10,7 +10,7 @@ import (
 )
 
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
-// the handler that makes the body. If several middlewares do, the bytes pass through the wrapper of the innermost first.
+// the handler that makes the body. If several middlewares call it, the bytes pass through the wrapper of the innermost first.
 //
 // The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: that of a
 // complete body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It
@@ -22,8 +22,8 @@ import (
 //
 // No bytes pass through a wrapper when the handler parks or upgrades the connection (Park, ParkStream and Upgrade), or sends the head of
 // a response that can have no body by Ctx.Stream. wrap is called then, too, with the size -1, since it may have to add a field. If it
-// returns a writer, that is closed without having been used, and the fields and the status are what they were before the call. A whole
-// response that can have no body isn't wrapped.
+// returns a writer, that writer is closed without having been used, and the fields and the status are what they were before the call. A
+// whole response that can have no body isn't wrapped.
 func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	r.ctx.check()
 	r.wraps = append(r.wraps, wrap)
@@ -68,8 +68,8 @@ func (w *StreamWriter) wrap() bool {
 	return len(w.layers) > 0
 }
 
-// announceHead calls the functions of WrapBody for a head behind which no bytes can pass through them, so that they can add fields. It
-// undoes what a function has changed that wraps all the same: those fields describe a body that isn't sent. The functions aren't
+// announceHead calls the functions of WrapBody for a head behind which no bytes can pass through them, so that they can add fields. If a
+// function wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't
 // forgotten, since the head may turn out not to be sent.
 func (r *Response) announceHead() {
 	for _, wrap := range r.wraps {

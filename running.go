@@ -14,7 +14,7 @@ import (
 
 // This file has Server.Running. What it needs is recorded by each worker, and only of requests that may take long: a request is recorded when
 // its worker gives its loop away, when the monitor takes the loop from the worker, and at once where there is no loop. A quick handler that
-// runs where its request was read costs nothing: no request takes longer than a tick of the monitor without being recorded.
+// runs where its request was read costs nothing. If it takes longer than a tick of the monitor, the monitor records it.
 
 // RunningRequest is a request that is being handled.
 type RunningRequest struct {
@@ -24,8 +24,8 @@ type RunningRequest struct {
 	// State says what the request does.
 	State RunningState
 	// Client is the address of the client's end of the connection, or the one that a header of the PROXY protocol tells. Behind other proxies it
-	// is the proxy's address. It is invalid if the connection isn't an IP connection, or if its type is the program's own and it has ended, or
-	// its address isn't asked for yet.
+	// is the proxy's address. It is invalid if the connection isn't an IP connection. If the type of the connection is the program's own,
+	// it is also invalid once the connection has ended, and until the server has asked for its address.
 	Client netip.AddrPort
 	// Age is for how long the request has been handled. It begins with its handler, or in Server.Queue.
 	Age time.Duration
@@ -54,9 +54,9 @@ func (s RunningState) String() string {
 	return names[s]
 }
 
-// Running returns the requests that are being handled, the oldest first. Not among them are those that have run for less than a moment, of
-// about 1 ms while the server is busy and 10 ms otherwise, where their requests were read. A request whose handler has taken the connection
-// over isn't the server's any more. Functions of parked connections are among them in the loop driver.
+// Running returns the requests that are being handled, the oldest first. A request that runs where it was read is among them only after a
+// moment: about 1 ms while the server is busy, and 10 ms otherwise. A request whose handler has taken the connection over isn't the
+// server's any more. Functions of parked connections are among them in the loop driver.
 //
 // Running looks at each worker, so call it when somebody asks, or now and then.
 func (s *Server) Running() []RunningRequest {
@@ -158,7 +158,7 @@ func (c *Ctx) runningState() running.State {
 	return running.Handler
 }
 
-// recordLeft records the worker's request, if there is one, whose worker has just left its loop.
+// recordLeft records the request, if there is one, of a worker that has just left its loop.
 func (w *scratch) recordLeft(class *class.Class) {
 	if w.ctx != nil && w.ctx.exchange != nil {
 		w.ctx.exchange.recordRunning(class, running.Handler)

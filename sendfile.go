@@ -161,7 +161,7 @@ func (w *StreamWriter) copyByWindow(wire windowWire, r io.Reader) (sent int64, e
 	return sent, err
 }
 
-// leastPiece is how much copyByWindow reads though the client's windows are smaller.
+// leastPiece is how much copyByWindow reads even if the client's windows are smaller.
 const leastPiece = 4 << 10
 
 // awaitWindow waits until the client's windows are open, and returns how much they let through. The head needs no window, so it is sent before.
@@ -180,8 +180,8 @@ func (w *StreamWriter) awaitWindow(wire windowWire) (n int, err error) {
 	return n, err
 }
 
-// copyPiece copies what one call of Read gives: into small, or into a larger buffer, as much of it as the window lets through. The error is
-// io.EOF at the end.
+// copyPiece calls Read once and writes the result. It reads into small or, if the window is large enough, into a larger buffer as much as
+// the window lets through. The error is io.EOF at the end.
 func (w *StreamWriter) copyPiece(r io.Reader, small []byte, window int) (n int, err error) {
 	piece := small
 	if window >= leastPiece {

@@ -125,11 +125,12 @@ type Server struct {
 	MaxIdleWorkerDuration time.Duration
 
 	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit a new connection takes the place of
-	// an idle one, which is closed: of the client address that has most idle connections (an IPv6 /64 counts as one, and so do all clients
-	// without an IP address), the one that has been idle for the longest. A connection that has had no request for 1 s counts as idle, and
-	// goes before all that have had one. If no connection is idle, the new one gets 503. The default on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), less an
-	// eighth and at least 32 for files, upstreams and databases; elsewhere there is no limit. If the process needs more for these, and accepting
-	// fails before the limit is reached, idle connections make room as well; if MaxConns is negative they never do.
+	// an idle one, which is closed: the one that has been idle for the longest time, of the client address that has most idle connections
+	// (an IPv6 /64 counts as one address, and so do all clients without an IP address). A connection that has had no request in its first
+	// second counts as idle, too, and is closed before all that have had one. If no connection is idle, the new one gets 503. The default
+	// on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), less an eighth and at least 32 for files, upstreams
+	// and databases; elsewhere there is no limit. If the process needs more descriptors for these, and accepting fails before the limit is
+	// reached, idle connections make room as well; if MaxConns is negative they never do.
 	MaxConns int
 
 	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64
@@ -164,9 +165,10 @@ type Server struct {
 	// the connection was used within the last second, so that an idle server ends at once.
 	IdleGrace time.Duration
 
-	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time that it was waited for. It can't earn more than
-	// one ReadTimeout or WriteTimeout in advance, so one that has sent or taken much can't be silent for longer than others. Default 500, slower
-	// than any modem. If it is negative there is no such rate: each single wait for the client may last as long as ReadTimeout or WriteTimeout.
+	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time for which the server has waited for it. It
+	// can't earn more than one ReadTimeout or WriteTimeout in advance, so a client that has sent or taken much can't be silent for longer
+	// than others. Default 500, slower than any modem. If it is negative there is no such rate: each single wait for the client may last as
+	// long as ReadTimeout or WriteTimeout.
 	MinTransferRate int
 
 	// MaxHeaderBytes limits the size of a request head, request line included (431). Default 16 KB.
@@ -184,20 +186,21 @@ type Server struct {
 
 	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: what has come by
 	// HTTP/2 and waits for its handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by piece
-	// (Request.BodyReader) hold no body. If a body has no room, the body over 64 KB whose client has been silent for longest while its
-	// handler waits, and for at least a second, is answered by 408 and makes room. If there is none, the body that has no room is answered by
-	// 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try again. Over HTTP/1.1 a body beyond the limit has room as
-	// long as there is no other. From half of the limit on, what waits of a client of HTTP/2 may be a thirty-second part: of a connection or,
-	// if MaxConnsPerIP is set, of an address. Default DefaultMaxBufferedBodies, 128 MB.
+	// (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered by 408: of the bodies over
+	// 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If there is no
+	// such body, the one that has no room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try
+	// again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes
+	// of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit.
+	// Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
 	// connections together: over HTTP/2 whole answers that the client's windows don't let through and what streaming handlers have written
 	// ahead, and over HTTP/1.1 bodies of more than 256 KB that no worker waits with. Without room a streaming handler waits in its Write. A
 	// whole answer waits in its worker, which counts against Concurrency, or is replaced by a 503 with Retry-After if its body is a copy
-	// that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if there is no worker's place. From half of the limit on, a connection
-	// of HTTP/2 may use a thirty-second part, and clients must open their windows within a tenth of WriteTimeout, at least a second.
-	// Default DefaultMaxBufferedAnswers, 128 MB.
+	// that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if there is no worker's place. Once half of the limit is used, a
+	// connection of HTTP/2 may take up at most a thirty-second part of it, and clients must open their windows within a tenth of
+	// WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
 	MaxBufferedAnswers int64
 
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
@@ -488,8 +491,8 @@ func (s *Server) serveWorker(w *workerChan, j *connJob) {
 	s.serveConn(w.scratch, j)
 }
 
-// serveConn serves an accepted connection. The caller must then close what is left in the job: nothing of a connection that was refused or
-// hijacked, or is one of HTTP/2.
+// serveConn serves an accepted connection. The caller must then close the connection that the job still has. It has none if the connection
+// was refused or hijacked, or is one of HTTP/2.
 func (s *Server) serveConn(w *scratch, j *connJob) {
 	netConn := j.conn
 	c := newConn(s, netConn)

@@ -21,9 +21,9 @@ const shutdownPoll = 5 * time.Millisecond
 
 // Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
 // once after a last look for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth
-// of a second for that, while the server still accepts new ones. A connection opened less than a second ago has one more second for its TLS
-// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks
-// of Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
+// of a second for this look, while the server still accepts new ones. A connection opened less than a second ago has one more second for
+// its TLS handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks of
+// Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
 // (adaptor.ToHTTP) may finish as well, and further ones get a 503.
 //
 // If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
@@ -161,7 +161,7 @@ const (
 	lastRestTime = time.Second
 )
 
-// lastReadTime returns how long a shutdown waits for a request on a connection in this state that has already waited for so long.
+// lastReadTime returns how long a shutdown waits for a request on a connection in this state that has already waited for the given time.
 func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Duration {
 	least := lastReadTimeBusy
 	switch {
@@ -214,7 +214,7 @@ func (s *Server) stopAccepting(now bool) {
 	}
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
-		// Only on the first call: after that, acceptLast sets the deadline.
+		// This happens only on the first call: after that, acceptLast sets the deadline.
 		if now || first && (!ok || patient.SetDeadline(clock.Past) != nil) {
 			(*listener).Close()
 		}

@@ -46,7 +46,7 @@ type Stats struct {
 	ConnsAccepted, ConnsRefused uint64
 	// ConnsShed counts the idle connections that were closed since the start because new ones needed their place: see MaxConns.
 	ConnsShed uint64
-	// AcceptFailures counts since the start how often accepting a connection failed for a while, mostly since descriptors ran out.
+	// AcceptFailures counts since the start how often accepting a connection failed for a while, mostly because descriptors ran out.
 	AcceptFailures uint64
 	// HandshakeErrors counts TLS handshakes that failed since the start. Those that took too long are in Timeouts. A client that closed
 	// its connection before it sent anything, such as a balancer's check, isn't counted.
@@ -262,8 +262,8 @@ func (s *Server) limits() Limits {
 
 // Timeouts counts, since the start, what has ended because it took too long.
 type Timeouts struct {
-	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout. In the loop driver it also counts those whose client was slow
-	// while more than 1,024 others waited for theirs.
+	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout. In the loop driver it also counts handshakes whose clients
+	// were slow while more than 1,024 other handshakes waited for their clients.
 	Handshake uint64
 	// Silent counts connections that sent nothing within ReadHeaderTimeout, as those that browsers open in advance.
 	Silent uint64
@@ -363,7 +363,8 @@ func (c *refusalCounts) load() Refusals {
 	}
 }
 
-// refusedConn counts a refused connection. A connection that came when the server was about to end is refused by no policy.
+// refusedConn counts a refused connection by the policy that refused it. A connection that came when the server was about to end isn't
+// counted: no policy refused it.
 func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 	switch reason {
 	case errTooManyConns:

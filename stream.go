@@ -188,8 +188,8 @@ func (c *conn) head(ctx *Ctx, length int64) {
 	c.out = r.appendHead(c.out, c.server, &f)
 }
 
-// emit sends data, and before it the head if that wasn't sent. Without flush, data may stay in the connection's buffer. A layer may
-// keep it even with flush.
+// emit sends data, and before it the head if that wasn't sent. Without flush, data may stay in the connection's buffer. A layer may keep
+// data even with flush.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
 	if !w.sent {
 		if err := w.ctx.maySucceed(); err != nil {
@@ -292,7 +292,7 @@ func (c *Ctx) copyBody() error {
 	} else {
 		r.Header.list.DelID(field.ContentLength)
 	}
-	// Not by Ctx.Stream, which would drop the body's stream.
+	// Ctx.Stream isn't called, since it would drop the body's stream.
 	w := &c.stream
 	w.ctx, w.used, w.open, w.length = c, true, true, noLength
 	if c.Request.isHead() || !http1.BodyAllowed(r.status) {

@@ -80,8 +80,8 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// protocols returns what a TLS configuration with these NextProtos offers: what the program says, or all that the server speaks. A client
-// that was offered h2 would speak it.
+// protocols returns the protocols that a TLS configuration with these NextProtos offers: those that the program names, or all that the
+// server speaks. Without HTTP/2 it leaves h2 out, since a client that was offered h2 would speak it.
 func (s *Server) protocols(configured []string) []string {
 	offered := configured
 	if len(offered) == 0 {
@@ -176,12 +176,13 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	}
 }
 
-// errMisdirected answers a request for a host whose connections must show another client certificate than this one had to. A browser sends
-// requests for every host of the server's certificate on one connection, and any client can name another host than in its handshake.
+// errMisdirected answers a request for a host whose connections must show another client certificate than this connection had to. A browser
+// sends requests for every host of the server's certificate on one connection, and any client can name another host than in its handshake.
 var errMisdirected = Error(421, "the connection was opened for another host")
 
 // directed returns errMisdirected if the request is for another host than its TLS connection was opened for, and GetConfigForClient demands
-// another client certificate for that host. Both are asked for now, since the demands may have changed since the handshake.
+// another client certificate for that host. GetConfigForClient is asked for both hosts now, since its demands may have changed since the
+// handshake.
 func (x *exchange) directed(r *Request) error {
 	s, state := x.server, x.tlsState
 	if state == nil || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {

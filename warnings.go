@@ -35,7 +35,7 @@ func (r *Response) warnPlainHTTP(name string) {
 	}
 }
 
-// keptStatus is the status of an answer that leaves it as it was.
+// keptStatus stands for the status that the response already has.
 const keptStatus = 0
 
 // warnReplaced logs once that a handler answers with a status below 400 after it has refused the request: in
@@ -46,8 +46,8 @@ const keptStatus = 0
 //	return c.JSON(200, secret)
 //
 // a return is missing. Only builds with the race detector call it, before each answer: a page that replaces an error on purpose is as
-// likely in production. An error that RenderError has turned into the response may be replaced. With keptStatus the answer takes the status
-// that was set, for example as the page of an error, but not another answer's.
+// likely in production. An error that RenderError has turned into the response may be replaced. With keptStatus the answer keeps the
+// status, which the handler may have set for the page of an error. Then only an answer with a body was replaced.
 func (c *Ctx) warnReplaced(status int) {
 	refused, s := c.Response.status, c.exchange.server
 	replaced := refused >= 400 && status < 400

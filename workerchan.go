@@ -41,7 +41,7 @@ type workerChan struct {
 	// answered counts the answers to the connections that the worker serves as a leader: its seat's element of connSet.answered. It belongs
 	// to the worker's goroutine.
 	answered *answerCounts
-	// running says which request the worker handles, if that may take long.
+	// running says which request the worker handles, if the request may take long.
 	running running.Record[conn]
 
 	_ apart.Lines
@@ -54,8 +54,8 @@ func (w *workerChan) own() {
 	}
 }
 
-// holdsUp reports whether a worker that leads no loop would keep a place from those that wait, if it served its connection any longer. One
-// client that goes on sending would hold the place for ever.
+// holdsUp reports whether a worker that leads no loop would keep a place from waiting requests if it served its connection any longer.
+// Without this check, one client that goes on sending would hold the place for ever.
 func (w *workerChan) holdsUp() bool { return !w.Leads() && w.pool.places.IsAwaited() }
 
 func newWorker(pool *workerPool) *workerChan {
@@ -125,7 +125,7 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, places admit.Kinds)
 	return true
 }
 
-// retake makes another worker lead in place of one that may never come back from its turn. From then on that one is an ordinary
+// retake makes another worker lead in place of one that may never come back from its turn. From then on the old leader is an ordinary
 // worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
 func (wp *workerPool) retake(l *leadership) {
 	wp.places.TakeBeyond()
@@ -149,7 +149,8 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. A lock may be held, under which no Logger may be called.
+// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. The caller may hold a lock under which no Logger may be
+// called.
 func (w *workerChan) LoseLead() {
 	w.place.ReceiveLate()
 	w.leading = false
@@ -167,7 +168,7 @@ func (w *workerChan) Enter(places admit.Kinds) bool { return w.place.Enter(place
 // MayTakeLong implements loop.Owner.
 func (w *workerChan) MayTakeLong() bool { return w.place.MayTakeLong() }
 
-// appoint makes w lead, which was taken off its stack, unless another worker takes the job over before w starts.
+// appoint makes w, which was taken off its stack, lead, unless another worker takes the job over before w starts.
 func (w *workerChan) appoint(l *leadership) {
 	w.toLead.Store(l)
 	w.pool.appointed.Store(w)
@@ -192,9 +193,9 @@ func (l *leadership) do(w *workerChan) (again bool) {
 	return wp.release(w)
 }
 
-// takeOver returns the job of a worker that was appointed and hasn't started, for w, which would otherwise be released. The appointed
-// worker waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the
-// other worker.
+// takeOver gives w, which would otherwise be released, the job of a worker that was appointed and hasn't started. The appointed worker
+// waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the other
+// worker.
 func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if w.forgotten {
 		return nil // the pool was stopped meanwhile, and done no longer waits for w

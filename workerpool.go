@@ -28,7 +28,7 @@ type workerPool struct {
 	Linger func(c net.Conn) bool
 
 	// MaxWorkersCount limits how many workers are ready or serving. Workers that lead a loop, that only read a connection of HTTP/2, or that
-	// have answered and are about to be released don't count. See package admit for those that serve beyond the limit.
+	// have answered and are about to be released don't count. See package admit for workers that serve beyond the limit.
 	MaxWorkersCount int
 
 	// Queue is how many requests may wait for a worker to end, and MaxWait how long each does at most.
@@ -45,7 +45,7 @@ type workerPool struct {
 	clock   *coarseClock
 	running *running.Set[conn] // has the workers' records; nil for none; immutable
 
-	// What a hand-over of a loop writes stands together, in a few cache lines: from places.taken to leading.
+	// The fields that a hand-over of a loop writes stand together, in a few cache lines: from places.taken to leading.
 	places     admit.Admission            // of workers that serve; ready workers have no place
 	appointed  atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 	mu         race.Mutex[race.OfLeaf]
@@ -114,7 +114,7 @@ func (wp *workerPool) Stop() {
 }
 
 // done returns a channel that is closed when the pool is stopped and only its leaders have goroutines left. A leader may still hand its
-// loop over and become an ordinary worker. A caller that has to wait for those too calls done again after the loops have ended.
+// loop over and become an ordinary worker. A caller that has to wait for such workers, too, calls done again after the loops have ended.
 func (wp *workerPool) done() <-chan struct{} {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -360,7 +360,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 	return true
 }
 
-// retire counts a worker as retired that has ended in the middle of its work.
+// retire counts a worker that has ended in the middle of its work as retired.
 func (wp *workerPool) retire(w *workerChan) {
 	w.place.Leave()
 	wp.mu.Lock()

@@ -1,5 +1,5 @@
-// Package admit decides how many handlers may run at once, and who waits until another one has ended. It counts places, and doesn't know
-// workers or connections.
+// Package admit decides how many handlers may run at once, and which ones wait until another one has ended. It counts places, and doesn't
+// know workers or connections.
 package admit
 
 import (
@@ -23,8 +23,8 @@ const (
 	// load.
 	Quick
 	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from its acceptance until its first
-	// request is refused or answered. Clients of an overloaded machine take long for that. If these connections used Quick's few places, a
-	// probe would rarely find one.
+	// request is refused or answered. Clients of an overloaded machine take long to send it. If these connections used Quick's few places,
+	// a probe would rarely find one.
 	QuickConn
 	// Always is reserved for handlers that must always answer, such as those of probes that wait for checks, and of operators' pages. The
 	// limit bounds the cost of such a route when all clients call it.

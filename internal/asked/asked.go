@@ -68,14 +68,14 @@ func AppendHost(dst, host []byte, scheme string) []byte {
 	return append(dst, port...)
 }
 
-// SameOrigin reports whether a page of the origin, as browsers write it in Origin, is one of the server and host that the client has
-// asked for.
+// SameOrigin reports whether a page of the origin, as browsers write it in Origin, belongs to the server and host that the client has asked
+// for.
 func SameOrigin(c *filo.Ctx, origin []byte) bool {
 	scheme, host, _ := bytes.Cut(origin, []byte("://"))
 	switch {
 	case len(host) == 0:
 		return false
-	case syntax.EqualFold(scheme, "https"): // what comes without TLS may have come to a proxy with it
+	case syntax.EqualFold(scheme, "https"): // a request that comes without TLS may have come to a proxy with TLS
 		return syntax.EqualFold(withoutDefaultPort(host, "https"), withoutDefaultPort(Host(c), "https"))
 	case syntax.EqualFold(scheme, "http"):
 		return Scheme(c) == "http" && syntax.EqualFold(withoutDefaultPort(host, "http"), withoutDefaultPort(Host(c), "http"))

@@ -20,7 +20,7 @@ const (
 	waiterCost = 32 << 10
 	// connShare is which part of the limit one connection of HTTP/2 may use once half of it is used.
 	connShare = 32
-	// crowdedShare is the part of its grace that a client has to open a window while the budget is crowded, but at least crowdedTime.
+	// While the budget is crowded, a client has one crowdedShare-th of its grace to open a window, but at least crowdedTime.
 	crowdedShare = 10
 	crowdedTime  = time.Second
 )

@@ -22,7 +22,7 @@ type Bodies struct {
 
 	mu     race.Mutex[race.OfBodies]
 	silent map[*Room]silentBody
-	next   clock.Time // after a search that has found none, the next one isn't made before then
+	next   clock.Time // when the next search may be made, after one that has found no silent body
 }
 
 // Room is the room that the buffer of one body takes up. Other goroutines than the reader of the body may change only its count.
@@ -31,7 +31,7 @@ type Room struct {
 	silent bool         // Bodies.silent has it
 }
 
-// Bytes returns how much that is.
+// Bytes returns how many bytes of room the buffer takes up.
 func (r *Room) Bytes() int64 { return r.bytes.Load() }
 
 // Silent is a body whose client may be silent.
@@ -179,7 +179,7 @@ func (b *Bodies) CutSilent(now clock.Time) bool {
 	}
 }
 
-// Silents returns how many bodies have been silent for so long at that time.
+// Silents returns how many bodies have been silent for at least that long at that time.
 func (b *Bodies) Silents(now clock.Time, least time.Duration) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -47,7 +47,7 @@ func notModified(c *filo.Ctx) {
 // resource that exists may well lack.
 func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
 	h := &c.Request.Header
-	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and so for the others
+	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and the same holds for the others
 	// (RFC 9110, sections 13.1.3 and 13.1.4).
 	if h.Has("If-Match") {
 		if !matches(h, "If-Match", exists, etag, false) {

@@ -40,7 +40,8 @@ func (h *History) AddEnded(now clock.Time, address netip.Addr, requests int32) {
 	client.Requests += uint64(requests)
 }
 
-// AddRefused counts a refusal for a reason, below MaxReasons. It returns how many refusals the record has that is due now, or 0.
+// AddRefused counts a refusal for a reason, below MaxReasons. If a record is due now, it returns how many refusals the record counts,
+// otherwise 0.
 func (h *History) AddRefused(now clock.Time, reason uint8, address netip.Addr) (due int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,11 +96,11 @@ type sketch struct {
 // Client has the figures of a client.
 type Client struct {
 	Address netip.Addr
-	// Ended is the number of its connections that have ended, and Requests that of their requests.
+	// Ended is the number of its connections that have ended, and Requests the number of their requests.
 	Ended, Requests, Refusals uint64
 
 	index  int    // in the heap
-	weight uint64 // with that of clients that had the place before
+	weight uint64 // including the weight of clients that had the place before
 }
 
 // add adds to the weight of a client, and returns it.

@@ -19,11 +19,12 @@ const (
 	// TimedCalls: a worker times one in TimedCalls calls of quick handlers.
 	TimedCalls = 64
 	// SampledCalls: in one of SampledCalls calls of a handler between Quick and Brief, a worker finds out whether the handler computes or waits.
-	// Clients that ask for two or four such handlers in turn don't have the same one sampled each time.
+	// Clients that ask for two or four such handlers in turn don't have the same handler sampled each time.
 	SampledCalls = 7
 
-	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, one that waited subtracts
-	// waitWeight. On a busy machine, a few samples of a handler that computes look as if it waited. The balance is at most maxComputed.
+	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, and a sample that waited
+	// subtracts waitWeight. On a busy machine, a few samples of a handler that computes look as if it waited. The balance is at most
+	// maxComputed.
 	minComputed = 8
 	maxComputed = 16
 	waitWeight  = 4
@@ -179,8 +180,8 @@ func (k *Class) Retaken() {
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
-// A class that was told to be inline blocks once minBlocked of its calls have lost their loop, and one of blockedShare calls has. A busy
-// machine delays quick handlers, too, but fewer of them.
+// A class that was told to be inline counts as blocking once at least minBlocked of its calls have lost their loop, and at least one call
+// in blockedShare. A busy machine delays quick handlers, too, but fewer of them.
 const (
 	minBlocked   = 16
 	blockedShare = 16

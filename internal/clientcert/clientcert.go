@@ -10,7 +10,7 @@ import (
 )
 
 // Differs reports whether base.GetConfigForClient demands another client certificate for the host than for the one that the connection was
-// opened for. It asks for both now, since the demands may have changed since the handshake. conn is what GetConfigForClient gets.
+// opened for. It asks for both hosts now, since the demands may have changed since the handshake. conn is what GetConfigForClient gets.
 func Differs(base *tls.Config, state *tls.ConnectionState, host string, conn net.Conn) bool {
 	opened, host := serverName(state.ServerName), serverName(host)
 	if opened == host {
@@ -33,7 +33,7 @@ func serverName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// configFor returns the configuration of a client like this connection's whose handshake is for the host.
+// configFor returns the configuration that a client like this connection's would get if its handshake were for the host.
 func configFor(base *tls.Config, state *tls.ConnectionState, host string, conn net.Conn) (*tls.Config, error) {
 	hello := &tls.ClientHelloInfo{
 		ServerName: host, CipherSuites: []uint16{state.CipherSuite}, SupportedVersions: []uint16{state.Version},
@@ -50,7 +50,7 @@ func configFor(base *tls.Config, state *tls.ConnectionState, host string, conn n
 	return config, err
 }
 
-// helloSchemes make ClientHelloInfo.SupportsCertificate go by the name.
+// helloSchemes make ClientHelloInfo.SupportsCertificate decide by the name of the host.
 var helloSchemes = []tls.SignatureScheme{
 	tls.ECDSAWithP256AndSHA256, tls.ECDSAWithP384AndSHA384, tls.ECDSAWithP521AndSHA512, tls.Ed25519,
 	tls.PSSWithSHA256, tls.PSSWithSHA384, tls.PSSWithSHA512, tls.PKCS1WithSHA256, tls.PKCS1WithSHA384, tls.PKCS1WithSHA512,

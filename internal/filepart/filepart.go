@@ -14,7 +14,7 @@ import (
 // Part is the part of a file that a reader hasn't read yet.
 type Part struct {
 	File   File
-	Local  *localfile.File // the same file; nil if it isn't known as one
+	Local  *localfile.File // the same file; nil if it isn't known to be a local one
 	Offset int64           // in the file, where it begins
 	Size   int64           // may reach beyond the file's end
 	Reader io.ReadSeeker   // the reader itself

@@ -5,12 +5,12 @@ import (
 	"mime/multipart"
 )
 
-// Counter reads the body of a form, and takes room for what the form may keep of that in memory, as it comes. Until the form is complete, what
-// goes to a temporary file can't be told from values: then no more counts than the files may take.
+// Counter reads the body of a form, and takes room, as the body comes, for the part that the form may keep in memory. Until the form is
+// complete, files that go to a temporary file can't be told from values, so no more bytes count than files may take.
 type Counter struct {
 	Body io.Reader
 	Most int64 // what files may take
-	Free int64 // a form that keeps no more than this takes no room; Take is called for more than this at a time
+	Free int64 // a form that keeps no more than this takes no room; each call of Take is for more than this
 	Take func(n int64) error
 	Give func(n int64)
 

@@ -52,7 +52,7 @@ const maxName = 32
 // KindOf returns what a field's name says. Case doesn't count, and every other character is taken for a dash: servers that make variables
 // of names, as in CGI and its descendants, don't distinguish X_Real_IP from X-Real-IP.
 func KindOf[T string | []byte](name T) Kind {
-	var memory [maxName + 1]byte // of a name that is longer than all of the fields only the beginning is kept, which is none of them
+	var memory [maxName + 1]byte // a name that is longer than all of the fields is cut, and then it is none of them
 	n := min(len(name), len(memory))
 	for i := range n {
 		c := name[i]

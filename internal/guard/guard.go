@@ -23,7 +23,7 @@ type Options struct {
 	// Token, if set, is what a request must contain: as "Authorization: Bearer TOKEN", or as the password of Basic, with any user name. It
 	// has 16 to 512 bytes of visible ASCII.
 	Token string
-	// Hosts are further host names by which the machine may be addressed if neither is set: see local.
+	// Hosts are further host names by which the machine may be addressed if neither Allow nor Token is set: see local.
 	Hosts []string
 }
 
@@ -46,7 +46,7 @@ var (
 )
 
 func init() {
-	// Made once, so that a flood of requests allocates none.
+	// The errors are made once, so that a flood of requests allocates none.
 	for _, reason := range []error{errCrossSite, errAllow, errUndeclared, errPeer, errProxied, errForwarded, errOldVersion, errHost} {
 		errFound[reason] = &filo.HTTPError{Status: 404, Err: reason}
 	}

@@ -27,8 +27,9 @@ var (
 // that distinguishes them from a client. Only the program knows who reaches a listener, so it has to say so. The other conditions limit
 // what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. There must be no trace of a proxy: no header
 // of the PROXY protocol, no field by which proxies name their clients, and no HTTP/1.0, which old proxies use. Finally, the host must be
-// localhost, a name below that, which resolves to this machine only (RFC 6761, section 6.3), a loopback address, or one of Hosts. The owner
-// of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this machine could read these pages.
+// localhost, a name below localhost, which resolves to this machine only (RFC 6761, section 6.3), a loopback address, or one of Hosts. The
+// owner of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this machine could read these
+// pages.
 type local struct {
 	pkg   string
 	hosts map[string]bool
@@ -68,7 +69,8 @@ func (l *local) refusal(c *filo.Ctx) error {
 	switch {
 	case !server.ForOperator:
 		return errUndeclared
-	// Then each of its connections begins with a header. The Ctx's own state is lost if a net/http middleware stands in between.
+	// With these options each of the server's connections begins with a header. The Ctx's own state is lost if a net/http middleware stands
+	// in between.
 	case len(server.ProxyProtocol.TrustedPeers) > 0 || server.ProxyProtocol.TrustUnixSocket:
 		return errProxied
 	case !c.RemoteAddrPort().Addr().IsLoopback() && !bySocketFile(c):

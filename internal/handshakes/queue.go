@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxHandshakes is how many TLS handshakes have begun and don't wait for their clients, and how many wait for them. Each needs a worker
-	// meanwhile.
+	// maxHandshakes limits the TLS handshakes that have begun and don't wait for their clients, and likewise those that wait for them. Each
+	// needs a worker meanwhile.
 	maxHandshakes = 1024
 	// PerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
 	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
@@ -27,7 +27,7 @@ const (
 	unknown time.Duration = math.MaxInt64
 )
 
-// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline is set that is over.
+// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline in the past is set.
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
@@ -37,12 +37,13 @@ type Conn interface {
 }
 
 // Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
-// for their clients, one of them is ousted, so a wait may be as long as there is room for it. Only how many compute makes others queue.
+// for their clients, one of them is ousted, so a wait may be as long as there is room for it. Handshakes queue only because too many others
+// compute.
 //
-// Nobody gets more than a share by many connections: a handshake of the address with most waiting ones is ousted, and the addresses take
-// turns. Those that have only begun to queue come first. An address's turn is for its oldest handshake, so a burst loses none. If more arrive
-// than can be served, the oldest one would always be one whose client is about to give up. So once a handshake of the address has left the queue
-// unserved, those that have waited for half as long come last, the newest of them first.
+// Nobody gets more than a share by many connections: a handshake of the address with most waiting handshakes is ousted, and the addresses
+// take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake, so a burst loses none. If
+// more arrive than can be served, the client of the oldest one would always be about to give up. So once a handshake of the address has left the
+// queue unserved, those that have waited for half as long come last, the newest of them first.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -50,7 +51,7 @@ type Queue struct {
 	mu        race.Mutex[race.OfHandshakes]
 	computing list.List                       // of *handshake, the first one for longest; guarded by mu
 	held      int                             // handshakes that have computed for too long to count; guarded by mu
-	looks     bool                            // a timer is set that looks for such handshakes; guarded by mu
+	looks     bool                            // a timer that looks for such handshakes is set; guarded by mu
 	waiting   list.List                       // of *handshake: they wait for their clients, the first one for longest; guarded by mu
 	all       map[Conn]*handshake             // all of them, since a connection has no room for more than a flag; guarded by mu
 	clients   map[netip.Addr]*handshakeClient // those that have a handshake here; guarded by mu
@@ -226,8 +227,8 @@ func (q *Queue) Wait(conn Conn) {
 // maxLooks is how many connections oustLocked asks whether they are silent.
 const maxLooks = 16
 
-// oustLocked ends a wait of the address that has most of them: the longest one whose client is silent, or the longest one if it finds none.
-// A client that has sent its part waits for this server.
+// oustLocked ends a wait of the address that has most waits: the longest wait whose client is silent or, if it finds no silent client, the
+// longest wait of all. A client that has sent its part waits for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
 	var crowded *handshakeClient
@@ -255,7 +256,7 @@ func (q *Queue) oustLocked() {
 	ousted.conn.SetDeadline(clock.Past)
 }
 
-// leaveLocked takes a handshake out of what it is in.
+// leaveLocked takes a handshake out of the list that it is in.
 func (q *Queue) leaveLocked(h *handshake) {
 	q.mu.AssertHeld()
 	switch client := h.client; h.stage {

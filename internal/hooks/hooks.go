@@ -37,7 +37,7 @@ var (
 type OverdueWait struct {
 	Of       any       // the connection or the queue; tells the wait from others
 	What     string    // what waits, and for which event
-	Progress [2]uint64 // changes when the wait, or what waits, gets on
+	Progress [2]uint64 // changes when the wait, or whatever waits, makes progress
 	Looks    int64     // how often the loop of a connection has looked for events so far
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// A BodyQueue holds what has come of a body and hasn't been read. A short body lies in one piece, in memory that the queue keeps. What goes
-// beyond that lies in chunks: the queue takes them as bytes come, and gives them back as bytes are read. So a long body is copied once,
+// A BodyQueue holds what has come of a body and hasn't been read. A short body lies in one piece, in memory that the queue keeps. The rest
+// of a longer one lies in chunks: the queue takes them as bytes come, and gives them back as bytes are read. So a long body is copied once,
 // however far its reader is behind, and takes no more memory than what hasn't been read.
 type BodyQueue struct {
 	short []byte      // short[read:] comes first

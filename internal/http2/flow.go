@@ -33,8 +33,8 @@ func Sent(connection, stream *SendWindow, n int) {
 // ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever a full one has
 // been drained and nothing is left to be drained: so only a body whose reader waits for more gets a large one.
 //
-// What the client may send, what it has sent and nobody has drained, and what was drained and isn't credited yet, are together always the
-// window's size.
+// The bytes that the client may send, those that it has sent and nobody has drained, and those that were drained and aren't credited yet
+// are together always the window's size.
 type ReceiveWindow struct {
 	size    int32
 	left    int32 // what the client may send
@@ -71,8 +71,8 @@ func (w *ReceiveWindow) Receive(n int) bool {
 }
 
 // Drain records that n of the received bytes take up no memory any more. It returns by how much a WINDOW_UPDATE must increase the client's
-// window now, 0 for not yet: an eighth of the window is worth a frame. A window that was drained once over, and now is drained completely,
-// grows fourfold, up to limit; a larger one stays as it is.
+// window now, 0 for not yet: an eighth of the window is worth a frame. If as many bytes were drained as the window has, and none is left to
+// be drained, the window grows fourfold, up to limit. A window that is larger than limit stays as it is.
 func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed += int32(n)
 	w.drained = min(w.drained, maxWindow-int32(n)) + int32(n)

@@ -3,9 +3,9 @@
 // the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
 //
 // A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
-// (EventOf), which State.Step judges; the Table has the stream's state, and IDs say it for a stream that isn't there. DATA use up both
-// ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the decoder
-// into a Head. State.Ends says what a fault ends.
+// (EventOf), which State.Step judges; the Table has the stream's state, and IDs tell the state of a stream that isn't there. DATA use up
+// both ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the
+// decoder into a Head. State.Ends says what a fault ends.
 package http2
 
 import "encoding/binary"
@@ -40,7 +40,7 @@ const (
 	FramePriorityUpdate FrameType = 0x10
 )
 
-// Flags are the flags of a frame. Others than a type has are ignored (RFC 9113, section 4.1).
+// Flags are the flags of a frame. Flags that a type doesn't have are ignored (RFC 9113, section 4.1).
 type Flags uint8
 
 // The flags that types have.
@@ -154,8 +154,8 @@ var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameContinuation: {0, MaxFrameSize},
 }
 
-// admit checks what the header of a frame says by itself, and whether the frame may come now. So a frame that can't be is refused
-// before its payload is waited for.
+// admit checks what the header of a frame says by itself, and whether the frame may come now. So a frame that can't be right is refused
+// before its payload has come.
 func (r *Reader) admit(f *Frame) Fault {
 	length := f.Length
 	if !r.begun && (f.Type != FrameSettings || f.Ack()) {
@@ -164,7 +164,7 @@ func (r *Reader) admit(f *Frame) Fault {
 	if r.block != 0 && (f.Type != FrameContinuation || f.Stream != r.block) {
 		return FaultInBlock
 	}
-	// RFC 9113, section 4.2, lets a stream end with some of these faults. But then up to 16 MB had to be thrown away.
+	// RFC 9113, section 4.2, lets a stream end with some of these faults. But then up to 16 MB would have to be thrown away.
 	if length > MaxFrameSize {
 		return FaultFrameSize
 	}

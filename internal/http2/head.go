@@ -25,10 +25,10 @@ var pseudoNames = [pseudoCount]string{":method", ":scheme", ":path", ":authority
 // span says where something is in bytes.
 type span struct{ start, end uint32 }
 
-// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them, which has looked at the characters of each and
-// at how large they are together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of them, which
-// checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head can be used
-// again, and keeps its memory.
+// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them. The decoder has checked the characters of each
+// field, and the size of all of them together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of
+// them, which checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head
+// can be used again, and keeps its memory.
 //
 // A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
 // Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol tells such a request from others.
@@ -250,7 +250,7 @@ func (h *Head) compareHost(value []byte) Fault {
 	return NoFault
 }
 
-// withoutPort returns a host without its port, if that is the scheme's own, or empty.
+// withoutPort returns a host without its port, if the port is the scheme's own, or empty.
 func withoutPort(host []byte, port string) []byte {
 	n := len(host)
 	switch {
@@ -279,7 +279,7 @@ func (h *Head) add(name, value []byte, id field.ID) {
 	}
 }
 
-// refuse records the head's error. It makes the request malformed if it would in each version of HTTP, and isn't about a limit.
+// refuse records the head's error. An error makes the request malformed if it would do so in each version of HTTP, and isn't about a limit.
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {
@@ -306,7 +306,7 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // content is: -1 if only its end will tell.
 //
 // The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
-// reset or, without a fault, in place of that.
+// reset or, without a fault, instead of a reset.
 func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
 	h.endFields(over)
 	if h.ok() && !h.begun {

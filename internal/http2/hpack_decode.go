@@ -58,8 +58,9 @@ func (d *Decoder) Trim() { d.table.trim() }
 // behind it, one after the other. If there is no sink, only the table changes.
 //
 // The limit is for the block, in bytes, and for its fields, each of which counts 32 bytes more than its name and value. The crumbs of a
-// cookie count as one field, and each the two bytes that join them (RFC 9113, section 8.2.3). The sink isn't given a field that
-// is over the limit, nor any behind it, and over is true. Such a block has been decoded like any other, and the connection can go on.
+// cookie count as one field, and each crumb also counts the two bytes that join it to others (RFC 9113, section 8.2.3). The sink gets
+// neither a field that is over the limit nor any behind it, and over is true. Such a block has been decoded like any other, and the
+// connection can go on.
 //
 // An error is an HPACKError, and ends the connection.
 func (d *Decoder) Decode(block []byte, limit int, sink Sink) (over bool, err error) {
@@ -144,7 +145,7 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 		return nil, err
 	}
 
-	// What is for the table, or has a Huffman code, is written behind the table's text. There it is already in place if it stays.
+	// A string that is for the table, or has a Huffman code, is written behind the table's text. If it stays, it is already in place there.
 	t.prepare(room+codedValue.room(), len(rest))
 	text, start, ok := t.text, len(t.text), true
 	var f fieldView

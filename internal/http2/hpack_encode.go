@@ -39,8 +39,8 @@ func AppendStatus(dst []byte, status int) []byte {
 	return append(dst, withoutIndexing|8, 3, byte('0'+status/100), byte('0'+status/10%10), byte('0'+status%10))
 }
 
-// AppendField appends a field that the table doesn't get. The name may be in any case, and goes out in lower case. Its number says it
-// already, except field.Unknown. A value that an attacker mustn't guess through a table is marked as never to be indexed: see sensitive.
+// AppendField appends a field that isn't added to the table. The name is needed only if its number is field.Unknown. It may be in any case,
+// and goes out in lower case. A value that an attacker mustn't guess through a table is marked as never to be indexed: see sensitive.
 func AppendField(dst []byte, id field.ID, name, value []byte) []byte {
 	dst = appendName(dst, id, name)
 	if len(value) >= huffmanMinLen {
@@ -73,10 +73,10 @@ func appendName(dst []byte, id field.ID, name []byte) []byte {
 	return dst
 }
 
-// sensitive reports whether a value is a secret. In a table, somebody who can have fields of his own sent on the same connection could
-// guess at it, and see by the size of a block whether he is right. So each hop on the way, which learns of it by the representation, must
-// leave it out of tables (RFC 7541, section 7.1.3). Only credentials are: cookies, and what authenticates. Fields of other names never get
-// into a table either, unless the server's own code has prepared them as a Literal.
+// sensitive reports whether a value is a secret. If a secret were in a table, an attacker who can have fields of his own sent on the same
+// connection could guess at it, and see by the size of a block whether the guess is right. So each hop on the way must leave it out of
+// tables (RFC 7541, section 7.1.3), as the representation says. Only credentials are secrets: cookies, and fields that authenticate. Fields
+// of other names never get into a table either, unless the server's own code has prepared them as a Literal.
 func sensitive(id field.ID) bool {
 	switch id {
 	case field.Authorization, field.Cookie, field.ProxyAuthorization, field.SetCookie:
@@ -120,14 +120,14 @@ type Literal struct {
 	indexing string // its representation when it is added to the table
 	plain    string // and when it isn't
 	size     uint32 // of its entry; neverFits for what must not get into a table
-	// number tells those literals of the process apart that may get into a table. It isn't 0.
+	// number distinguishes the literals of the process that may get into a table. It isn't 0.
 	number uint32
 	slot   uint8
 }
 
 const neverFits = 1<<32 - 1
 
-// literals counts those that were made.
+// literals counts the literals that were made.
 var literals atomic.Uint64
 
 // NewLiteral prepares a field. The name must be a token; it goes out in lower case. The value must have no control bytes.
@@ -165,11 +165,11 @@ const (
 // Encoder encodes literals by the table of a connection's peer. Its blocks must be sent in the order in which they were encoded, and every
 // block that the peer is sent, also one of another origin, must begin with Begin. Call Reset first.
 //
-// It knows of the table only where its literals are. There is nothing else in it.
+// It knows of the table only where its literals are. There is nothing else in the table.
 type Encoder struct {
 	slots [encoderSlots]encoderSlot
-	// added and bytes count the entries that were ever added to the table, and their sizes. Both wrap: what they are compared with is in
-	// the table, and so less than initialTableSize behind.
+	// added and bytes count the entries that were ever added to the table, and their sizes. Both wrap around: the entries with which they
+	// are compared are in the table, and so less than initialTableSize behind.
 	added, bytes uint16
 	max          uint16 // the size of the table
 
@@ -221,7 +221,7 @@ func (e *Encoder) update(dst []byte) []byte {
 	return appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.max))
 }
 
-// evict forgets what isn't in the table when that has a size of max.
+// evict forgets the literals that aren't in the table when the table has a size of max.
 func (e *Encoder) evict(max uint16) {
 	for i := range e.slots {
 		// An entry is in the table if it fits there together with all that were added after it.
@@ -231,7 +231,7 @@ func (e *Encoder) evict(max uint16) {
 	}
 }
 
-// Append appends the field: as an index where the table has it, else literally, and so that the table has it from now on.
+// Append appends the field: as an index if the table has it, and otherwise literally, in which case the table gets it if there is a slot.
 func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	s := &e.slots[l.slot%encoderSlots]
 	if age := e.added - s.added; s.number == l.number && age < 1<<indexedBits-1-uint16(staticCount) {
@@ -241,7 +241,7 @@ func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 }
 
 // add appends a field that isn't in the table, or so far behind that its index has two bytes. It adds the field if there is a slot: a
-// literal keeps its slot as long as it is in the table, since two that took turns would always push each other out.
+// literal keeps its slot as long as it is in the table, since two literals that took turns would always push each other out.
 func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	if s.number == l.number {
 		return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))
@@ -269,8 +269,8 @@ func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	return append(dst, byte(v))
 }
 
-// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter, for two nanoseconds or so a byte: of a
-// short value too little to be worth it.
+// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter of a value, for two nanoseconds or so a
+// byte: with a short value that isn't worth it.
 const huffmanMinLen = 64
 
 // appendString appends a string literal, with Huffman's code if that is shorter.

@@ -129,8 +129,8 @@ func makeLowerNames() (names [field.Count]string) {
 
 // table is a decoder's dynamic table (RFC 7541, section 2.3.2).
 type table struct {
-	// ring holds the entries. Its length is a power of two. An entry stands at the number of those that were added before it, modulo
-	// that length.
+	// ring holds the entries. Its length is a power of two. An entry stands at the number of entries that were added before it, modulo the
+	// length.
 	ring  []entry
 	added uint32 // how many entries were ever added
 	count uint32 // how many are left

@@ -19,7 +19,7 @@ var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 // It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
 //
 // Each costs 1:
-//   - RST_STREAM that was sent, but for NO_ERROR. Whatever made the server reset a stream, a client may have provoked it for that.
+//   - RST_STREAM that the server sends, except with NO_ERROR: a client may provoke any of the others.
 //   - what Cost says of a frame.
 //   - what StreamCost says of a frame and its stream.
 //   - SETTINGS with ACK where there was nothing to acknowledge.
@@ -43,26 +43,26 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 
 // Earned is what a client may send, without a glitch, because of the answers that it was sent. The zero value is nothing.
 type Earned struct {
-	// frames are reasons. For each of them the client may send one PING (those of gRPC measure the bandwidth), one small WINDOW_UPDATE, or
-	// one frame for a stream that is over.
+	// frames is how many reasons for frames the client has. For each of them it may send one PING (those of gRPC measure the bandwidth),
+	// one small WINDOW_UPDATE, or one frame for a stream that is over.
 	frames uint16
-	// answers are whole ones. For each of them the client may give another one up: users of a proxy or of gRPC cancel requests, and they all
-	// share a connection. What a client is sent of an answer without an end is none.
+	// answers is how many whole answers the client was sent. For each of them it may give another one up: users of a proxy or of gRPC
+	// cancel requests, and they all share a connection. A part of an answer without an end doesn't count.
 	answers uint16
 	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
 	// also when the answer has ended; net/http's sends one for every 4 KB.
 	content uint32
 }
 
-// maxEarned and maxEarnedContent bound what a client can put by.
+// maxEarned and maxEarnedContent bound what a client can save up.
 const (
 	maxEarned        = 1000
 	maxEarnedContent = 1 << 30
 )
 
 // Data records that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
-// waited: if they are few, little was written, and they are two reasons, for both windows. Data that are few because the client's window is
-// small are none.
+// waited: if the bytes are few, little was written, and they are two reasons, for both windows. If they are few because the client's window
+// is small, they are no reason.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -92,9 +92,9 @@ func (e *Earned) pay() int {
 }
 
 const (
-	// smallUpdate is below what increment WINDOW_UPDATE is a glitch: it would make many small frames of an answer.
+	// A WINDOW_UPDATE whose increment is below smallUpdate is a glitch: it would make many small frames of an answer.
 	smallUpdate = 256
-	// smallData is below what size DATA that come late cost something. What a client had under way is mostly larger.
+	// DATA that come late cost something if they are smaller than smallData. Those that a client had under way are mostly larger.
 	smallData = 256
 )
 
@@ -109,7 +109,7 @@ func (e *Earned) Cost(f *Frame) int {
 			return 1
 		}
 	case FrameHeaders, FrameContinuation, FrameReset:
-		// They cost what is done about them; a block of many frames is bounded by Block.
+		// Their cost depends on what is done about them; a block of many frames is bounded by Block.
 	case FramePriority, FramePriorityUpdate:
 		return 1
 	case FrameSettings:
@@ -198,7 +198,7 @@ const (
 	// MaxContinuations is how many CONTINUATION frames a field block may have, if the limit of a head is at most 16 KB. Clients need none up to
 	// that size.
 	MaxContinuations = 8
-	// continuationSize is for how many bytes of a larger limit there may be another one. Clients send 16 KB in each.
+	// If the limit is larger, there may be a frame for each continuationSize bytes of it. Clients send 16 KB in each.
 	continuationSize = 2 << 10
 )
 
@@ -209,7 +209,7 @@ type Block struct {
 	endStream bool
 }
 
-// Begin begins with HEADERS, and reports whether they are the whole block: then their payload is, and isn't copied.
+// Begin begins with HEADERS, and reports whether they have the whole block: then the block is their payload, which isn't copied.
 func (k *Block) Begin(f *Frame) (whole bool) {
 	k.b, k.frames, k.endStream = k.b[:0], 0, f.EndStream()
 	if f.Flags.Has(FlagEndHeaders) {
@@ -219,9 +219,9 @@ func (k *Block) Begin(f *Frame) (whole bool) {
 	return false
 }
 
-// Continue goes on with CONTINUATION, and reports whether the block is whole. The limit is for a request's head, in bytes. The answer to a head
-// over the limit is for its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many frames, is
-// the end of the connection.
+// Continue goes on with CONTINUATION, and reports whether the block is whole. The limit is for a request's head, in bytes. A head over the
+// limit is answered on its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many frames,
+// ends the connection.
 func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
 	if k.frames++; k.frames > max(MaxContinuations, limit/continuationSize) || len(k.b)+len(f.Payload)-limit > limit {
 		return false, FaultBlock

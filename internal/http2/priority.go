@@ -77,7 +77,8 @@ func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	return NoFault
 }
 
-// Take returns the priority of a stream that the client opens, if there is one, and forgets that of all up to it: they aren't idle now.
+// Take returns the priority of a stream that the client opens, if there is one. It forgets those of this stream and of all with lower IDs,
+// since they are no longer idle.
 func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
 	if len(q.entries) == 0 {
 		return p, false
@@ -120,15 +121,15 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 }
 
 // Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
-// turn, and the others one after the other to their end. Where there are both, every other frame is of one that isn't incremental: the RFC
-// leaves that open, and so neither kind starves. A step takes at most the logarithm of the number of streams, and no memory except for the
-// heap's growth. The zero value is empty, and has no memory.
+// turn, and the others one after the other to their end. Where there are both kinds, every other frame is of a stream that isn't
+// incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of streams,
+// and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
 // agenda is what a schedule holds once a stream has waited.
 type agenda[S any] struct {
-	heap  []*Sender[S]          // of those that aren't incremental; the first is the first of them
-	rings [urgencies]*Sender[S] // of those that are: the one whose turn is next
+	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
+	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next
 	used  uint8                 // a bit for each urgency that has a ring
 	whole uint8                 // a bit for each urgency where it is the turn of one that isn't incremental
 }
@@ -143,7 +144,7 @@ func (q *Schedule[S]) Trim() {
 	}
 }
 
-// Add makes a stream wait, if it doesn't: it has something to send, and a window for it.
+// Add makes a stream wait, unless it waits already. The stream has something to send, and a window for it.
 func (q *Schedule[S]) Add(n *Sender[S]) {
 	if n.Waits() {
 		return
@@ -160,7 +161,7 @@ func (q *Schedule[S]) Add(n *Sender[S]) {
 	q.up(int(n.at))
 }
 
-// Remove makes a stream wait no longer, if it does.
+// Remove makes a stream that waits wait no longer.
 func (q *Schedule[S]) Remove(n *Sender[S]) {
 	switch {
 	case n.next != nil:

@@ -43,7 +43,7 @@ type PeerSettings struct {
 	NoPriorities bool
 }
 
-// Reset sets what holds before the client's first SETTINGS.
+// Reset sets the values that hold before the client's first SETTINGS.
 func (s *PeerSettings) Reset() {
 	*s = PeerSettings{InitialWindow: DefaultWindow, MaxHeaderList: 1<<32 - 1, tableSize: DefaultHeaderTableSize}
 }
@@ -86,7 +86,7 @@ func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 }
 
 // TakeTableSize returns how large the table of HPACK's encoder may be, if the client has said so since the last call. RFC 7541, section
-// 4.2: the next field block begins with an update to least, and with one to last, where that is larger.
+// 4.2: the next field block begins with an update to least, and with one to last if last is larger.
 func (s *PeerSettings) TakeTableSize() (least, last uint32, changed bool) {
 	changed, s.tableChanged = s.tableChanged, false
 	if !changed {
@@ -95,7 +95,7 @@ func (s *PeerSettings) TakeTableSize() (least, last uint32, changed bool) {
 	return s.leastTableSize, s.tableSize, true
 }
 
-// Settings are the server's. What is as RFC 9113 has it isn't sent, nor what is 0.
+// Settings are the server's. Those that have the default of RFC 9113 aren't sent, nor those that are 0.
 type Settings struct {
 	MaxStreams      uint32 // how many streams a client may have open
 	MaxHeaderList   uint32 // how large a request's fields may be, in bytes and 32 more for each field
@@ -170,6 +170,6 @@ func (a *Acks) Received() bool {
 // Acked reports whether the client has acknowledged the first SETTINGS. Until then it can't know how many streams it may open.
 func (a *Acks) Acked() bool { return a.acked }
 
-// Deadline returns until when the client must have acknowledged what was sent, or 0. What follows is FaultSettingsTimeout (RFC 9113,
-// section 6.5.3).
+// Deadline returns until when the client must have acknowledged what was sent, or 0. After that the fault is FaultSettingsTimeout (RFC
+// 9113, section 6.5.3).
 func (a *Acks) Deadline() clock.Time { return a.deadline }

@@ -74,14 +74,14 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault is what is wrong with a frame that came, even if the Reader has found another fault. The stream stays as it is until the answer
-	// is sent.
+	// Fault is what is wrong with a frame that came. It replaces a fault that the Reader has found. The stream stays as it is until the
+	// answer is sent.
 	Fault Fault
 	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
 	// bytes back, and the field block of HEADERS must be decoded.
 	Late bool
-	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole one RST_STREAM only ends the request: clients send
-	// it when they have an early answer, net/http's and gRPC's among them.
+	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole answer RST_STREAM only ends the request: clients
+	// send it when they have an early answer, net/http's and gRPC's among them.
 	GivesUp bool
 	// Drop says that the frame mustn't be sent: the stream has ended in the meantime, or the caller is wrong.
 	Drop bool
@@ -90,8 +90,8 @@ type Verdict struct {
 // Step returns what the event means in the state.
 func (s State) Step(e Event) Verdict { return steps[s][e] }
 
-// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame goes on a
-// field block.
+// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame continues
+// a field block.
 func EventOf(f *Frame) (Event, bool) {
 	end := Event(f.Flags & FlagEndStream)
 	switch f.Type {
@@ -183,9 +183,9 @@ const (
 	EndsConnection
 )
 
-// Ends returns what ends with a fault of a frame after which the stream is in the state s, with HEADERS thus Open at least. A stream that is
-// idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). One that is over needn't be, unless the fault
-// is that something came on it at all, or is the frame's own.
+// Ends returns what ends with the fault of a frame. s is the state of the stream after the frame: with HEADERS it is Open at least. A
+// stream that is idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). A stream that is over needn't be
+// reset, unless the fault is that a frame came on it at all, or is the frame's own.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
@@ -196,9 +196,9 @@ func (s State) Ends(f Fault) Ends {
 	return EndsStream
 }
 
-// IDs tells the state of the streams that nothing is remembered of, by the number of the last one: "The first use of a new stream
-// identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream
-// identifier" (RFC 9113, section 5.1.1). The zero value is for a connection without streams.
+// IDs tells the state of forgotten streams by the number of the last stream: "The first use of a new stream identifier implicitly closes
+// all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream identifier" (RFC 9113, section
+// 5.1.1). The zero value is for a connection without streams.
 type IDs struct {
 	last  uint32
 	reset uint32 // the highest that became Reset
@@ -217,8 +217,8 @@ func (s *IDs) Open(id uint32) Fault {
 func (s *IDs) Last() uint32 { return s.last }
 
 // Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and not
-// wrong. It holds for all streams before, too. That needs no list that a client could make grow, and what is overlooked is charged all the
-// same.
+// wrong. It holds for all streams before that one, too. So there is no list that a client could make grow, and frames that are overlooked
+// are charged all the same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
 // State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a
@@ -233,8 +233,8 @@ func (s *IDs) State(id uint32) State {
 	return Closed
 }
 
-// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps where streams were
-// that are over. The zero value is empty, and has no memory.
+// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that
+// are over. The zero value is empty, and has no memory.
 type Table[S any] struct {
 	slots []slot[S]
 	live  int

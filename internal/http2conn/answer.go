@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Answer is a final answer, or its head. It is its caller's: none of it is kept but Body.
+// Answer is a final answer, or its head. It belongs to the caller: only Body is kept.
 type Answer struct {
 	Status  int
 	Fields  *field.List
@@ -134,7 +134,8 @@ func (s *Stream) Replace(a *Answer) {
 	}
 }
 
-// AnswerApart answers while the handler still runs, which learns that by ErrAnswered when it reads. It returns the size of the body.
+// AnswerApart answers while the handler still runs. The handler learns of that by ErrAnswered when it reads. It returns the size of the
+// body.
 func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()

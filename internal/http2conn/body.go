@@ -12,7 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: what becomes of DATA, which the owner takes, how a handler reads it, and what the client may send of it.
+// This file has the bodies of requests: what becomes of the DATA that the owner takes, how a handler reads a body, and how much of it the
+// client may send.
 
 // takeData takes DATA, or a part of it.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
@@ -50,7 +51,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. ended is the watcher of a stream that ends by it.
+// takeDataLocked takes DATA of a stream that may still receive some. If the stream ends by it, ended is the stream's watcher.
 func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -90,7 +91,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // or look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if it is, look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -131,12 +132,12 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 	}
 }
 
-// Reading says how a stream's body is read: by the handler, beside it, or as that of a connection.
+// Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
-	Pace  *pace.Pace  // the client's account of time; nil: it has time for ever, and the deadline ends no more than this read
-	Fills bool        // what comes goes to the reader's buffer at once; only a handler reads so
-	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. So is Fills then.
+	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
+	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
+	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
 	BeforeWait func(start clock.Time) error
@@ -145,7 +146,7 @@ type Reading struct {
 	end func() error
 }
 
-// deadline returns until when a read may wait that began at start; 0 for ever. mu is held.
+// deadline returns until when a read that began at start may wait; 0 for ever. mu is held.
 func (r *Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
 	if *r.Until != 0 || r.Pace == nil {
 		return *r.Until
@@ -228,7 +229,7 @@ func (s *Stream) mayComeLocked() bool {
 	return s.body.Len() == 0 && s.sending != sendingLost && s.cut == bodyGoesOn && !s.hasEndedLocked()
 }
 
-// overdueLocked returns the error of a body that is late: since its client is slow, or since the handler's time-out has answered.
+// overdueLocked returns the error of a body that is late, because its client is slow, or because the handler's time-out has answered.
 func (s *Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
 	if s.sending >= sendingRest || s.state != http2.Open { // an answer to HEAD has no content that waits
@@ -238,8 +239,8 @@ func (s *Stream) overdueLocked() error {
 	return ErrLate
 }
 
-// awaitBodyLocked waits for what comes of the body. It returns how much of that was put into p. Where the client has an account of time, and the
-// read doesn't gather, a deadline that passes ends that.
+// awaitBodyLocked waits for what comes of the body. It returns how many bytes were put into p, and whether they came in time. If the client
+// has an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
@@ -289,7 +290,7 @@ func (s *Stream) hasComeLocked() bool {
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// HasLooked tells the streams' readers who have asked for it that the owner has looked: nothing more has come.
+// HasLooked tells the streams' readers that have asked for a look that the owner has looked: nothing more has come.
 func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return
@@ -319,7 +320,7 @@ func (s *Stream) fillLocked(p []byte) (n int) {
 	return n
 }
 
-// takeLocked copies what has come of the body. It reports whether a frame that is in the queue now increases the client's window.
+// takeLocked copies what has come of the body. It reports whether it has put a frame into the queue that increases the client's window.
 func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
@@ -337,7 +338,7 @@ func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 }
 
 // drainLocked records that n received bytes take up no memory any more. It returns by how much the client's window must be increased.
-// A window grows by at most half of what the windows of all streams may still grow by, so that later streams find some.
+// A window grows by at most half of the bytes by which the windows of all streams may still grow, so that some are left for later streams.
 func (s *Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
 	h, shared, before := s.h, s.h.shared, s.recv.Size()
@@ -370,7 +371,8 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	return whole, ok, false
 }
 
-// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own again.
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own deadline
+// again.
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

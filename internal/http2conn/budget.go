@@ -9,8 +9,8 @@ import (
 // handlers, and answers that wait for their clients without handlers. internal/budget counts.
 //
 // Bodies that have come by HTTP/2 wait for their handlers in memory: the window of each stream bounds one of them, but a client may have many
-// streams and connections. What has no room is thrown away, and its bytes are credited to the connection's window. So nothing that is refused holds
-// up a sibling, and a handler that waits for its body never waits for other bodies to be read.
+// streams and connections. A body without room is thrown away, and its bytes are credited to the connection's window. So no body that is
+// refused holds up a sibling, and a handler that waits for its body never waits for other bodies to be read.
 
 // mayBufferLocked reports whether n more bytes of a body have room.
 func (h *Conn) mayBufferLocked(n int) bool {
@@ -65,14 +65,14 @@ func (h *Conn) keepLocked(s *Stream, p []byte) bool {
 	return true
 }
 
-// QueuedBody returns how many bytes of the body wait for the handler, and count.
+// QueuedBody returns how many bytes of the body wait for the handler, and count against the budget.
 func (s *Stream) QueuedBody() int64 {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return int64(s.charged)
 }
 
-// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that was so before.
+// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that has begun before.
 func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Stream) OverrunBody() bool {
 	return true
 }
 
-// CutBody implements budget.Silent: the read of the body that is waited for ends, since the client is late.
+// CutBody implements budget.Silent: the read that waits for the body ends, since the client is late.
 func (s *Stream) CutBody(room *budget.Room) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -155,14 +155,14 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 	}
 }
 
-// aheadLocked returns how many bytes of a streamed answer may wait without the handler: at most most, and, so that nothing is made ahead of
-// a closed window, no more than the client's windows let through, or least.
+// aheadLocked returns how many bytes of a streamed answer may wait without the handler: as many as the client's windows let through, so
+// that nothing is made ahead of a closed window, but not less than least, nor more than most.
 func (s *Stream) aheadLocked(most, least int) int {
 	s.h.mu.AssertHeld()
 	return min(most, max(int(min(s.h.sendWindow, s.send)), least))
 }
 
-// keepsLocked returns aheadLocked for a stream whose handler can wait instead: as far as there is room.
+// keepsLocked is aheadLocked for a stream whose handler can wait instead: it returns no more bytes than there is room for.
 func (s *Stream) keepsLocked() int {
 	s.h.mu.AssertHeld()
 	switch n := s.aheadLocked(maxStreamUnsent, maxShutUnsent); {
@@ -183,8 +183,8 @@ func (s *Stream) HasRoom(size int) bool {
 	return s.state.Over() || s.hasRoomLocked(size)
 }
 
-// hasRoomLocked reports whether a whole answer of that size has room. What the client's windows let through at once always has: that bounds it
-// by one answer for each connection.
+// hasRoomLocked reports whether a whole answer of that size has room. An answer that the client's windows let through at once always has
+// room if no other content waits, so there is at most one such answer for each connection.
 func (s *Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h

@@ -26,8 +26,8 @@ import (
 // run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
 // be slow. Unless said otherwise a field belongs to the owner.
 //
-// A server may have very many idle connections. So what only some of them need, or for a short time, is behind a pointer, and the fields
-// are in an order that leaves few gaps.
+// A server may have very many idle connections. So fields that only some of them need, or need only for a short time, are behind a pointer,
+// and the fields are in an order that leaves few gaps.
 //
 // Nobody calls user code, or posts the connection, with mu held. docs/internals/LOOP.md has the order of the locks.
 type Conn struct {
@@ -109,7 +109,7 @@ type fieldBlock struct {
 
 // silence says how long the client has sent nothing. It belongs to the connection's owner.
 type silence struct {
-	heard clock.Time // when something has come last, or nothing was asked
+	heard clock.Time // when something came last, or the connection began
 	asked clock.Time // when a PING was sent since; 0: none was
 }
 
@@ -186,7 +186,8 @@ var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes who reads what has come of a body.
+// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes the reader
+// that wakeLaterLocked has put off.
 func (h *Conn) Next(t *Turn) Step {
 	step := h.takeNext(t)
 	switch step {
@@ -317,13 +318,13 @@ func (h *Conn) Stop() {
 	race.Enter(&h.life, lifeEnding)
 }
 
-// IsStopped reports whether the connection takes no frame any more, to its owner.
+// IsStopped reports to the owner whether the connection takes no frame any more.
 func (h *Conn) IsStopped() bool { return h.life == lifeEnding }
 
 // IsLookAsked reports whether a stream's reader asks the owner to look once more, and then to call HasLooked.
 func (h *Conn) IsLookAsked() bool { return h.asksLook.Load() }
 
-// KeepsInput reports whether input waits for the next turn, to the owner.
+// KeepsInput reports to the owner whether input waits for the next turn.
 func (h *Conn) KeepsInput() bool { return h.in != nil }
 
 // IsOwnedBy reports whether the turn, which is the caller's, has the connection.

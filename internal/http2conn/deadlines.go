@@ -10,17 +10,17 @@ import (
 
 // This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
 
-// connDeadline is one of them.
+// connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
 	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
-	// act is called, without mu, when it has passed. Afterwards the connection is ending, or at returns 0 or a time that is still to come:
-	// otherwise the owner would never rest again.
+	// act is called, without mu, when it has passed. Afterwards the connection is ending, or the function at returns 0 or a time that is
+	// still to come: otherwise the owner would never rest again.
 	act func(h *Conn, t *Turn, now clock.Time)
 }
 
-// deadlines returns the list of them, in the order in which the owner looks at them.
+// deadlines returns the deadlines of a connection, in the order in which the owner looks at them.
 func deadlines() [6]connDeadline {
 	return [...]connDeadline{
 		{"settings", (*Conn).settingsUntil, (*Conn).settingsLate},
@@ -140,8 +140,9 @@ func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 
 // The next request.
 
-// idleUntilLocked returns when a connection without streams has been idle for too long. While there are some, nobody may tell the owner of
-// their end, so it looks again. While a part of a frame or of a field block is there, the next request may have begun: then headUntil counts.
+// idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it looks again, since
+// nobody may tell the owner of their end. While a part of a frame or of a field block is there, the next request may have begun: then
+// headUntil counts.
 func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
 	since := h.used
@@ -172,7 +173,7 @@ func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	return first
 }
 
-// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is.
+// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is awaited.
 func (s *Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:

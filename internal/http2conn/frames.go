@@ -10,7 +10,7 @@ import (
 
 // This file has what the frames of a client do to its connection of HTTP/2, except DATA: see body.go. All is called by the owner.
 
-// take does what a frame asks for. fault is what its form has wrong.
+// take does what a frame asks for. fault is what is wrong with its form.
 func (h *Conn) take(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	if fault != http2.NoFault && !fault.OfStream() {
 		return h.fail(t, fault)
@@ -87,7 +87,7 @@ func (h *Conn) goAway(t *Turn, code http2.ErrCode, text string) {
 
 func (h *Conn) goAwayLocked(t *Turn, code http2.ErrCode, text string) {
 	h.mu.AssertHeld()
-	if h.life < lifeLast { // what the last one says mustn't grow
+	if h.life < lifeLast { // the number in the last GOAWAY mustn't grow
 		h.lastServed = h.ids.Last()
 	}
 	race.Enter(&h.life, lifeEnding)
@@ -304,7 +304,8 @@ func (h *Conn) decide(t *Turn) Step {
 	return StepNext
 }
 
-// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become another one's.
+// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become that of another
+// stream.
 func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	head, trailer := &t.head, new(trailerSection)
 	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)

@@ -17,7 +17,8 @@ func (h *Conn) listLocked(s *Stream) {
 	}
 }
 
-// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to that of a new one.
+// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to the window of a new
+// stream.
 func (s *Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {
@@ -63,8 +64,8 @@ func (h *Conn) handlerEndedLocked(s *Stream) {
 	s.beginRestLocked()
 }
 
-// returnedLocked records that the handler has returned: its stream keeps its place no longer than until it is over. That must be known before
-// the answer's end can reach the client, which may open another stream then.
+// returnedLocked records that the handler has returned: from now on its stream keeps its place only until the stream is over. That must be
+// known before the answer's end can reach the client, which may open another stream then.
 func (s *Stream) returnedLocked() {
 	s.h.mu.AssertHeld()
 	if s.running {

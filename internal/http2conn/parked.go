@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read
-// the rest of the request's. By extended CONNECT the end of the request ends what is read. Other requests have ended before: there Read returns
-// io.EOF when the client has gone.
+// StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read is
+// the rest of the request's body. By extended CONNECT, Read returns io.EOF at the end of the request. Other requests have ended before the
+// stream was parked: then Read returns io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
 // (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; frameLocked notices when the stream has room for more.
@@ -34,7 +34,7 @@ type Parked interface {
 	Serve()
 }
 
-// Park parks the stream, whose outbox this is. Until EndHandler the handler's goroutine has the stream.
+// Park parks the stream. out is its outbox. Until EndHandler the handler's goroutine has the stream.
 func (s *Stream) Park(out *outbox.Outbox) error {
 	h := s.h
 	h.mu.Lock()
@@ -76,12 +76,12 @@ func (s *Stream) parkedGoneLocked() {
 	case parkBusy, parkAgain, parkClosed:
 		go s.parked.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
 	case parkResting, parkSending:
-		// the goroutine does it that serves the stream
+		// the goroutine that serves the stream does it
 	}
 }
 
-// Rest leaves the stream to the goroutine that notices the next event. sends says that nothing but the end of what the outbox sends is one. Rest
-// reports false if there is an event already.
+// Rest leaves the stream to the goroutine that notices the next event. sends says that the only event is that the outbox has sent
+// everything. Rest reports false if there is an event already.
 func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -121,7 +121,7 @@ func (s *Stream) readableLocked() bool {
 	return s.body.Len() > 0 || s.sending == sendingLost || s.Extended && s.endOfTunnelLocked() != nil
 }
 
-// restsLocked reports whether no goroutine has a parked stream.
+// restsLocked reports whether the stream is parked and no goroutine has it.
 func (s *Stream) restsLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.phase == parkResting || s.phase == parkSending
@@ -143,7 +143,7 @@ func (c *StreamConn) EndParked(whole bool) {
 }
 
 // resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for
-// a whole one, so the stream ends as a connection of TCP does that is closed.
+// a whole one, so the stream ends as a closed connection of TCP does.
 func (s *Stream) resetParkedLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -172,8 +172,8 @@ func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of what there
-// is room for. It returns how many bytes that is.
+// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of as much of b
+// as there is room for. It returns how many bytes it has framed or kept.
 func (s *Stream) sendNowLocked(b []byte) (n int) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -206,7 +206,7 @@ func (s *Stream) roomLocked() {
 	s.starved = false
 }
 
-// feedLocked gives the streams more that have sent what their outboxes gave them. mu isn't held meanwhile.
+// feedLocked gives more to the streams that have sent what their outboxes gave them. mu isn't held meanwhile.
 func (h *Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {

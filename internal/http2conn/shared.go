@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Shared is what a server's connections have in common. It stays as it is once there is one.
+// Shared is what a server's connections have in common. It doesn't change once there is a connection.
 type Shared struct {
 	Limits
 	Clock   *clock.Coarse
@@ -63,7 +63,7 @@ func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 // Driver is what a connection needs of its driver and of the server. Unless said otherwise the connection calls it without its lock. All but
 // Send, WakeOwner and Flushed are called rarely.
 type Driver interface {
-	// Send sends b. It keeps what the client doesn't take at once: a copy, or b itself, which it reports.
+	// Send sends b. It keeps the part that the client doesn't take at once: b itself if kept is true, and otherwise a copy.
 	Send(b []byte) (kept bool)
 	// WakeOwner makes the owner have a turn, if nobody has one.
 	WakeOwner()
@@ -77,7 +77,7 @@ type Driver interface {
 	// Failed is told why the connection ends, StreamFailed why a stream is reset.
 	Failed(fault http2.Fault)
 	StreamFailed(id uint32, fault http2.Fault)
-	// BodyRefused is called on a goroutine of its own when there was no room for a body, which Counts has counted.
+	// BodyRefused is called on a goroutine of its own when there was no room for a body. Counts has counted that.
 	BodyRefused()
 	// Disconnect ends the connection at once: see outbox.Owner.
 	Disconnect(err error)

@@ -30,7 +30,7 @@ type output uint8
 const (
 	outputIdle      output = iota
 	outputFlushing         // a goroutine moves the queue to Out
-	outputFinishing        // likewise, and the owner waits for the end of that
+	outputFinishing        // likewise, and the owner waits until the goroutine has finished
 	outputClosed           // nothing is sent any more
 )
 
@@ -47,7 +47,7 @@ func (s output) Next() uint8 {
 type sending uint8
 
 const (
-	sendingNothing sending = iota // but interim answers
+	sendingNothing sending = iota // no final answer yet, but perhaps interim ones
 	sendingParts                  // the head of a streamed answer was sent, and its handler adds content
 	sendingRest                   // nothing is added: the end follows what is unsent
 	sendingDone                   // the end is in the queue
@@ -64,7 +64,7 @@ func (s sending) Next() uint8 {
 	}[s]
 }
 
-// reader is what the goroutine does that reads a request's body.
+// reader is what the goroutine that reads a request's body does.
 type reader uint8
 
 const (

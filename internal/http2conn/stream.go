@@ -44,13 +44,14 @@ type Stream struct {
 	trailer  *trailerSection // received
 	// awaitsSince is when awaits began, or when the client last did something towards it.
 	awaitsSince clock.Time
-	// readable and writable wake the goroutines that wait for the body, and for less of the answer to wait. Capacity 1, made by the first wait.
+	// readable wakes the goroutine that waits for the body, and writable the one that waits until less of the answer is unsent. Capacity 1,
+	// made by the first wait.
 	readable, writable chan struct{}
 	parked             *outbox.Outbox // set by Park: that of the parked stream
 	taken              *Tunnel        // set by Upgrade
 	starving           *Stream        // the next one in the connection's list
 	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; once the request is answered, until when the rest of its body may come
-	unsent             []byte         // of the answer: what waits for a window. What is in it isn't changed, since it may be the program's
+	unsent             []byte         // the bytes of the answer that wait for a window. Never changed, since they may be the program's
 	buffer             *unsentBuffer  // that unsent is in; nil if it is elsewhere
 	tail               *[]byte        // the field block behind the answer's content; nil for none
 	watcher            Watcher
@@ -132,25 +133,25 @@ func (s *Stream) hasEndedLocked() bool {
 }
 
 // restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
-// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer that a reset comes with, also where it
-// waits for a 100. A client that waits for something else, as that of a call in both directions may, never ends its request.
+// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer if a reset comes with it, even while
+// curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends its request.
 const restTime = time.Second
 
-// longestRestTime is from when on no further time is given to a client that goes on sending: see takeRestLocked.
+// After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
 // maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.
 const maxRest = 64 << 20
 
-// windowDeadline returns until when a client has time to open its window, that has done so last at the given time.
+// windowDeadline returns until when a client that has last opened its window at the given time may wait before opening it again.
 func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))
 }
 
-// isExcusedLocked reports, for a stream whose windowDeadline has passed, that it waits for other streams, which go first, and not for a window
-// of the client. Then the stream gets more time: the outbox watches how the others' bytes are taken, and the deadline of the stream whose
-// turn it is how the connection's window opens.
+// isExcusedLocked reports whether a stream whose windowDeadline has passed waits for other streams, which go first, and not for a window of
+// the client. Then the stream gets more time: the outbox watches how the client takes the others' bytes, and the deadline of the stream
+// whose turn it is watches how the client opens the connection's window.
 func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -214,7 +215,7 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	}
 }
 
-// Watch has the watcher told when the client is gone, until Unwatch. It reports whether that is so already.
+// Watch has the watcher told when the client is gone, until Unwatch. It reports whether the client is gone already.
 func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -229,8 +230,9 @@ func (s *Stream) Unwatch() {
 	s.watcher = nil
 }
 
-// EndHandler records that the handler has returned, whose answer is on its way, and forgets the request. Afterwards the stream isn't the
-// caller's any more, and may be the turn's for another request. A parked one is: EndHandler returns its outbox, otherwise nil.
+// EndHandler records that the handler has returned, and forgets the request. The answer is on its way. Afterwards the stream doesn't belong
+// to the caller any more, and the turn may use it for another request. Only a parked stream still belongs to the caller: EndHandler returns
+// its outbox, otherwise nil.
 func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	h := s.h
 	h.mu.Lock()

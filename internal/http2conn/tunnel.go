@@ -16,8 +16,8 @@ import (
 // status 200 in place of 101, and what follows the heads goes both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
 // parked.go.
 
-// Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read the
-// rest of the request's.
+// Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read is the rest
+// of the request's body.
 type Tunnel struct {
 	s *Stream
 	h *Conn

@@ -50,7 +50,7 @@ func (h *Conn) saveInput(unread []byte) {
 	h.in.Save(unread)
 }
 
-// giveAwayLocked prepares the connection for another worker, while the one that has had it runs the handler of the turn's stream.
+// giveAwayLocked prepares the connection for another worker, while its present worker runs the handler of the turn's stream.
 func (h *Conn) giveAwayLocked(t *Turn) {
 	h.mu.AssertHeld()
 	h.listLocked(t.Stream)

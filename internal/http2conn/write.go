@@ -37,7 +37,7 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	}
 }
 
-// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of what there is room for.
+// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of as much of p as there is room for.
 func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	h := s.h
 	if until := *w.Until; until != 0 && h.shared.Clock.Exact() >= until {
@@ -72,8 +72,8 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	return s.reachedLocked()
 }
 
-// lendLocked is Write for a stream with nothing that waits: what the client takes at once is framed from p itself. The rest is copied as soon
-// as it may wait without the handler.
+// lendLocked is Write for a stream on which nothing waits: the part that the client takes at once is framed from p itself. The rest is
+// copied as soon as it may wait without the handler.
 func (s *Stream) lendLocked(p []byte, w *Writing) error {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -107,7 +107,7 @@ func (s *Stream) reachedLocked() error {
 	return ErrReset
 }
 
-// awaitRoomLocked waits until half of what may wait of the answer without the handler waits.
+// awaitRoomLocked waits until the bytes of the answer that wait are at most half of those that may wait without the handler.
 func (s *Stream) awaitRoomLocked(w *Writing) error {
 	s.h.mu.AssertHeld()
 	return s.awaitClientLocked(w, func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
@@ -136,7 +136,7 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 			}
 			return s.windowDeadline(start)
 		}
-		// The budget may become crowded meanwhile, and the deadline an earlier one.
+		// The budget may become crowded meanwhile, which makes the deadline an earlier one.
 		ok := s.awaitLocked(&s.writable, earliest(until(), shared.Clock.Exact().Deadline(budget.CrowdedGrace(shared.Writing.Grace))))
 		now, moved := shared.Clock.Exact(), before-len(s.unsent)
 		if !ok && moved == 0 {
@@ -205,8 +205,8 @@ const maxSmallUnsent = 32 << 10
 
 var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
-// keepLocked adds a copy of p to what waits, which isn't more than maxStreamUnsent with it. What frameLocked has framed of that isn't looked
-// at any more, so the buffer's beginning can be used again.
+// keepLocked adds a copy of p to the bytes that wait, which are then at most maxStreamUnsent. Those that frameLocked has framed aren't
+// looked at any more, so the buffer's beginning can be used again.
 func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()
 	unsent, buffer := s.unsent, s.buffer

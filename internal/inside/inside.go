@@ -41,8 +41,8 @@ func KeepFields(c *filo.Ctx) { c.KeepFields(hooks.Own{}) }
 // Enter says to which class the rest of the handler belongs. If that class may block, and the handler runs where its request was read, the
 // loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the route's
 // first middleware. The part of the handler that has run before belongs to the class that was entered before, or to the server's own class.
-// If the handler of a server has called Enter once, the server expects it always to do so, and expects that it is quick until then as long
-// as measurements agree.
+// If the handler of a server has called Enter once, the server expects that the handler always does so and, as long as measurements agree,
+// that the handler is quick until then.
 //
 // The error is a 503 for the handler to return: Concurrency has been reached.
 func Enter(c *filo.Ctx, class *class.Class) error { return enter(c, class, "") }
@@ -52,12 +52,13 @@ func EnterRoute(c *filo.Ctx, class *class.Class, route string) error { return en
 
 // Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another request, and also whether an
 // error was rendered there. It is for adaptors that run a part of a chain of handlers with a separate Ctx, and afterwards let the outer Ctx
-// inherit from that in turn. Then the inner Ctx ends, and is reused for another request: no value that was stored by Set may hold a Ctx.
+// inherit from the separate one in turn. Then the inner Ctx ends, and is reused for another request: no value that was stored by Set may
+// hold a Ctx.
 func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 
 // Carry runs h on the request that t carries, with the settings of the server, which needn't be serving. The server's limits for sizes, for
 // bodies and for requests apply, unless t says that the request is a part of one that the server handles already. Its limits for
-// connections and for time don't apply, and its Handler runs only if h is that.
+// connections and for time don't apply, and its Handler runs only if it is h.
 //
 // It returns nil when the answer is complete, and also when h has hijacked the connection. An error means that the answer couldn't be
 // completed, and that nothing more of it will be written. A panic of h isn't recovered.

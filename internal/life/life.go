@@ -1,5 +1,5 @@
-// Package life has the state of a server's life: its listeners, when it drains, and what its end is about. It serves nothing, and ends nothing but
-// contexts and listeners.
+// Package life has the state of a server's life: its listeners, when it drains, and what the record of its end says. It serves nothing, and
+// ends nothing but contexts and listeners.
 package life
 
 import (
@@ -40,7 +40,7 @@ type Life struct {
 	drainingSince  time.Time              // guarded by mu
 	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
 	connsCut       int                    // how many connections Close has found; guarded by mu
-	tasksCut       int                    // the same of tasks; guarded by mu
+	tasksCut       int                    // how many tasks Close has found; guarded by mu
 	requestsCut    string                 // which requests ran then, as a record has them; guarded by mu
 	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
 	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu

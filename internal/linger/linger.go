@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// Longest is how long a connection lingers whose client sends nothing. It is also how long a shutdown waits for lingering connections.
+	// Longest is how long a connection lingers if its client sends nothing. It is also how long a shutdown waits for lingering connections.
 	Longest = time.Second
 	// longestSending is the maximum time that a connection lingers while its client continues to send.
 	longestSending = 10 * time.Second
-	// maxConns is how many connections of a group may linger at once. Beyond that, a further one replaces the one that has lingered for the
-	// longest, if that has lingered for Longest. Otherwise the further one is closed at once.
+	// maxConns is how many connections of a group may linger at once. Beyond that, a further connection replaces the one that has lingered
+	// for the longest time, if that is at least Longest. Otherwise the further connection is closed at once.
 	maxConns = 4096
 	// maxHandshakes is how many of these may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
 	// the last thing to spend processor time on.
@@ -109,7 +109,7 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 
 // finish sends the answer, ends the sending side, and discards input. While input arrives, finish postpones the end. A client of HTTP/1.1
 // gets the answer only after it has begun to send a request. An earlier answer would belong to no request (RFC 9112, section 9.2), and a
-// client that has opened the connection for its next request would let that one fail.
+// client that has opened the connection for its next request would let that request fail.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
 	buffer := lend.NewCopyBuffer()

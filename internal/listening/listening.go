@@ -39,8 +39,8 @@ func Unix(path string, mode fs.FileMode) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays: a socket that can't be
-// connected to for another reason may belong to a server that is merely busy.
+// removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays, such as a socket to which no connection can
+// be made for another reason: it may belong to a server that is merely busy.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {

@@ -42,8 +42,8 @@ func Of(file *os.File) (f *File) {
 	return f
 }
 
-// warmTime is for how long sent bytes are assumed to be in memory, and warmSize how many of them, counted from the last ones. The system
-// evicts pages that weren't used for longer first.
+// Sent bytes are assumed to be in memory for warmTime, but only the last warmSize of them. The system first evicts the pages that weren't
+// used for the longest time.
 const (
 	warmTime = clock.Nanos(1e9)
 	warmSize = 128 << 20

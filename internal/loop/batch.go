@@ -43,8 +43,8 @@ func (l *Loop) beginFilling() bool {
 	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
-// fill makes the events of the epoll set and the claimed connections the new batch, and returns their number. The caller is the filler, and
-// isn't any more.
+// fill makes the events of the epoll set and the claimed connections the new batch, and returns their number. The caller is the filler
+// until then.
 func (l *Loop) fill() (n int) {
 	l.poll()
 	l.requeue()

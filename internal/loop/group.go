@@ -83,7 +83,7 @@ func (g *Group) Await(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	g.monitors.Wait() // release has told them to
+	g.monitors.Wait() // release has told them to end
 	return nil
 }
 

@@ -16,8 +16,8 @@ func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else was after handlers that have stayed. IsAlone
-// takes events from the epoll set; they stay in the batch.
+// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else became ready while handlers stayed.
+// IsAlone takes events from the epoll set; they stay in the batch.
 func (w *Worker) IsAlone() bool {
 	if !w.HoldsLoop() {
 		return false
@@ -34,7 +34,7 @@ func (w *Worker) IsAlone() bool {
 	return l.fill() == 0
 }
 
-// Stay records that a handler of the class, which isn't quick, runs in the leader, since that is alone.
+// Stay records that a handler of the class, which isn't quick, runs in the leader, since the leader is alone.
 func (w *Worker) Stay(class *class.Class) {
 	w.seat.crossed.Store(hasStayed)
 	w.BeginClass(class)
@@ -87,8 +87,8 @@ func (s *Seat) retake(word uint64) {
 // MayLose says that the connection of the turn is taken away together with the seat, by Conn.Retaken; nil ends that.
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
-// loseSocket takes the connection away whose turn the worker is in. The seat was taken away before. If the worker is in a later turn
-// by now, that turn's connection is taken, and goes on in another worker.
+// loseSocket takes away the connection whose turn the worker is in. The seat was taken away before. If the worker is in a later turn by
+// now, that turn's connection is taken, and goes on in another worker.
 func (w *Worker) loseSocket() {
 	if s := w.losable.Load(); s != nil {
 		s.served.Retaken()
@@ -132,8 +132,8 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	return leader
 }
 
-// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler of the class, nil for none, that turns out to take long. It
-// returns false if w gets no place for that.
+// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler that turns out to take long. The class is the
+// handler's, nil for none. It returns false if w gets no place for the handler.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.seat != nil {
 		w.EndClass()

@@ -57,7 +57,7 @@ type listenerEntry struct {
 	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
-	older   bool          // connections may wait that are older than the socket's options, which they lack; guarded by mu
+	older   bool          // connections that lack the socket's options, since they are older, may be waiting; guarded by mu
 	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
 }
 
@@ -73,7 +73,7 @@ type Listening struct {
 	Failures *atomic.Uint64
 	// Full, if set, is called when accepting has failed for a while, to make descriptors free. As Admit it mustn't wait.
 	Full func()
-	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of that, which counts as one of accepting. The
+	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of Loop.Add, which counts as one of accepting. The
 	// descriptor isn't the caller's any more. Admit is called in a leader's turn, so it mustn't wait.
 	Admit func(to *Loop, fd int, peer sock.Address) error
 }
@@ -300,7 +300,8 @@ func (ll *Listener) acceptUser() {
 	}
 }
 
-// setsOptions reports whether the program has opened the socket, and it is TCP's. Then its options were set when it listened already.
+// setsOptions reports whether the socket is a TCP socket that the program has opened. The options of such a socket were set when it
+// listened already.
 func (ll *Listener) setsOptions() bool { return ll.user != nil && ll.address.Network() != "unix" }
 
 // userClosed reports whether the socket's listener is user and was closed.

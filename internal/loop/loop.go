@@ -30,7 +30,7 @@ type Loop struct {
 	roster    roster
 	sleeping  atomic.Bool // a leader waits in the epoll set or the parker, or is about to: a goroutine that has news for the loop rings the bell
 	breathing atomic.Bool // a leader uses breather
-	breather  breather    // the leader's that has set breathing
+	breather  breather    // belongs to the leader that has set breathing
 	stopped   atomic.Bool // the loop has ended; set by the filler
 	_         apart.Lines
 

@@ -17,7 +17,7 @@ import (
 type roster struct {
 	mu     race.Mutex[race.OfLeaf]
 	awake  int     // leaders that don't wait for their bells; guarded by mu
-	rested []*Seat // the seats of those that do, the last one to rest at the end; guarded by mu
+	rested []*Seat // the seats of leaders that wait for their bells, the last one to rest at the end; guarded by mu
 	closed bool    // no leader rests any more; guarded by mu
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
@@ -26,8 +26,8 @@ type roster struct {
 }
 
 const (
-	// minPause is how long no leader is called the first time that one lacked a processor. The time doubles, up to maxPause, with each new
-	// try that fails at once.
+	// minPause is how long no leader is called after a leader has lacked a processor for the first time. The time doubles, up to maxPause,
+	// with each new try that fails at once.
 	minPause = 100 * time.Millisecond
 	maxPause = 10 * time.Second
 )

@@ -21,14 +21,15 @@ const (
 	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
 	// another leader.
 	wakeRounds = 2
-	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the value
-	// until that is known.
+	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
+	// value until it is known whether one has.
 	crossedCalls = 4
 	hasStayed    = -1
 )
 
 // Seat is a leader's place in a loop. Exactly one worker has it, and serves the loop together with the workers in the other seats. Another
-// worker gets the seat before the first does something that may block, or when the monitor finds that it has been in one turn for too long.
+// worker gets the seat before the first does something that may block, or when the monitor finds that the first has been in one turn for
+// too long.
 //
 // Unless said otherwise a field belongs to the worker that has the seat.
 type Seat struct {
@@ -45,8 +46,8 @@ type Seat struct {
 	// grows, so a goroutine that makes it even can't undo a later loss.
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
-	// crossed is how many handlers that might stay are handed off first, since another client asked while one had stayed: another worker
-	// would have served that at once. It is atomic since a worker that has just lost the seat may change it.
+	// crossed is how many handlers that might stay are handed off first, since another client asked while a handler stayed: another worker
+	// would have served that client at once. It is atomic since a worker that has just lost the seat may change it.
 	crossed atomic.Int32
 
 	slot      uint32      // of the connection that was served last
@@ -102,7 +103,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // if another leader is filling it, that one calls this one when there is much
+		return l.hasBatch() // if another leader is filling it, that leader calls this one when there is much
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {

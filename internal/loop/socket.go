@@ -38,7 +38,7 @@ type Conn interface {
 
 // Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call of Cut claims it
 // by setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads,
-// writes and closes it, except for the writes to a shared one. The lingerer owns the sockets that it has taken over.
+// writes and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
 // events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
@@ -63,7 +63,7 @@ type Socket struct {
 	waiters atomic.Pointer[connWaiters]
 }
 
-// connWaiters is where the goroutines wait that Read and Write make wait, at most one in each direction.
+// connWaiters is where goroutines wait in Read and Write, at most one in each direction.
 type connWaiters struct {
 	waiter                  [2]waiter
 	wanted                  int32                    // see Want; the owner's
@@ -91,7 +91,7 @@ func (s *Socket) assertOwned() {
 	}
 }
 
-// Served returns what Open was told.
+// Served returns the connection that Open was given.
 func (s *Socket) Served() Conn { return s.served }
 
 // Open makes s the socket fd of the connection served, which the caller owns.
@@ -149,8 +149,9 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 }
 
-// Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. It returns fewer
-// at the end of the input, when a read deadline passes, or if some have come just before it waits. 0 or 1: it returns what has come.
+// Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. Read
+// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1)
+// it returns whatever has come.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()
@@ -291,7 +292,7 @@ func (s *Socket) Peek(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TryWrite writes with one call what the socket takes of first and second: if that is nothing the error is ErrNotYet.
+// TryWrite writes as much of first and second as the socket takes, with one call. If that is nothing the error is ErrNotYet.
 func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
@@ -308,8 +309,8 @@ func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// TrySendFile sends what the socket takes at once of a part of a file. If that isn't all, the error is ErrNotYet. At the file's end it sends
-// nothing, without an error.
+// TrySendFile sends as much of a part of a file as the socket takes at once. If that isn't all, the error is ErrNotYet. At the file's end
+// it sends nothing, without an error.
 func (s *Socket) TrySendFile(sender sock.NowSender, offset int64, size int) (n int, err error) {
 	if n, err = sender.SendNow(uintptr(s.fd), offset, size); err == syscall.EAGAIN {
 		err = ErrNotYet
@@ -399,9 +400,9 @@ func (s *Socket) CloseSocket() {
 // Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has already
 // ended.
 //
-// Cut claims an idle connection: its loop ends that in a moment, without a reset. If the connection is owned, Cut shuts the socket down,
-// so the client sees the end at once, whatever the owner does. The owner's wait ends, and it can't release the connection, since Release
-// fails from here on. If the owner closes the socket at the same time, the lock decides which of the two comes first.
+// Cut claims an idle connection: its loop ends the connection in a moment, without a reset. If the connection is owned, Cut shuts the
+// socket down, so the client sees the end at once, whatever the owner does. The owner's wait ends, and it can't release the connection,
+// since Release fails from here on. If the owner closes the socket at the same time, the lock decides which of the two comes first.
 func (s *Socket) Cut() error {
 	if !s.whileOpen(func(int) { s.closing() }) {
 		return s.closeTaken()
@@ -495,8 +496,8 @@ func (s *Socket) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets those that have
-// already passed.
+// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets deadlines that
+// have already passed.
 func (s *Socket) setDeadline(t time.Time, write bool) {
 	bit := uint32(pollReadExpired)
 	if write {

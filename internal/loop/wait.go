@@ -51,8 +51,8 @@ type polledSocket struct {
 	lone [2]lone // by direction
 }
 
-// lone is what a goroutine tries that waits by itself. A goroutine that was left behind has it for itself, since its polledSocket isn't used
-// again.
+// lone is what a goroutine that waits by itself tries. A goroutine that was left behind has its lone for itself, since its polledSocket
+// isn't used again.
 type lone struct {
 	socket *Socket
 	way    int
@@ -65,8 +65,8 @@ type lone struct {
 	done   bool
 }
 
-// descriptorsPerPolled is how many descriptors a process must be allowed for each polledSocket, up to mostPolled of them. All others who wait
-// are woken by their loops, which then have much to do, and rarely rest.
+// descriptorsPerPolled is how many descriptors a process must be allowed for each polledSocket, up to mostPolled of them. All other
+// goroutines that wait are woken by their loops, which then have much to do, and rarely rest.
 const descriptorsPerPolled, mostPolled = 64, 256
 
 // maxPolled returns how many sockets of a group may be watched by the runtime's poller at a time.
@@ -91,7 +91,7 @@ func (s *Socket) newPolled() *polledSocket {
 	return nil
 }
 
-// close ends the waits of goroutines that have been left behind: their loop wakes them.
+// close ends the waits of goroutines that have been left behind: from now on their loop wakes them.
 func (p *polledSocket) close(g *Group) {
 	p.file.Close()
 	g.polled.Add(-1)
@@ -101,7 +101,7 @@ func (p *polledSocket) close(g *Group) {
 // and to move it back are eight system calls.
 const loopWaits = 1
 
-// moveOut returns where the goroutine must wait by itself, or nil if its loop will wake it.
+// If the goroutine must wait by itself, moveOut returns the polledSocket to wait on. It returns nil if the loop will wake the goroutine.
 func (s *Socket) moveOut(way int) *polledSocket {
 	all := s.waiters.Load()
 	w := &all.waiter[way]
@@ -127,7 +127,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 	return p
 }
 
-// watchLocked makes the loop's set report what no goroutine waits for by itself. What has happened already is reported at once.
+// watchLocked makes the loop's set report what no goroutine waits for by itself. Events that have happened already are reported at once.
 func (s *Socket) watchLocked(all *connWaiters) {
 	all.mu.AssertHeld()
 	watched := uint32(watchEnd)
@@ -183,8 +183,8 @@ func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 	return l.n, l.errno, nil
 }
 
-// await waits in a direction until its event, or something else that ends the wait, has happened. Or it returns, without waiting, where the
-// goroutine must wait by itself.
+// await waits in a direction until its event, or something else that ends the wait, has happened. If the goroutine must wait by itself,
+// await returns at once, with the polledSocket to wait on; otherwise it returns nil.
 func (s *Socket) await(way int) (*polledSocket, error) {
 	s.MakeWaiters()
 	if err := s.served.BeforeWait(); err != nil {
@@ -212,7 +212,7 @@ func (s *Socket) sleep(way int) {
 	s.took(way)
 }
 
-// tryAlone calls try until that is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
+// tryAlone calls try until try is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
 // direction's call is made, as callLater has prepared it.
 func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (done bool)) (done bool) {
 	d, l := &directions[way], &polled.lone[way]
@@ -284,7 +284,7 @@ func (s *Socket) park(way int) bool {
 	}
 }
 
-// unpark clears the parked bit. It returns false if somebody else has, who then wakes the goroutine.
+// unpark clears the parked bit. It returns false if another goroutine has cleared it, and so wakes this one.
 func (s *Socket) unpark(way int) bool {
 	parked := directions[way].parked
 	if s.poll.And(^parked)&parked == 0 {

@@ -233,7 +233,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// SomeDate is one for Last-Modified.
+// SomeDate is a date for Last-Modified.
 const SomeDate = "Tue, 01 Feb 2022 03:04:05 GMT"
 
 // Counting answers with how often it was called, and with fields such as "Name: value".

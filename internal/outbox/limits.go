@@ -20,7 +20,8 @@ const (
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
 // stall watches the client while bytes wait for it. Now and then it checks how many bytes the client has taken, including those in the
-// system's buffer, since a slow client takes those for long before the socket has room again. The outbox's lock guards the fields.
+// system's buffer, since a slow client takes bytes from that buffer long before the socket has room again. The outbox's lock guards the
+// fields.
 //
 // It exists only while the client is watched.
 type stall struct {

@@ -106,7 +106,7 @@ func (o *Outbox) Write(b []byte) (int, error) {
 	return o.writeNow(b)
 }
 
-// BeginSeal says that TLS has sealed what Put gets until EndSeal: it belongs to a Write or, if it has a size, to a message.
+// BeginSeal says that the bytes that Put gets from TLS until EndSeal belong to a Write or, if message is set, to a message of this size.
 func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -23,7 +23,7 @@ type piece struct {
 	turn bool
 }
 
-// wait is done when the event has happened that a goroutine waits for.
+// wait says whether the event that a goroutine waits for has happened.
 type wait struct{ done bool }
 
 func (q *queue) empty() bool { return len(q.pieces) == 0 }

@@ -16,7 +16,8 @@ var (
 	ErrSlow = errors.New("the header didn't arrive within ReadHeaderTimeout")
 )
 
-// ToldAddr returns the address as RemoteAddr and LocalAddr tell it, or otherwise if the proxy didn't tell it.
+// ToldAddr returns the address that the proxy has told, in the form of RemoteAddr and LocalAddr. If the proxy didn't tell it, ToldAddr
+// returns the result of calling otherwise.
 func ToldAddr(told netip.AddrPort, otherwise func() net.Addr) net.Addr {
 	if !told.IsValid() {
 		return otherwise()
@@ -82,7 +83,8 @@ func (p *Conn) SetLinger(seconds int) error {
 	return errors.ErrUnsupported
 }
 
-// Receive reads the header, and nothing that follows. It reports whether anything has come. After the deadline look prepares a last read.
+// Receive reads the header, and nothing that follows. It reports whether anything has come. When the deadline has passed, it calls look,
+// which prepares a last read.
 func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	h, some, err := readHeader(p.Conn, look)
 	if err != nil {
@@ -94,7 +96,8 @@ func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	return true, nil
 }
 
-// readHeader reads a header and nothing that follows. It reports whether anything has come. After the deadline look prepares a last read.
+// readHeader reads a header and nothing that follows. It reports whether anything has come. When the deadline has passed, it calls look,
+// which prepares a last read.
 func readHeader(r io.Reader, look func() bool) (h *Header, some bool, err error) {
 	b, looked := make([]byte, 0, 256), false
 	for want := MinSize; ; want = 1 {

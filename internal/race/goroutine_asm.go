@@ -2,5 +2,5 @@
 
 package race
 
-// goroutine returns the address where the runtime keeps the goroutine. No other one has it before this one ends.
+// goroutine returns the address where the runtime keeps the goroutine. No other goroutine has this address before this one ends.
 func goroutine() uintptr

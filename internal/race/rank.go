@@ -21,7 +21,7 @@ type (
 	OfBodies struct{}
 	// OfWaking: the sweep wakes the owner of a connection.
 	OfWaking struct{}
-	// OfSeat: who takes the seat from a worker also takes the connection that the worker serves.
+	// OfSeat: the goroutine that takes the seat from a worker also takes the connection that the worker serves.
 	OfSeat struct{}
 	// OfSealing: the records of TLS are queued in the order in which they were sealed.
 	OfSealing struct{}
@@ -61,8 +61,8 @@ func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
 func (OfLeaf) rank() int       { return 17 }
 
-// Unranked is of a lock whose holder calls a connection of the program's, which may be one of another server, with locks of any rank. What it
-// is taken under, and what is taken under it, isn't checked.
+// Unranked is of a lock whose holder calls a connection of the program's. Such a connection may be one of another server, with locks of any
+// rank, so neither the locks under which it is taken nor those that are taken under it are checked.
 type Unranked struct{}
 
 func (Unranked) rank() int { return 0 }

@@ -2,14 +2,14 @@ package race
 
 import "fmt"
 
-// State is a state of something that goes from one to the next. Its type says which may follow which.
+// State is a state of something that goes from one state to the next. Its type says which states may follow which.
 type State interface {
 	~uint8
 	// Next returns the states that may follow, a bit for each.
 	Next() uint8
 }
 
-// Entered is told of each step, by builds with the race detector, if a test sets it.
+// Builds with the race detector call Entered for each step, if a test has set it.
 var Entered func(from, to any)
 
 // Enter goes on to the next state.

@@ -11,8 +11,8 @@ import (
 // every is the minimum time between two records of a Log.
 const every = 10 * time.Second
 
-// Log writes a record for the first refusal, and then one with their number every ten seconds, while there are any. The errors of such
-// requests wrap filo.ErrBusy, so the server doesn't log them. The zero value is ready to use.
+// Log writes a record for the first refusal and then, as long as requests are refused, a record with their number every ten seconds. The
+// errors of such requests wrap filo.ErrBusy, so the server doesn't log them. The zero value is ready to use.
 type Log struct {
 	refused atomic.Int64 // requests since the last record of them
 	logged  atomic.Int64 // the time of that record, in nanoseconds since 1970

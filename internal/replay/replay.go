@@ -20,8 +20,8 @@ type Answer struct {
 // Field is a header field of a response.
 type Field struct{ name, value string }
 
-// Record copies the response, if it is complete: its status, its body, and those of its fields that weren't already there, in outer,
-// before. Fields about the connection or the moment are left out.
+// Record copies the response, if it is complete: its status, its body, and those of its fields that weren't there before, in outer. Fields
+// about the connection or the moment are left out.
 func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	body, ok := c.Response.WholeBody()
 	if !ok || c.Response.Trailer.Len() > 0 {
@@ -86,7 +86,7 @@ func (r *Answer) Give(c *filo.Ctx) {
 	c.Response.SetBodyNoCopy(r.body)
 }
 
-// Restore resets the response's fields to those that were there before, in outer.
+// Restore resets the response's fields to outer, the fields that were there before.
 func Restore(c *filo.Ctx, outer []Field) {
 	h := &c.Response.Header
 	h.Reset()

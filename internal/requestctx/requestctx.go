@@ -21,7 +21,7 @@ type Watcher interface {
 	// StartWatch begins to watch the client, until EndWatch: the context is cancelled when the client leaves. It reports what is known to
 	// have happened: the client has closed its sending side (half), or is gone. Any goroutine may call StartWatch, holding the context's mu.
 	StartWatch(r *Context) (half, gone bool)
-	// EndWatch undoes StartWatch, if that was called, and what prepared it. Nobody calls StartWatch at the same time or afterwards.
+	// EndWatch undoes StartWatch, if it was called, and the preparation for it. Nobody calls StartWatch at the same time or afterwards.
 	EndWatch()
 }
 

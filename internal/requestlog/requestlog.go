@@ -1,5 +1,5 @@
 // Package requestlog adds the attributes of a request to the records that are logged in its context. It knows contexts and records alone:
-// who serves requests puts their attributes under Key.
+// the server of a request puts its attributes under Key.
 package requestlog
 
 import (
@@ -21,7 +21,7 @@ type Key struct{}
 // Attributes are what a handler adds to records. They are immutable, and nothing in them is borrowed.
 type Attributes struct {
 	List []slog.Attr
-	// What the list was made from. When there is more, it is made anew.
+	// Route and Added say what the list was made from. When there is more, it is made anew.
 	Route string
 	Added int
 }
@@ -35,8 +35,8 @@ func NewHandler(next slog.Handler) slog.Handler {
 // handler is immutable.
 type handler struct {
 	next slog.Handler
-	// outside is next as it was before the first group, nil if there is none. inside are the calls since then, which are made anew for a
-	// record with attributes of a request: these don't belong to the group.
+	// outside is next as it was before the first group, nil if there is none. inside are the calls since then, which are repeated for a
+	// record with attributes of a request, since these attributes don't belong to the group.
 	outside slog.Handler
 	inside  []func(slog.Handler) slog.Handler
 	known   []string // the names of attributes outside of groups

@@ -1,5 +1,5 @@
-// Package running records which requests the goroutines of a server handle, for those who ask. It knows nothing of a connection but that a
-// record has one.
+// Package running records which requests the goroutines of a server handle, so that others can ask. It knows only that a record has a
+// connection.
 package running
 
 import (
@@ -92,7 +92,7 @@ func (s *Set[C]) All() []*Record[C] {
 	return all
 }
 
-// Begin records a request, or what has become known of one: a class that is nil isn't known.
+// Begin records a request, or what has become known of a recorded request. A class that is nil isn't known.
 func (r *Record[C]) Begin(now clock.Time, class *class.Class, c *C, state State) {
 	if r == nil {
 		return
@@ -133,7 +133,7 @@ func (r *Record[C]) End() {
 // IsOn reports whether a request is recorded.
 func (r *Record[C]) IsOn() bool { return r != nil && r.on.Load() }
 
-// SetClient says who the client of a request is that another server has received.
+// SetClient sets the client of a request that another server has received.
 func (r *Record[C]) SetClient(client netip.AddrPort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -150,8 +150,8 @@ func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 // IsWritable reports whether a write would take some bytes. By the system's rule, a third of the buffer must be free.
 func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
 
-// Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false if
-// the connection isn't one, or the system doesn't say. Any goroutine may call it.
+// Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false
+// if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
 func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	if looped, ok := transport(netConn).(interface {
 		Transferred() (received, sent uint64, ok bool)

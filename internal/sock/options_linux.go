@@ -59,7 +59,7 @@ func (o *Options) setListening(listener net.Listener) error {
 }
 
 // SetInherited sets options on a listening socket that package net sets on each accepted connection. Connections that loops accept inherit
-// these options, which saves system calls. Exceptions are connections that the system has made before, which the socket may already hold.
+// these options, which saves system calls. The exceptions are connections that the socket already holds: the system has made them before.
 func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()

@@ -17,7 +17,7 @@ func IsSafe[T ~string | ~[]byte](method T) bool {
 	return Retrieves(method) || string(method) == "OPTIONS" || string(method) == "TRACE"
 }
 
-// IsIdempotent reports whether a request that is sent twice means the same as one (RFC 9110, section 9.2.2; RFC 10008, section 2).
+// IsIdempotent reports whether a request that is sent twice means the same as a single one (RFC 9110, section 9.2.2; RFC 10008, section 2).
 func IsIdempotent[T ~string | ~[]byte](method T) bool {
 	return IsSafe(method) || string(method) == "PUT" || string(method) == "DELETE"
 }

@@ -81,8 +81,8 @@ func TestKeepAlivesOffHTTP2(t *testing.T) {
 	})
 }
 
-// "Connections that have been idle for less than a second get a tenth of a second for that, while the server still accepts new ones." Each
-// answer says Connection: close. What is idle for longer, or has its answer, keeps the server no longer.
+// "Connections that have been idle for less than a second get a tenth of a second for this look, while the server still accepts new ones."
+// Each answer says Connection: close. What is idle for longer, or has its answer, keeps the server no longer.
 func TestShutdownAcceptsMeanwhile(t *testing.T) {
 	get := servertest.Request("GET /", "")
 	ask := func(t *testing.T, c net.Conn, closes bool) {
