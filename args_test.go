@@ -255,8 +255,8 @@ func FuzzArgs(f *testing.F) {
 	})
 }
 
-// compareWithParseQuery holds args to what net/url makes of the query. net/url refuses, and drops, parameters with a
-// malformed "%" or with ";", and queries with very many "&".
+// compareWithParseQuery compares args with what net/url parses from the query. net/url refuses, and drops, parameters with a malformed "%"
+// or with ";", and queries with very many "&".
 func compareWithParseQuery(t *testing.T, query string, args *Args, err error) {
 	want, wantErr := url.ParseQuery(query)
 	if err != nil || wantErr != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// leftover names what is counted although nothing is open, also if a count is too low.
+// leftover names each count that isn't zero although nothing is open, also one below zero.
 func TestLeftover(t *testing.T) {
 	s := &Server{Handler: func(*Ctx) error { return nil }}
 	if left := s.leftover(); left != "" {
@@ -27,7 +27,7 @@ func TestLeftover(t *testing.T) {
 	}
 }
 
-// overdue tells of a request that waits in the queue while a place is free, and not of one that waits for a place.
+// overdue reports a request that waits in the queue while a place is free, but no request that waits because no place is free.
 func TestOverdueInQueue(t *testing.T) {
 	s := &Server{Handler: func(*Ctx) error { return nil }, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour}
 	found := func() (all []string) {

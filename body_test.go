@@ -186,8 +186,8 @@ func TestBodySplits(t *testing.T) {
 	}
 }
 
-// A body that is larger than the read buffer is read past it where that saves a copy. No byte is lost or doubled, and none
-// of the next request is taken.
+// A body larger than the read buffer bypasses the buffer where that saves a copy. No byte is lost or doubled, and no byte of the next
+// request is taken.
 func TestLargeBodySplits(t *testing.T) {
 	data := make([]byte, 20_000)
 	for i := range data {
@@ -232,7 +232,7 @@ func TestLargeBodySplits(t *testing.T) {
 	}
 }
 
-// "A body the handler didn't read is drained; it is never parsed as the next request": not when some of it was read either.
+// "A body the handler didn't read is drained; it is never parsed as the next request": also if the handler has read a part.
 func TestBodySkipped(t *testing.T) {
 	long := strings.Repeat(wireSmuggled, 300) // more than the read buffer
 	manyChunks := strings.Repeat(wireChunkOf(wireSmuggled), 300)
@@ -287,8 +287,8 @@ func wireError(err error) string {
 	return err.Error()
 }
 
-// "A body over the limit is an HTTPError of 413": exactly at it is not, and one byte over it is, however it is framed and
-// read, wherever it is cut. "What had come by then is never returned" by Body.
+// "A body over the limit is an HTTPError of 413": a body of exactly the limit isn't, and one byte more is, however the body is framed and
+// read, and wherever it is cut. Body never returns "what had come by then".
 func TestBodyLimits(t *testing.T) {
 	const ten = "0123456789"
 	for _, test := range []struct {
@@ -350,7 +350,7 @@ func TestBodyLimits(t *testing.T) {
 	}
 }
 
-// The same for bodies that are read into the handler's own buffer.
+// The limit also holds for large bodies, which are read directly into the handler's own buffer.
 func TestBodyLimitsOfLargeBodies(t *testing.T) {
 	const limit = 10_000
 	for size, want := range map[int]string{limit - 1: "none", limit: "none", limit + 1: "413, over its limit", 3 * limit: "413, over its limit"} {
@@ -381,8 +381,8 @@ func TestBodyLimitsOfLargeBodies(t *testing.T) {
 	}
 }
 
-// A client that is gone when it is to be asked for its body has done no more wrong than one that goes while it sends it:
-// the error is a 400 as well, and no failure of the handler to be logged.
+// If the client is gone when the server wants to ask it for its body, the error is a 400, as if it had gone while it sent the body. It is
+// no failure of the handler, and isn't logged.
 func TestBodyOfAClientThatIsGone(t *testing.T) {
 	gone := errors.New("broken pipe")
 	for name, read := range wireReaders {
@@ -400,8 +400,8 @@ func TestBodyOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A body that ends early is a 400 that wraps io.ErrUnexpectedEOF, wherever it ends; Body returns nothing of it, and every
-// further read the same.
+// A body that ends early is a 400 that wraps io.ErrUnexpectedEOF, wherever it ends. Body returns nothing of it, and every further read
+// returns the same error.
 func TestBodyTruncated(t *testing.T) {
 	for name, read := range wireReaders {
 		var got []string
@@ -431,7 +431,7 @@ func TestBodyTruncated(t *testing.T) {
 	}
 }
 
-// What a read of the connection failed with decides about the status, and is wrapped.
+// The error of a failed read of the connection decides the status, and is wrapped.
 func TestBodyErrors(t *testing.T) {
 	reset := errors.New("connection reset")
 	for _, test := range []struct {
@@ -462,7 +462,7 @@ var wireMalformedChunks = []struct{ rule, input string }{
 	{"an extension of the last chunk is held to the same rules", "0;\r\n\r\n"},
 }
 
-// A malformed chunk is a 400, and the connection ends with it: where the body ends can't be known any more.
+// A malformed chunk is a 400, and the connection ends, because nobody can know any more where the body ends.
 func TestBodyMalformed(t *testing.T) {
 	for name, read := range wireReaders {
 		var got []string
@@ -484,7 +484,7 @@ func TestBodyMalformed(t *testing.T) {
 	}
 }
 
-// A trailer section is held to the rules and the limits of a head, and has no field that decides about framing.
+// A trailer section must keep to the rules and limits of a head, and may have no field that decides about framing.
 func TestBodyTrailers(t *testing.T) {
 	tenFields := strings.Repeat("A: b\r\n", 10)
 	for _, test := range []struct{ rule, trailer, want string }{
@@ -630,8 +630,8 @@ func wireForgetBuffers() {
 	}
 }
 
-// The announced length is only believed once a sixteenth of it is there: until then there is room for eight times what has
-// come at most, and then for the rest at once. Without an announced length the room doubles.
+// The announced length is only believed once a sixteenth of the body is there. Until then the buffer has room for at most eight times what
+// has come; then it gets room for the rest at once. Without an announced length the room doubles.
 func TestBodyGrows(t *testing.T) {
 	const size = 4 << 20
 	piece := bytes.Repeat([]byte("filo"), 16<<10)
@@ -767,8 +767,8 @@ func TestBodyReaderThenBody(t *testing.T) {
 	}
 }
 
-// "Bytes are borrowed until the handler returns": the target, the fields and what Body returned don't change while the
-// handler makes the connection read on, with whatever behind.
+// "Bytes are borrowed until the handler returns": the target, the fields and what Body returned don't change while the handler makes the
+// connection read on, whatever follows the request.
 func TestBorrowedBytesStay(t *testing.T) {
 	fields := ""
 	for i := range 60 {
@@ -871,8 +871,8 @@ func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 	}
 }
 
-// wireNetHTTP returns what net/http makes of a connection's input, request by request, as far as it goes: method, target
-// and body of those that a handler of filo would see, each line ended by whether the body came whole.
+// wireNetHTTP returns how net/http parses a connection's input, a line for each request that a handler of filo would see: method, target,
+// body, and whether the body came whole.
 func wireNetHTTP(input []byte) []string {
 	var requests []string
 	// As large as any trailer, of which net/http accepts as much as the buffer holds.
@@ -897,9 +897,9 @@ func wireNetHTTP(input []byte) []string {
 	}
 }
 
-// A connection's input means the same however it is cut, and whether a handler reads its bodies or not. What filo takes
-// for a request, with its body, net/http does too, from the first to the last: so neither can be made to see a request
-// where the other sees a body. The exceptions are those of FuzzRequestHead and FuzzChunked.
+// A connection's input means the same however it is cut, and whether a handler reads its bodies or not. From the first request to the last,
+// filo and net/http see the same requests and bodies: so neither can be made to see a request where the other sees a body. The exceptions
+// are those of FuzzRequestHead and FuzzChunked.
 func FuzzConnection(f *testing.F) {
 	for _, test := range wireBodies {
 		f.Add([]byte(test.request+wireNext), uint16(len(test.request)))

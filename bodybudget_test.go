@@ -96,7 +96,7 @@ func postBody(c *filotest.HTTP2Client, path string, size int) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, response.Header.Get("Retry-After"))
 }
 
-// What fits is read, who is refused gets a 503 that says when to come back, and afterwards there is room again.
+// Bodies that fit the budget are read, a client that is refused gets a 503 that says when to come back, and afterwards there is room again.
 func TestBodyBudget(t *testing.T) {
 	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client) {
 		const fit = 4
@@ -118,7 +118,7 @@ func TestBodyBudget(t *testing.T) {
 			}
 			break
 		}
-		// By HTTP/2 a body takes up more before it is read, and from half on its client may have only a part.
+		// By HTTP/2 a body takes up room before it is read, and once half of the budget is used a client may have only a part of it.
 		least := 1
 		if strings.HasSuffix(t.Name(), "1.1") {
 			least = fit
@@ -163,7 +163,7 @@ func (r *lackingByte) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// postSilently sends a body but for its last byte. The status comes from the channel.
+// postSilently sends a body without its last byte. The channel delivers the answer's status.
 func postSilently(c *filotest.HTTP2Client, ctx context.Context, path string, size int) chan string {
 	status := make(chan string, 1)
 	request, err := http.NewRequestWithContext(ctx, "POST", c.URL+path, &lackingByte{size - 1, ctx})
@@ -183,7 +183,8 @@ func postSilently(c *filotest.HTTP2Client, ctx context.Context, path string, siz
 	return status
 }
 
-// Bodies of silent clients don't shut out others: the one that has been silent for the longest makes room, once that is a second.
+// Bodies of silent clients don't shut out others: the body that has been silent for the longest makes room, once it has been silent for a
+// second.
 func TestSilentBodyMakesRoom(t *testing.T) {
 	eachBudget(t, func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client) {
 		t.Parallel()
@@ -196,8 +197,8 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 		filotest.Await(t, "silence", func() bool { return s.SilentBodies(time.Second) == 1 })
 		begin := time.Now()
 		var others []chan string
-		// hold makes so many other bodies silent. One that gets an answer is sent again: by HTTP/2 its handler may be behind, and its
-		// client then has no more than its share.
+		// hold sends n other bodies, which then are silent. A body that gets an answer is sent again: by HTTP/2 its handler may be slow,
+		// and its client then has no more than its share.
 		hold := func(n int) {
 			filotest.Await(t, "other bodies", func() bool {
 				for len(others) < n {
@@ -210,15 +211,15 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 					default:
 					}
 				}
-				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // while they come they are silent, too, now and then
+				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // silent now and then as they come, too
 			})
 		}
-		hold(fit - 1) // with the first one these are as many as fit, unless it has already made room for one that was sent again
+		hold(fit - 1) // with the first body as many as fit, unless that has already made room for one that was sent again
 		filotest.Await(t, "room", func() bool { return postBody(polite, "/whole", size) == "200 " })
 		if got := filotest.Recv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
 			t.Errorf("the body that was silent for the longest: %s", got)
 		}
-		if time.Since(begin) < time.Second { // by HTTP/2 a handler first waits for more than has come
+		if time.Since(begin) < time.Second { // by HTTP/2 a handler first waits for further bytes of its body
 			hold(fit)
 			got, cut := postBody(polite, "/whole", size), s.Stats().Timeouts.Body
 			if time.Since(begin) < time.Second && (got != "503 1" || cut != 1) {
@@ -277,7 +278,8 @@ func budgetRequest(path string, size int) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, size)
 }
 
-// A client that doesn't wait for a 100 reads its 503, too. The connection stays open if little is left of the body.
+// A client that sends its body without waiting for a 100 also gets to read its 503. The connection stays open if little is left of the
+// body.
 func TestBodyBudgetConnection(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
@@ -356,7 +358,7 @@ func TestBodyBudgetComesBack(t *testing.T) {
 	}
 }
 
-// Of a form, what stays in memory counts: values, and files up to MaxMemory.
+// The parts of a form that stay in memory count: values, and files up to MaxMemory.
 func TestBodyBudgetForm(t *testing.T) {
 	for name, test := range map[string]struct {
 		value, file int

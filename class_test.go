@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Each call of a class that isn't quick is timed, the first among them, and one in class.TimedCalls of a quick one; each is made,
-// and its error comes back.
+// Each call of a class that isn't quick is timed, also the first one. Of a quick class one call in class.TimedCalls is timed. Each function
+// is called, and its error is returned.
 func TestClassTimes(t *testing.T) {
 	failure := errors.New("failure")
 	calls, slow := 0, true
@@ -35,7 +35,7 @@ func TestClassTimes(t *testing.T) {
 	for ; !s.classes.handler.IsQuick() && quickAfter < 1000; quickAfter++ {
 		run()
 	}
-	// The estimate has to move by dozens of steps, so if one call in TimedCalls were timed, thousands were needed.
+	// The estimate has to move by dozens of steps: if only one call in TimedCalls were timed, that would take thousands of calls.
 	if quickAfter > 3*class.TimedCalls {
 		t.Errorf("the class became quick after %d calls, so not each of them was timed", quickAfter)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/logtest"
 )
 
-// The first refusal for a reason is logged, and then one each ten seconds, with the number since the last one; each reason by itself.
+// The first refusal for a reason is logged, and then one in ten seconds, with the number of refusals since the last record. Each reason has
+// its own records.
 func TestRefusalRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records, logger := logtest.New(t)

@@ -10,7 +10,7 @@ import (
 
 const testTick = 10 * time.Millisecond
 
-// checkDate holds line to the wall clock's time, or an earlier one by at most late.
+// checkDate fails unless line has the wall clock's time, or a time that is at most late earlier.
 func checkDate(t *testing.T, line []byte, late time.Duration) {
 	t.Helper()
 	text, ok := strings.CutPrefix(string(line), "Date: ")
@@ -25,7 +25,7 @@ func checkDate(t *testing.T, line []byte, late time.Duration) {
 	}
 }
 
-// The line is that of the time while the clock runs, after a rest of it, and while it doesn't run.
+// The line has the current time while the clock runs, after the clock has rested, and while it doesn't run.
 func TestClockDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse coarseClock
@@ -51,7 +51,7 @@ func TestClockDate(t *testing.T) {
 	})
 }
 
-// The line is rendered anew for a new second only.
+// The line is rendered again only when a new second has begun.
 func TestClockDateRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse coarseClock

@@ -46,8 +46,8 @@ func (loopDriver) keepsWorker() bool { return false }
 
 func (c quietConn) RemoteAddr() net.Addr { return c.remote }
 
-// idleServer returns a server with so many members, at its limit. Each has been idle for a millisecond less than the one before. They come
-// from these addresses in turn; without any they have none.
+// idleServer returns a server at its limit of n connections. Each has been idle for a millisecond less than the one before. They come from
+// the given addresses in turn, or have no address if none is given.
 func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 	s := &Server{MaxConns: n}
 	s.configure()
@@ -60,7 +60,7 @@ func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 		}
 		c := newConn(s, q)
 		s.conns.add(c)
-		c.remoteAddr() // as its first request has done
+		c.remoteAddr() // its first request would have called this
 		c.setState(stateIdle)
 		c.word.Store(int64(clock.Time(int64(time.Hour)+int64(i)*int64(time.Millisecond)))&^stateMask | int64(stateIdle))
 		all = append(all, c)
@@ -68,7 +68,7 @@ func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 	return s, all
 }
 
-// Those that have been idle for the longest are closed first. Ones that have a request aren't, nor ones that are new.
+// The connections that have been idle for the longest are closed first. Connections that have a request, and new ones, aren't closed.
 func TestMakeRoomOrder(t *testing.T) {
 	s, all := idleServer(600)
 	now := s.clock.Exact()
@@ -85,19 +85,19 @@ func TestMakeRoomOrder(t *testing.T) {
 			t.Fatalf("no room after %d", i)
 		}
 		if i == 10 {
-			all[12].setState(stateHandler) // found before, and busy since
+			all[12].setState(stateHandler) // the search has found it, and it has become busy since
 		}
 	}
 	for i, c := range all {
-		shed := i >= 3 && i < 30 && i != 12 // the clock of the others is ahead by an hour
+		shed := i >= 3 && i < 30 && i != 12 // as if the others' clock were an hour ahead
 		if got := c.state() == stateShed; got != shed {
 			t.Errorf("connection %d is in state %d", i, c.state())
 		}
 	}
 }
 
-// Connections that send nothing, from however many addresses, take no place of a client that was served, whose connections have been idle for
-// longer: they go as soon as they are a second old, and newer ones aren't touched.
+// Connections that send nothing, from however many addresses, displace no client that was served, even if its connections have been idle
+// for longer: the silent ones go as soon as they are a second old, and newer ones aren't touched.
 func TestMakeRoomSilentFirst(t *testing.T) {
 	var own []net.Addr
 	for i := range 200 {
@@ -107,7 +107,7 @@ func TestMakeRoomSilentFirst(t *testing.T) {
 	now, silent := s.clock.Exact(), 0
 	for i, c := range all {
 		switch {
-		case i%10 == 0: // a client's that was served, and is idle for longer than any of the others
+		case i%10 == 0: // of a client that was served; idle for longer than any of the others
 			c.word.Store(int64(now.Add(s.config.idleTimeout-20*time.Second))&^stateMask | int64(stateIdle))
 			continue
 		case i%10 == 1: // new
@@ -150,8 +150,8 @@ func shedOrder(t *testing.T, s *Server, all []*conn) (order []int) {
 	}
 }
 
-// Of the address that has most idle connections goes the one that has been idle for the longest, as in a list that is counted anew for
-// each. Searches keep fewer than there are, so the order must hold across them.
+// The connection that is closed is the longest idle one of the address that has most idle connections, as if they were counted again for
+// each. A search keeps only some of the connections, so the order must hold across searches.
 func TestMakeRoomByAddress(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 	one := func(n int, addr net.Addr) []net.Addr { return slices.Repeat([]net.Addr{addr}, n) }
@@ -197,8 +197,8 @@ func TestMakeRoomByAddress(t *testing.T) {
 	}
 }
 
-// A client that goes on using what would be closed first makes neither others' connections go, nor searches without end: between two of
-// them, as many of its connections were used as a search keeps.
+// A client that keeps using the connections that would be closed first neither makes others' connections go, nor causes searches without
+// end: between two searches, the client has used as many connections as a search keeps.
 func TestMakeRoomWhileUsed(t *testing.T) {
 	attacker, polite := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}
 	s, all := idleServer(320, append(slices.Repeat([]net.Addr{attacker}, 9), polite)...)
@@ -248,7 +248,7 @@ func TestMakeRoomRests(t *testing.T) {
 	}
 }
 
-// A connection that was told to close while its owner was about to wait once more, after a wake-up for something else, doesn't wait.
+// A connection is told to close while its owner, which was woken for something else, is about to wait once more: the owner doesn't wait.
 func TestShedDuringWakeUp(t *testing.T) {
 	s, all := idleServer(2)
 	deadline := s.clock.Exact().Add(time.Hour)
@@ -263,7 +263,7 @@ func TestShedDuringWakeUp(t *testing.T) {
 	}
 }
 
-// What a new connection costs at the limit, if 9,000 are idle, of one address or of many.
+// BenchmarkMakeRoom is the cost of a new connection at the limit while 9,000 are idle, from one address or from many.
 func BenchmarkMakeRoom(b *testing.B) {
 	var many []net.Addr
 	for i := range 9000 {

@@ -28,10 +28,10 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// lifeBound is how long the tests wait for what has to come. A passing test never waits so long.
+// lifeBound is how long the tests wait for an event that has to come. A passing test never waits so long.
 const lifeBound = 60 * time.Second
 
-// The counts of a connSet are those of a plain list, whatever comes and goes in whatever order.
+// The counts of a connSet equal those of a plain list, whatever connections come and go in whatever order.
 func TestConnSetCounts(t *testing.T) {
 	server := new(Server)
 	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(coarseClock)}
@@ -96,8 +96,8 @@ func (c *lifeSweptConn) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// While a sweep is under way connections come, go and wait; what wakes an owner, which may be the user's, runs without the
-// lock.
+// While a sweep is under way, connections can come, go and wait: the call that wakes an owner, which may be the user's code, runs without
+// the lock.
 func TestSweepLetsOthersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{}
@@ -117,9 +117,9 @@ func TestSweepLetsOthersIn(t *testing.T) {
 				if !first {
 					return
 				}
-				s.conns.removeMember(conns[0]) // which would come last
+				s.conns.removeMember(conns[0]) // the sweep would have reached it last
 				s.conns.add(&conn{exchange: exchange{server: s}})
-				c.setWait(stateHead, s.clock.Exact().Add(2*time.Second)) // whose turn has been
+				c.setWait(stateHead, s.clock.Exact().Add(2*time.Second)) // the sweep has passed it already
 			}}
 			s.conns.add(c)
 			c.word.Store(1<<stateBits | int64(stateIdle))
@@ -138,8 +138,8 @@ func TestSweepLetsOthersIn(t *testing.T) {
 	})
 }
 
-// BenchmarkSweep is a sweep of idle connections. Meanwhile another one waits to be added and removed, again and again: the
-// figure besides is the longest such wait of a sweep, in the median of all sweeps.
+// BenchmarkSweep is a sweep of idle connections. Meanwhile another connection is added and removed again and again, and waits for the sweep
+// each time. The additional figure is the longest such wait during a sweep, as a median of all sweeps.
 func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 500_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -183,9 +183,9 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// BenchmarkRequestsBesideSweeps is a sweep of 100,000 idle connections in memory, while requests are made on connections that
-// come and go: the figure besides is how long the longest one of these took during a sweep, in the median of all sweeps. For
-// comparison there is as much time without a sweep.
+// BenchmarkRequestsBesideSweeps is a sweep of 100,000 idle connections in memory, while requests are made on connections that come and go.
+// The additional figure is how long the longest request during a sweep took, as a median of all sweeps. For comparison the same is measured
+// for as long without a sweep.
 func BenchmarkRequestsBesideSweeps(b *testing.B) {
 	const idle = 100_000
 	s := &Server{Handler: benchHello, IdleTimeout: time.Hour, ReadHeaderTimeout: time.Hour, ReadTimeout: time.Hour, WriteTimeout: time.Hour}
@@ -233,7 +233,7 @@ func BenchmarkRequestsBesideSweeps(b *testing.B) {
 				}
 				longest.Store(0)
 				run.f()
-				for seen := made.Load(); made.Load() == seen; runtime.Gosched() { // one that has waited may just go on
+				for seen := made.Load(); made.Load() == seen; runtime.Gosched() { // a request that the sweep held up may be going on
 				}
 				each = append(each, longest.Load())
 			}
@@ -311,7 +311,7 @@ func lifePoll(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// lifeLate is a connection that the server has accepted, and is slow to get on its books.
+// lifeLate is a connection that the server has accepted, and registers late.
 type lifeLate struct {
 	*lifeConn
 	client   net.Conn
@@ -333,10 +333,10 @@ func newLifeLate() *lifeLate {
 	return late
 }
 
-// lifeFirst is a listener that accepts a connection of the test's first.
+// lifeFirst is a listener whose first connection is one from the test.
 type lifeFirst struct {
 	net.Listener
-	accepted chan net.Conn // gets first
+	accepted chan net.Conn // receives the first connection
 	first    net.Conn
 }
 
@@ -349,13 +349,13 @@ func (l *lifeFirst) Accept() (net.Conn, error) {
 	}
 }
 
-// lifeLateServer asks a connection for its address before it is on the books.
+// lifeLateServer returns a server that asks a connection for its address before it registers it.
 func lifeLateServer(h Handler) *Server {
 	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A connection that was accepted before a shutdown, and is slow to get on the books, still has the time-outs: "slow
-// senders get 408 or the connection closes, and hold no more than their limits".
+// A connection that was accepted before a shutdown, and is registered late, still has the time-outs: "slow senders get 408 or the
+// connection closes, and hold no more than their limits".
 func TestShutdownSweepsLateConnections(t *testing.T) {
 	s, late := lifeLateServer(benchHello), newLifeLate()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -390,8 +390,8 @@ func TestShutdownSweepsLateConnections(t *testing.T) {
 	}
 }
 
-// Shutdown "returns nil when all are gone": no request is served after that, not even on a connection that ServeConn had
-// begun with.
+// Shutdown "returns nil when all are gone": no request is served after that, not even on a connection that ServeConn has already begun to
+// serve.
 func TestServeConnAfterShutdown(t *testing.T) {
 	late := newLifeLate()
 	s := lifeLateServer(func(c *Ctx) error {
@@ -417,8 +417,8 @@ func TestServeConnAfterShutdown(t *testing.T) {
 	}
 }
 
-// lifePoke wakes everybody who waits for a connection of the server, as a sweep does that comes too late for the wait
-// which it is meant for, until stop is closed.
+// lifePoke wakes all goroutines that wait for a connection of the server, again and again until stop is closed, like a sweep that comes too
+// late for the wait that it means to end.
 func lifePoke(s *Server, stop <-chan struct{}) {
 	for {
 		select {
@@ -433,7 +433,7 @@ func lifePoke(s *Server, stop <-chan struct{}) {
 	}
 }
 
-// A wait that gets a wake-up which isn't for it goes on: wake-ups at any time harm no connection, whatever it is doing.
+// A wait goes on after a wake-up that was meant for another wait: wake-ups at any time harm no connection, whatever it is doing.
 func TestPokesAreHarmless(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
@@ -558,8 +558,7 @@ func TestPokeWhileSendingFile(t *testing.T) {
 	<-served
 }
 
-// lifePoked is a connection whose first write takes until the sweep loses its patience, and where the sweep's wake-up
-// takes a while to arrive.
+// lifePoked is a connection whose first write lasts until the sweep ends it, and where the sweep's wake-up takes a while to arrive.
 type lifePoked struct {
 	net.Conn
 	mu      sync.Mutex
@@ -581,7 +580,7 @@ func (c *lifePoked) SetWriteDeadline(at time.Time) error {
 		close(c.begun)
 	}
 	c.mu.Unlock()
-	time.Sleep(5 * time.Millisecond) // for the owner to go on, as it mustn't
+	time.Sleep(5 * time.Millisecond) // time in which the owner would go on, which it mustn't
 	c.mu.Lock()
 	c.poking, c.expired = false, true
 	return nil
@@ -601,7 +600,7 @@ func (c *lifePoked) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A wake-up that is under way when its wait ends never hits a later wait: a TLS connection wouldn't survive it.
+// A wake-up that is under way when its wait ends never ends a later wait, which would break a TLS connection.
 func TestWaitEndsAfterItsPoke(t *testing.T) {
 	client, server := net.Pipe()
 	client.SetDeadline(time.Now().Add(lifeBound))

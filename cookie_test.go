@@ -62,7 +62,7 @@ func TestCookieString(t *testing.T) {
 
 var label63 = strings.Repeat("a", 63)
 
-// The sentences are from RFC 6265bis, sections 4.1 and 5.6, and of the domain from RFC 1034, section 3.5.
+// The quoted rules are from RFC 6265bis, sections 4.1 and 5.6; those for the domain are from RFC 1034, section 3.5.
 var cookieTests = []struct {
 	sentence string
 	cookie   *Cookie

@@ -69,7 +69,7 @@ func ExampleHandler() {
 	// Not Found: nothing but /hello here
 }
 
-// A Middleware wraps a handler: what it does before and behind it is its own.
+// A Middleware wraps a handler: it may do anything before and after the handler.
 func ExampleMiddleware() {
 	var noStore filo.Middleware = func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -86,7 +86,7 @@ func ExampleMiddleware() {
 	// Server: filo
 }
 
-// Every field of a Server but Handler has a default.
+// Every field of a Server except Handler has a default.
 func ExampleServer() {
 	s := &filo.Server{
 		Handler:     func(c *filo.Ctx) error { return c.Text(200, "Hello, World!") },
@@ -142,7 +142,7 @@ func ExampleServer_Shutdown() {
 	// Output: shut down: <nil>
 }
 
-// A program that ends with its server. Behind the first signal a second one ends the process at once.
+// A program that ends with its server. The first signal begins the shutdown, and a second one ends the process at once.
 func ExampleServer_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // and syscall.SIGTERM
 	defer stop()
@@ -195,7 +195,7 @@ func ExampleCtx_JSON() {
 	// {"hello":"World"}
 }
 
-// A body that is borrowed until the handler returns; what is kept for longer has to be copied.
+// Body's result is borrowed until the handler returns; a handler that keeps bytes for longer has to copy them.
 func ExampleCtx_Body() {
 	handler := func(c *filo.Ctx) error {
 		body, err := c.Body()
@@ -236,7 +236,7 @@ func ExampleCtx_BodyReader() {
 	// 4 bytes
 }
 
-// Each Flush sends what was written, and says when the client is gone.
+// Each Flush sends what was written, and its error says when the client is gone.
 func ExampleCtx_Stream() {
 	handler := func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Type", "text/event-stream")
@@ -337,7 +337,7 @@ func ExampleLogHandler() {
 	// Server: filo
 }
 
-// The answer doesn't wait for the work, and Shutdown does.
+// The answer doesn't wait for the work, but Shutdown does.
 func ExampleCtx_Go() {
 	listener := servertest.NewListener()
 	server := &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -363,7 +363,7 @@ func ExampleCtx_Go() {
 	// 202 Accepted
 }
 
-// After Upgrade the connection speaks another protocol; what had come behind the request is read first.
+// After Upgrade the connection speaks another protocol. The handler reads first what the client had already sent behind its request.
 func ExampleCtx_Upgrade() {
 	handler := func(c *filo.Ctx) error {
 		conn, buffered, err := c.Upgrade("echo")
@@ -387,7 +387,7 @@ func ExampleCtx_Upgrade() {
 	// echoed
 }
 
-// Hijack hands the connection over without a word to the client.
+// Hijack hands the connection over without sending the client anything.
 func ExampleCtx_Hijack() {
 	handler := func(c *filo.Ctx) error {
 		conn, _, err := c.Hijack()

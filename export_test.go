@@ -6,12 +6,12 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// SilentBodies returns how many bodies take up room while their clients have been silent for so long.
+// SilentBodies returns how many bodies take up room although their clients have been silent for at least that long.
 func (s *Server) SilentBodies(least time.Duration) int {
 	return s.bodies.Silents(s.clock.Exact(), least)
 }
 
-// TrainClass makes the class of this name one of brief handlers that compute, until the server learns something else.
+// TrainClass has the server take the handlers of this class for brief ones that compute, until it measures something else.
 func TrainClass(s *Server, name string) {
 	train := func(k *class.Class) {
 		if k.Name == name {
@@ -25,7 +25,7 @@ func TrainClass(s *Server, name string) {
 	s.classes.entered.Each(train)
 }
 
-// WindowGrace returns how long a client has to open a window while so much of the budget of answers is used.
+// WindowGrace returns how long a client has to open a window while this much of the budget of answers is used.
 func WindowGrace(s *Server, used, waiting int64) time.Duration {
 	s.configure()
 	s.answers.Add(used - s.answers.Used())

@@ -74,7 +74,7 @@ func TestHandshakesAtOnce(t *testing.T) {
 	}
 }
 
-// Handshakes that wait for a function of the program keep others out only briefly.
+// Handshakes that wait for a function of the program keep other handshakes waiting only briefly.
 func TestHandshakesHeldByTheProgram(t *testing.T) {
 	filotest.NeedLoops(t)
 	var held heldHandshakes

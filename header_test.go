@@ -137,8 +137,8 @@ func TestHeadersCantBeBroken(t *testing.T) {
 	}
 }
 
-// A Header is a struct: nothing but advice keeps a handler from assigning a request's to its response. "Nothing that is set
-// can break the framing of a message": not how the client had spaced the fields either.
+// A Header is a struct: nothing but advice keeps a handler from assigning a request's to its response. "Nothing that is set can break the
+// framing of a message": neither can the white space that the client had sent around its fields.
 func TestHeaderAssigned(t *testing.T) {
 	s := &Server{Handler: benchHello}
 	s.configure()
@@ -168,7 +168,7 @@ func TestHeaderAssigned(t *testing.T) {
 	}
 }
 
-// What was asked of a request before stays right when a middleware sets fields of it.
+// What a handler learned about a request stays right when a middleware then sets fields of the request.
 func TestHeaderSetKeepsTheRequest(t *testing.T) {
 	first := false
 	s := wireServer(t, func(c *Ctx) error {
@@ -196,7 +196,7 @@ func TestHeaderSetKeepsTheRequest(t *testing.T) {
 	}
 }
 
-// Neither looking up nor, once the memory is there, setting allocates.
+// Looking up a field doesn't allocate, nor does setting one once the memory is there.
 func TestHeaderAllocations(t *testing.T) {
 	parsed, _ := wireParsedHeader(t, "Host: a\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\n")
 	value := []byte("a value")

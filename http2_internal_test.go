@@ -20,7 +20,7 @@ func testHTTP2Server(t *testing.T) *Server {
 	return s
 }
 
-// The monitor finds a handler that runs inline also if it has looked once just before that.
+// The monitor finds a handler that runs inline, even if it looked just before the handler began.
 func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	s := testHTTP2Server(t)
 	client, conn := net.Pipe()

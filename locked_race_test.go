@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// A function whose caller must hold a lock panics without it, in builds with the race detector.
+// In builds with the race detector, a function whose caller must hold a lock panics if the lock isn't held.
 func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){
 		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },

@@ -23,8 +23,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// A listener of the user's is accepted from by one loop, which gives each its share; once it is closed, nobody is served by what
-// was accepted behind that.
+// Only one loop accepts from a listener of the user's, and gives each loop its share of the connections. Once the listener is closed, no
+// connection that is accepted after that is served.
 func TestOneListenerForAllLoops(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
@@ -72,8 +72,8 @@ func TestOneListenerForAllLoops(t *testing.T) {
 	s.Close()
 }
 
-// While no connection comes to a listener of the user's, nothing looks after it but a goroutine that waits in Accept, in the runtime's
-// poller. A connection that this one accepts is as good as another, and Serve returns when the user closes the listener.
+// While no connection comes to a listener of the user's, no loop polls it: only a goroutine waits in Accept, in the runtime's poller. A
+// connection that this goroutine accepts is served like any other, and Serve returns when the user closes the listener.
 func TestQuietListenerIsNotPolled(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
@@ -132,7 +132,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(listener) }()
 			await("the goroutine to wait", quiet)
-			// The loop doesn't watch the socket any more, so that the goroutine is who accepts.
+			// The loop doesn't watch the socket any more, so the goroutine must accept the connection.
 			s.life.Hold(func() {
 				for _, listener := range reflect.ValueOf(&s.life).Elem().FieldByName("listeners").MapKeys() {
 					entry := listener.Elem().Elem().Elem().FieldByName("entries").Index(0).Elem()
@@ -174,7 +174,7 @@ func TestQuietListenerIsNotPolled(t *testing.T) {
 	}
 }
 
-// While the leaders are always busy, every connection gets on.
+// Every connection makes progress even if the leaders are always busy.
 func TestBusyLeaders(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
@@ -261,8 +261,8 @@ func TestBusyLeaders(t *testing.T) {
 	await("the loops to end", func() bool { return s.Stats().WorkersLeading == 0 })
 }
 
-// crypto/tls may close the connection of a handshake whose time is over when the owner has long ended it: that must not close
-// the descriptor, whose number the owner or the lingerer still has in hand.
+// After the time-out of a handshake, crypto/tls may close its connection long after the owner has ended it. This late close must not close
+// the descriptor, which the owner or the lingerer still uses.
 func TestLateCloseOfAHandshake(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("of the loop driver")
@@ -295,8 +295,8 @@ func TestLateCloseOfAHandshake(t *testing.T) {
 	}
 }
 
-// So many leaders may be replaced beyond Concurrency as there are seats, and places for quick handlers. A Concurrency that is meant to be no limit is
-// none.
+// As many leaders may be replaced beyond Concurrency as there are seats and places for quick handlers. A huge Concurrency, which is meant
+// to be no limit, is none.
 func TestMayRetake(t *testing.T) {
 	for _, test := range []struct {
 		most   int
@@ -314,5 +314,5 @@ func TestMayRetake(t *testing.T) {
 	}
 }
 
-// skipBlocking reports whether FILO_DRIVER asks for the blocking driver.
+// asksForBlocking reports whether FILO_DRIVER asks for the blocking driver.
 func asksForBlocking() bool { return os.Getenv(driverVariable) == DriverBlocking.String() }

@@ -12,8 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// A handler that computes for longer than quick ones, but not for long, runs where its request was read while its loop has nothing else to
-// do. The next one doesn't if answers of earlier requests, or the loop, have waited long enough. One that waits as long never does.
+// While its loop has nothing else to do, a handler that computes for longer than quick ones, but not for long, runs where its request was
+// read. The next such handler doesn't if answers of earlier requests, or the loop, have waited long enough. A handler that waits for that
+// long, rather than computes, never runs there.
 func TestHandlersThatCompute(t *testing.T) {
 	filotest.NeedLoops(t)
 	spin := func() {
@@ -74,7 +75,7 @@ func TestHandlersThatCompute(t *testing.T) {
 	}
 }
 
-// A function that computes, but not for long, is called where the loop runs while nothing else is ready there.
+// A parked connection's function that computes, but not for long, is called by the loop's leader while nothing else is ready there.
 func TestParkedThatComputes(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {

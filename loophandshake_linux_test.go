@@ -27,7 +27,8 @@ func (c *deafConn) Read([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// Handshakes that stall take turns: none waits for longer than its own time, and neither Close nor Shutdown waits for any.
+// Stalled handshakes keep each other waiting for no longer than each one's own time-out, and neither Close nor Shutdown waits for any of
+// them.
 func TestStalledHandshakes(t *testing.T) {
 	filotest.NeedLoops(t)
 	for name, end := range map[string]func(s *filotest.Server) error{
@@ -62,7 +63,7 @@ func TestStalledHandshakes(t *testing.T) {
 	}
 }
 
-// pausedConn is a client that gets the server's answer to its hello, and goes on when it is told to.
+// pausedConn is a client that reads the server's answer to its hello, and goes on with the handshake only when the test lets it.
 type pausedConn struct {
 	net.Conn
 	once     sync.Once
@@ -79,7 +80,7 @@ func (c *pausedConn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// dialPaused begins a handshake from an address, and returns it when the server waits for the client's part.
+// dialPaused begins a handshake from an address, and returns the connection when the server waits for the client's part.
 func dialPaused(s *filotest.Server, t *testing.T, from string) (c *pausedConn, secure *tls.Conn, done <-chan error) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -95,9 +96,9 @@ func dialPaused(s *filotest.Server, t *testing.T, from string) (c *pausedConn, s
 	return c, secure, result
 }
 
-// Clients that begin handshakes and never end them keep nobody out, whether they come from the same address or from another one, and hold no
-// more workers than there is room for. The longest of their own address goes first, and isn't closed before its time, since its client
-// would come again: only when it goes on.
+// Clients that begin handshakes and never end them keep nobody out, whether they come from the same address or from another one, and hold
+// no more workers than there is room for. The handshake that has waited for the longest at the same address gives way first. It isn't
+// closed then, since its client would come again, but when its client goes on or its time is over.
 func TestSilentHandshakes(t *testing.T) {
 	filotest.NeedLoops(t)
 	const most, clients = 4, 16

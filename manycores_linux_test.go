@@ -22,8 +22,8 @@ import (
 // cacheLine is the size of a processor's cache lines.
 const cacheLine = 64
 
-// Objects of which each processor writes its own share no cache line with others. Either the places that the allocator has for them are
-// whole lines (in those for more than 512 bytes, 8 bytes of the allocator's come first), or the type ends with apart.Lines.
+// If each processor writes its own object of a type, these objects share no cache line with others. Either the allocator's size class is
+// whole lines (in classes over 512 bytes, 8 bytes of the allocator's come first), or the type ends with apart.Lines.
 func TestObjectsHaveTheirOwnCacheLines(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[workerChan](), reflect.TypeFor[scratch](), reflect.TypeFor[http2Scratch](), reflect.TypeFor[Ctx](),
@@ -45,7 +45,7 @@ func TestObjectsHaveTheirOwnCacheLines(t *testing.T) {
 	}
 }
 
-// What each request reads is in other cache lines than what is written for connections, large bodies, handshakes and samples.
+// The fields that each request reads are in other cache lines than those written for connections, large bodies, handshakes and samples.
 func TestWrittenFieldsAreApart(t *testing.T) {
 	var s Server
 	var k class.Class
@@ -87,7 +87,7 @@ type manycoresMemory struct {
 	before map[uintptr]uint64
 }
 
-// add adds a struct, but for its parts that skip names.
+// add adds a struct, without its parts that skip names.
 func (m *manycoresMemory) add(name string, t reflect.Type, at uintptr, skip ...string) {
 	for _, each := range skip {
 		if strings.HasPrefix(name, each) {
@@ -120,7 +120,7 @@ func (m *manycoresMemory) changed() map[string]bool {
 }
 
 // A request that is served where it was read writes to no memory that other loops use: neither to the server's, nor to the other loops'
-// own. Excepted are the samples of one call in 64, the clock's tick and the sweep.
+// own. The exceptions are the samples of one call in 64, the clock's tick and the sweep.
 func TestRequestsWriteNothingShared(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 			if g == nil {
 				t.Skip("no loops")
 			}
-			// others returns the memory that the requests of the only connection, which that loop has, don't write to.
+			// The only connection is on loop own. others returns the memory that the connection's requests mustn't write to.
 			others := func(own int) *manycoresMemory {
 				m := &manycoresMemory{names: make(map[uintptr]string)}
 				m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.due", "Server.conns.swept")
@@ -188,7 +188,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 				m.changed()
 				return m
 			}
-			// On a busy machine net/http's client may give its connection up for another one, which another loop has.
+			// On a busy machine net/http's client may replace its connection by another one, which another loop may have.
 			owner := func() (own int) {
 				own = -1
 				for i, l := range g.Loops() {

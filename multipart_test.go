@@ -41,7 +41,7 @@ func TestFormErrors(t *testing.T) {
 	}
 }
 
-// A file is saved whole or not at all, in no place but the directory, and over no other.
+// A file is saved whole or not at all, only inside the directory, and never over another file.
 func TestSaveFile(t *testing.T) {
 	large := strings.Repeat("x", 5000)
 	var body bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Old paths are served as new ones, before a router looks at them.
+// Old paths are replaced by new ones before a router looks at them.
 func ExampleRequest_SetTarget() {
 	serve := func(c *filo.Ctx) error { return c.Text(200, c.Path()+" with q="+c.Query("q")) }
 	handler := func(c *filo.Ctx) error {
@@ -33,7 +33,7 @@ func ExampleRequest_SetTarget() {
 	// /new/a b with q=1
 }
 
-// describeRequest says all that a request tells about its method and target.
+// describeRequest returns everything that a request's methods return about its method and target.
 func describeRequest(c *filo.Ctx) string {
 	uri := c.Request.URI()
 	return strings.Join([]string{c.Method(), c.Request.Target(), c.Path(), uri.RawPath(), uri.RawQuery(), c.Query("q"),
@@ -114,8 +114,8 @@ func TestChangeErrors(t *testing.T) {
 	}
 }
 
-// RFC 9110, section 9.3.2: it is the HEAD that the client sent that is answered without content. An answer to another method
-// without it, or one to HEAD with it, would be taken for the start of the next one.
+// RFC 9110, section 9.3.2: an answer has no content if the client sent HEAD, whatever the handler sets the method to. The client would take
+// content after HEAD for its next answer, or the next answer for content that is missing.
 func TestSetMethodKeepsFraming(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		sent := c.Method()
@@ -140,7 +140,7 @@ func TestSetMethodKeepsFraming(t *testing.T) {
 	}
 }
 
-// What was borrowed before a change stays valid until the handler returns, and a change doesn't outlive its request.
+// Bytes that were borrowed before a change stay valid until the handler returns, and a change doesn't outlive its request.
 func TestChangeKeepsWhatIsBorrowed(t *testing.T) {
 	seen := 0
 	s := servertest.New(t, func(c *filo.Ctx) error {

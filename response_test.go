@@ -16,13 +16,12 @@ import (
 	"unsafe"
 )
 
-// answerScript is a connection whose client follows a script. It writes down what happens in which order: reads,
-// writes, and what the handlers note.
+// answerScript is a connection whose client follows a script. It records in order what happens: reads, writes, and what the handlers note.
 type answerScript struct {
 	input  []string // one for each Read; then the client has closed
 	events []string
 	output strings.Builder
-	direct []byte // if set, writes of this very memory are told apart
+	direct []byte // if set, writes of this very memory are recorded as such
 }
 
 func (c *answerScript) Read(p []byte) (int, error) {
@@ -38,7 +37,7 @@ func (c *answerScript) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write notes how many answers, and interim ones, p has.
+// Write notes how many final and interim answers p has.
 func (c *answerScript) Write(p []byte) (int, error) {
 	c.output.Write(p)
 	switch {
@@ -91,7 +90,7 @@ const answerPOST = "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
 
 func answerPath(c *Ctx, _ func(string)) error { return c.Text(200, c.Path()) }
 
-// answerPipelines are what a client sends, read by read, and in which order things happen then.
+// answerPipelines are pipelines, each with what the client sends in each read, and the order of the events that follow.
 var answerPipelines = []struct {
 	name    string
 	median  time.Duration
@@ -201,7 +200,7 @@ func TestPipelineWrites(t *testing.T) {
 	}
 }
 
-// A pipeline that is larger than all buffers is answered in order, in writes that are bounded and not one for each.
+// A pipeline larger than all buffers is answered in order. The writes are bounded, and fewer than the answers.
 func TestPipelineLargerThanTheBuffers(t *testing.T) {
 	const count = 5000
 	paths := make([]string, count)
@@ -261,7 +260,7 @@ func TestLargeBodiesAreNotCopied(t *testing.T) {
 	}
 }
 
-// repeatingLayer writes what it gets several times.
+// repeatingLayer writes each piece that it gets several times.
 type repeatingLayer struct {
 	io.Writer
 	times int
@@ -278,7 +277,7 @@ func (l repeatingLayer) Write(p []byte) (int, error) {
 
 func (repeatingLayer) Close() error { return nil }
 
-// A large piece of a layer's goes at once, and what ends its chunk with the next piece.
+// A large piece from a layer is sent at once, and the end of its chunk with the next piece.
 func TestLargePiecesOfALayer(t *testing.T) {
 	const pieces = 5
 	script := &answerScript{input: []string{answerRequests("/1")}}
@@ -287,8 +286,8 @@ func TestLargePiecesOfALayer(t *testing.T) {
 		_, err := c.Stream().Write(make([]byte, copiedBody+1))
 		return err
 	})
-	// The head goes by itself. Then two writes for each piece, since this connection has no writev; the end of the last chunk, when Write
-	// has all; and the end of the body.
+	// The head goes by itself. Then there are two writes for each piece, since this connection has no writev, one for the end of the last
+	// chunk, when Write has everything, and one for the end of the body.
 	want := []string{"read", "/1", "write 1"}
 	for range 2*pieces + 2 {
 		want = append(want, "write 0")
@@ -313,8 +312,8 @@ func (c answerSender) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(&c.output, r)
 }
 
-// A file goes to a connection's ReadFrom in the form for which net.TCPConn has sendfile, piece by piece, behind its head;
-// a small one is read and goes with its head.
+// A file is passed to the connection's ReadFrom in the form for which net.TCPConn uses sendfile, piece by piece, behind its head. A small
+// file is read, and sent with its head.
 func TestFileBySendfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	for size, want := range map[int]string{
@@ -357,7 +356,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// What Bytes and SetBody are given is copied: the handler may use its slice again.
+// Bytes and SetBody copy the slice that they are given: the handler may use it again.
 func TestBodiesAreCopied(t *testing.T) {
 	for _, size := range []int{10, 2 * copiedBody} {
 		body := []byte(strings.Repeat("x", size))

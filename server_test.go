@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// The benchmarks serve connections in memory that cost next to nothing, so that what they time is the server. Each
-// has a twin on net/http; those on fasthttp are in the bench module.
+// The benchmarks serve connections in memory that cost next to nothing, so that they time the server. Each has a twin on net/http; the
+// twins on fasthttp are in the bench module.
 
-// benchConn is a client that sends the same bytes again and again, and the wire to it.
+// benchConn is a connection in memory with its client, which sends the same bytes again and again.
 type benchConn struct {
 	input   []byte
 	offset  int
-	left    int // times that input is still to be sent
+	left    int // how many more times input will be sent
 	written int
 	closed  chan struct{}
 }
@@ -139,7 +139,7 @@ func benchHijack() benchWork {
 		}}
 }
 
-// run serves b.N requests, over as many connections as that takes.
+// run serves b.N requests, on as many connections as this takes.
 func (w benchWork) run(b *testing.B, serve func(*benchConn)) {
 	b.ReportAllocs()
 	for left := b.N; left > 0; {
@@ -177,8 +177,8 @@ func BenchmarkPOST1KB(b *testing.B)         { benchPOST().compare(b) }
 func BenchmarkManyHeaders(b *testing.B)     { benchManyHeaders().compare(b) }
 func BenchmarkHijack(b *testing.B)          { benchHijack().compare(b) }
 
-// What the benchmarks time is right: each request of each of them gets the answer that net/http gives, but for the
-// fields that a server chooses.
+// The answers that the benchmarks time are right: each request gets the answer that net/http gives, except for the fields that a server
+// chooses.
 func TestBenchmarksAnswerAlike(t *testing.T) {
 	for name, work := range map[string]benchWork{
 		"one": benchPlain(1, 1), "pipelined": benchPlain(16, 32), "post": benchPOST(), "headers": benchManyHeaders(),

@@ -77,7 +77,7 @@ func TestURI(t *testing.T) {
 	}
 }
 
-// A URI that is used again shows nothing of the request before.
+// A URI that is used again shows nothing of the previous request.
 func TestURIReuse(t *testing.T) {
 	var u URI
 	for range 2 {
@@ -143,7 +143,7 @@ func TestURIAllocations(t *testing.T) {
 	}
 }
 
-// FuzzURI gives parse what no validator has seen: the worst that may happen is a wrong answer.
+// FuzzURI gives parse input that no validator has checked: the worst that may happen is a wrong result.
 func FuzzURI(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"/a%20b?x=1", "example.com:80"}, {"http://h:1/p?q", ""}, {"a:443", "[::1]"}, {"*", "]:["}, {"", ""}, {"%", "[:"}, {"?", ":"},

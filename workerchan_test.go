@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 )
 
-// As many clients as there are places are never refused, whatever is retired meanwhile.
+// As long as there are no more clients than places, none is refused, whichever workers are retired meanwhile.
 func TestWorkerPlacesNoRefusal(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		const most, rounds = 3, 3000
@@ -30,7 +30,7 @@ func TestWorkerPlacesNoRefusal(t *testing.T) {
 						return
 					}
 					<-closed
-					// A place is free at the close, unless as many workers as there may be are closing: not when each client has one.
+					// A place is free at the close, unless as many workers are closing as may. Then not each client finds a place.
 					for p.places.Taken(admit.Closing) > 0 {
 						runtime.Gosched()
 					}
@@ -45,7 +45,7 @@ func TestWorkerPlacesNoRefusal(t *testing.T) {
 	})
 }
 
-// testLead is something to lead until it may be left.
+// testLead is a loop's stand-in: a worker leads it until the test lets the worker leave.
 type testLead struct {
 	leads chan *workerChan
 	leave chan struct{}
@@ -96,7 +96,7 @@ func TestWorkerPlacesLeaders(t *testing.T) {
 	})
 }
 
-// A worker that would be released leads in place of one that was appointed and hasn't come. That one is released instead.
+// A worker that would be released leads in place of a worker that was appointed and hasn't come. The late worker is released instead.
 func TestTakeOver(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		for _, vacated := range []bool{false, true} {
@@ -129,7 +129,7 @@ func TestTakeOver(t *testing.T) {
 			if taken := p.places.Taken(admit.Ordinary); taken != 0 || len(p.ready) != 1 || p.goroutines != 2 {
 				t.Errorf("%d places are taken, %d ready, %d goroutines", taken, len(p.ready), p.goroutines)
 			}
-			// One that has come isn't taken for late.
+			// A worker that has come isn't taken for late.
 			next := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
 			if !p.handOver(w, next.leadership(), admit.Ordinary.Only()) {
 				t.Fatal("not handed over")
@@ -147,7 +147,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// benchPool has the goroutines of a benchmark work on a pool.
+// benchPool runs a benchmark whose goroutines work on one pool.
 func benchPool(b *testing.B, workers int, work func(wp *workerPool)) {
 	wp := &workerPool{MaxWorkersCount: workers, MaxIdleWorkerDuration: time.Hour, clock: new(coarseClock)}
 	wp.init()
@@ -160,7 +160,7 @@ func benchPool(b *testing.B, workers int, work func(wp *workerPool)) {
 	})
 }
 
-// What a refusal costs when all places are taken.
+// BenchmarkRefusal is the cost of a refusal when all places are taken.
 func BenchmarkRefusal(b *testing.B) {
 	benchPool(b, 0, func(wp *workerPool) {
 		if wp.get(admit.Ordinary) != nil {
@@ -169,8 +169,8 @@ func BenchmarkRefusal(b *testing.B) {
 	})
 }
 
-// What it costs to take a worker off the stack and to put it back when it has given up its place, as for each request that is
-// handed off.
+// BenchmarkWorkerPlaces is the cost of taking a worker off the stack and of putting it back after it has given up its place, as happens for
+// each request that is handed off.
 func BenchmarkWorkerPlaces(b *testing.B) {
 	benchPool(b, 1000, func(wp *workerPool) {
 		w := wp.get(admit.Ordinary)

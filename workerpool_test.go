@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// poolConn is a connection whose serving the test ends, by finish, and whose closing it sees.
+// poolConn is a connection that is served until the test calls finish, and whose closing the test sees.
 type poolConn struct {
 	net.Conn
 	finish  chan outcome
@@ -46,7 +46,7 @@ const (
 	outcomeHijack
 	outcomePanic
 	outcomeGoexit
-	outcomes // their number
+	outcomes // the number of outcomes
 )
 
 // poolTest is a pool whose workers serve each poolConn until the test says how to finish it.
@@ -56,7 +56,7 @@ type poolTest struct {
 	served *servedConns
 }
 
-// servedConns knows who serves a connection.
+// servedConns records which worker serves a connection.
 type servedConns struct {
 	mu sync.Mutex
 	by map[net.Conn]*workerChan
@@ -135,7 +135,7 @@ func (p *poolTest) finish(c *poolConn, how outcome) {
 	synctest.Wait()
 }
 
-// expect checks the numbers of running and ready workers and the books.
+// expect checks the numbers of running and ready workers, and that the pool's counts agree.
 func (p *poolTest) expect(t *testing.T, running, ready int) {
 	t.Helper()
 	synctest.Wait()
@@ -186,7 +186,7 @@ func mustPanic(t *testing.T, what string, f func()) {
 	f()
 }
 
-// The capacity is 0 when GOMAXPROCS is 1, else 1; a recycled worker gets the one that is right now.
+// A channel's capacity is 0 when GOMAXPROCS is 1, else 1. A recycled worker gets the capacity that is right by then.
 func TestWorkerChanCapacity(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var w workerChan
@@ -283,7 +283,7 @@ func TestWorkerPoolReuse(t *testing.T) {
 	})
 }
 
-// A hijacked connection isn't the pool's to close.
+// The pool doesn't close a hijacked connection.
 func TestWorkerPoolHijack(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTest(t, 1, time.Minute)
@@ -296,7 +296,7 @@ func TestWorkerPoolHijack(t *testing.T) {
 	})
 }
 
-// A worker is kept for MaxIdleWorkerDuration, and gone after 1.25 of it, however the releases lie.
+// A worker is kept for MaxIdleWorkerDuration, and gone after 1.25 times as long, whenever it was released.
 func TestWorkerPoolExpiry(t *testing.T) {
 	for _, maxIdle := range []time.Duration{10 * time.Millisecond, time.Second, 10 * time.Second} {
 		t.Run(maxIdle.String(), func(t *testing.T) {
@@ -340,7 +340,7 @@ func (p *poolTest) checkExpiry(t *testing.T, released map[*workerChan]time.Time,
 			idle := time.Since(since)
 			if !slices.Contains(ready, w) {
 				delete(released, w)
-				// The last use is known to a tick.
+				// The time of the last use is known to within a tick.
 				if idle < maxIdle-tick {
 					t.Errorf("a worker was retired after %v", idle)
 				}
@@ -378,7 +378,7 @@ func TestWorkerPoolHotWorkerStays(t *testing.T) {
 	})
 }
 
-// clean retires what is due, by the books, and says when to come again.
+// clean retires the workers that are due, counts them, and returns when it must be called again.
 func TestWorkerPoolClean(t *testing.T) {
 	const maxIdle = time.Second
 	for name, test := range map[string]struct {
@@ -432,8 +432,8 @@ func TestWorkerPoolClean(t *testing.T) {
 	}
 }
 
-// The stack stays sorted by the last use, by which clean searches it, though workers that are released at once may have
-// read the clock in another order.
+// The stack stays sorted by the last use, as clean's search needs it, although workers that are released at the same time may have read the
+// clock in another order.
 func TestWorkerPoolSorted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPoolTest(t, 2, time.Minute)
@@ -453,7 +453,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
 		p := newPoolTest(t, workers, time.Hour)
-		// Workers that are at the cap and long idle, and don't get to their channel.
+		// As many workers as the cap allows, which have been idle for long, and can't receive from their channels.
 		held := make([]*workerChan, workers)
 		for i := range held {
 			held[i] = &workerChan{pool: &p.workerPool, ch: make(chan job), lastUse: 1}
@@ -529,7 +529,7 @@ func TestWorkerPoolStop(t *testing.T) {
 		default:
 			t.Error("not done with nothing left")
 		}
-		<-p.done() // asked for afterwards, too
+		<-p.done() // also if called after the end
 		mustPanic(t, "Start after Stop", p.Start)
 	})
 }
@@ -659,7 +659,7 @@ func TestWorkerPoolPlaceFreeAtClose(t *testing.T) {
 	})
 }
 
-// The same with sockets: a client that sees the close and comes back isn't refused.
+// The place is also free with sockets: a client that sees the close and comes back isn't refused.
 func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -701,8 +701,8 @@ func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
 	})
 }
 
-// Nobody waits for a close that takes long: not Serve, and not the connection that it is given. Once it has closed, the
-// worker is ready again if there is a place.
+// Neither Serve nor the connection that Serve is given waits for a close that takes long. Once its connection is closed, the worker is
+// ready again if there is a place.
 func TestWorkerPoolSlowClose(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTest(t, 2, time.Minute)
@@ -735,7 +735,7 @@ func TestWorkerPoolSlowClose(t *testing.T) {
 	})
 }
 
-// Clients that delay their close can't pile up workers: as many as may serve may close, and then a close takes a place.
+// Clients that delay their close can't pile up workers: as many workers may be closing as may serve, and beyond that a close takes a place.
 func TestWorkerPoolSlowCloseLimit(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		const workers = 3
@@ -859,7 +859,7 @@ type poolModel struct {
 	busy  []*poolConn
 }
 
-// serve has the pool serve a connection and checks by whom.
+// serve has the pool serve a connection, and checks which worker serves it.
 func (m *poolModel) serve(t *testing.T) {
 	t.Helper()
 	c, w := m.p.serve(t)
@@ -906,7 +906,7 @@ func (m *poolModel) finish(t *testing.T, random *rand.Rand, stopped bool) {
 	}
 }
 
-// check compares the stacks, after it has taken what the cleaner may and must have retired off the model's.
+// check takes the workers that the cleaner may and must have retired off the model's stack, and compares the stacks.
 func (m *poolModel) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
@@ -943,7 +943,7 @@ func TestWorkerPoolModel(t *testing.T) {
 			const maxIdle = time.Second
 			p := newPoolTest(t, 1+random.IntN(12), maxIdle)
 			m := &poolModel{p: p, cap: p.MaxWorkersCount, since: make(map[*workerChan]time.Time)}
-			// How likely it is to serve rather than finish drifts, so that the pool is now full, now empty.
+			// The likelihood of serving rather than finishing drifts, so that the pool is now full, now empty.
 			likely := 50
 			for range 500 {
 				switch choice := random.IntN(110); {
@@ -1002,7 +1002,7 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 	}
 }
 
-// What a cycle costs when another one has just ended: the worker is hot, and nobody waits.
+// BenchmarkWorkerPoolRelease is the cost of a cycle when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
 	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock)}
 	wp.init()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// decisions are the names, used in the root package, that stand for decisions which are taken in one place each, and the functions that may
-// use them. Another use is mostly a second place for the same decision: it belongs into the first one.
+// decisions are names of the root package that stand for decisions, each taken in one place, with the functions that may use them. Another
+// use is mostly a second place for the same decision, and belongs in the first place.
 var decisions = []struct {
 	what  string
 	names []string // of functions, methods and constants
@@ -20,12 +20,12 @@ var decisions = []struct {
 }{
 	{"where a handler runs", []string{"mayStay", "queueUp"}, []string{
 		"scratch.admit",
-		"carried.enterServer", // no loop has read its request
-		"carried.queueUp",     // a part waits in the request around it
+		"carried.enterServer", // here no loop has read the request
+		"carried.queueUp",     // the request around a part queues up for it
 	}},
 	{"how a connection ends", []string{"StateClosed"}, []string{"conn.endConnBy"}},
 	{"how a parked connection is served", []string{"serveBy"}, []string{"loopConn.parkedTurn", "ParkedConn.run",
-		"http2Exchange.endHandler", "parkedOwner.Serve", // a stream: first when its handler returns, then when it is woken
+		"http2Exchange.endHandler", "parkedOwner.Serve", // for a stream, first when its handler returns, then when it is woken
 	}},
 	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
 		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
@@ -95,7 +95,7 @@ func rootDecls(t *testing.T) (decls []ast.Decl) {
 	return decls
 }
 
-// identsIn yields the identifiers in the node, each as often as it stands there.
+// identsIn yields the identifiers in the node, each as often as it occurs.
 func identsIn(node ast.Node) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		goesOn := true

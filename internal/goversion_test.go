@@ -9,7 +9,7 @@ import (
 )
 
 // The modules of the repository support the same versions of Go, and are built by the same toolchain, whose standard library has the
-// security fixes. The pages that name the oldest version name that one.
+// security fixes. The pages that name the oldest supported version name the same one.
 func TestModulesNameOneGo(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"../go.mod", "../*/go.mod", "../*/*/go.mod"} {
@@ -33,7 +33,7 @@ func TestModulesNameOneGo(t *testing.T) {
 	oldest, toolchain := line("../go.mod", "go"), line("../go.mod", "toolchain")
 	minor := strings.Join(strings.Split(oldest, ".")[:2], ".")
 	for _, name := range names {
-		// Nobody imports deploy. One of its dependencies asks for a later patch.
+		// No module imports deploy, so it may differ: one of its dependencies needs a later patch.
 		if version := line(name, "go"); version != oldest && (name != "../deploy/go.mod" || !strings.HasPrefix(version, minor+".")) {
 			t.Errorf("%s: go %s, the root's is %s", name, version, oldest)
 		}

@@ -9,7 +9,7 @@ import (
 
 const module = "github.com/filohttp/filo"
 
-// layers are the packages below the root, lowest first. Of this module, each may import only those before it.
+// layers are the packages below the root, lowest first. Each may import only those packages of this module that stand before it.
 var layers = []string{
 	"internal/apart",
 	"internal/version",

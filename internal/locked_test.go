@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A method whose name ends in Locked is called with its receiver's lock held: it begins by asserting that, see race.Mutex. This goes
-// for the root and the packages below it.
+// A method whose name ends in Locked is called with its receiver's lock held: it begins by asserting this (see race.Mutex). The test checks
+// the root and the packages below it.
 func TestLockedMethodsAssert(t *testing.T) {
 	folders := []string{".."}
 	for _, layer := range layers {

@@ -95,13 +95,13 @@ func Find(name string) (*Attack, error) {
 // Figure is the result of an attack.
 type Figure struct {
 	Time    time.Duration
-	Conns   int            // that were opened
+	Conns   int            // connections that were opened
 	Undone  int            // dials that failed
-	Frames  int            // sent; the server has not read those in the sockets' buffers, which may hold some hundred kilobytes
+	Frames  int            // frames that were sent; the sockets' buffers may hold some hundred kilobytes that the server hasn't read
 	Streams int            // opened
 	Answers int            // with any status
 	Resets  map[string]int // RST_STREAM received, by code
-	Pings   int            // answered
+	Pings   int            // PINGs that the server has answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
 	// Ended counts the connections that the server has ended, or all of whose streams it has ended, by the way in which it did.

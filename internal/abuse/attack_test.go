@@ -20,7 +20,7 @@ import (
 const bound = 30 * time.Second
 
 // sent are expressions for the transcripts of what each attack sends, which begin with the client's SETTINGS. Acknowledgements of SETTINGS
-// may be anywhere, so only the transcripts of attacks that are about them have them.
+// may come anywhere, so a transcript has them only if its attack is about them.
 var sent = map[string]string{
 	"rapid-reset":                    `(HEADERS new END\nRST_STREAM same 8\n){20}`,
 	"made-you-reset-window-0":        `(HEADERS new END\nWINDOW_UPDATE same 0 .*\n){20}`,
@@ -80,7 +80,7 @@ var sent = map[string]string{
 	"unacked":                        `^SETTINGS none 2=0\n(HEADERS new END\n){2,}$`,
 }
 
-// Each attack sends what it says, over and over or on each of its connections, to net/http's server.
+// Each attack sends the frames that its name says to net/http's server, over and over or on each of its connections.
 func TestAttacksSend(t *testing.T) {
 	for _, a := range Attacks() {
 		if !a.ByHTTP2() {
@@ -161,7 +161,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// answers are what a scripted server does that answers each request by a field block, and acknowledges SETTINGS.
+// answers returns the function of a scripted server that answers each request with a field block, and acknowledges SETTINGS.
 func answers(block string) func(net.Conn, *http2.Frame) error {
 	return func(nc net.Conn, f *http2.Frame) error {
 		switch {
@@ -266,7 +266,8 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// An attacker comes back when its connection is ended. One whose connections are never ended is endless, and so is one without a connection.
+// An attacker comes back when its connection is ended. An attacker whose connections are never ended counts as endless, and so does one
+// without a connection.
 func TestComesBack(t *testing.T) {
 	ping, err := Find("ping")
 	if err != nil {
@@ -275,7 +276,7 @@ func TestComesBack(t *testing.T) {
 	ping.Conns = 2
 	for _, test := range []struct {
 		name string
-		// run attacks until what must happen has happened, which calls done.
+		// run attacks until the expected event, at which done is called.
 		run  func(ctx context.Context, done func()) Figure
 		want func(f *Figure) bool
 	}{
@@ -347,13 +348,13 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A server that goes on with entries of a table that the client has made smaller is found out.
+// The check finds a server that keeps using entries of a table that the client has made smaller.
 func TestTableOutOfStep(t *testing.T) {
 	for block, good := range map[string]bool{
 		"\x20\x88":                      true,
 		"\x20\x3f\xe1\x1f\x88":          true, // 0 and then 4096
 		"\x88":                          false,
-		"\x3f\xe1\x1f\x88":              false, // 4096 alone
+		"\x3f\xe1\x1f\x88":              false, // only 4096
 		"\x20\x48\x03200\x40\x01a\x01b": true,
 		"\x20\xbe":                      false, // an entry that can't be there
 	} {
@@ -406,7 +407,7 @@ func TestTableCheck(t *testing.T) {
 	block("\x88", false)
 	block("\x88", true) // reported once
 	c.acked()
-	block("\x88", true) // SETTINGS of something else
+	block("\x88", true) // these SETTINGS are about something else
 	c.sent(0, table(100, 4096, 200))
 	c.acked()
 	block("\x3f\x80\x7f\x88", false) // larger than 100

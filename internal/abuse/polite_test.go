@@ -32,7 +32,7 @@ func measure(t *testing.T, dial func() (net.Conn, error), done <-chan struct{}) 
 	return phase.Figure()
 }
 
-// after returns a handler that calls h with the number of each request, and a channel that is closed at the n-th.
+// after returns a handler that calls h with the number of each request, and a channel that is closed at the n-th request.
 func after(n int64, h func(i int64, w http.ResponseWriter)) (http.Handler, <-chan struct{}) {
 	var count atomic.Int64
 	done := make(chan struct{})
@@ -45,13 +45,13 @@ func after(n int64, h func(i int64, w http.ResponseWriter)) (http.Handler, <-cha
 	}), done
 }
 
-// All is well with a server that does as it should, even if it lets each connection have only so many requests.
+// A correct server causes no errors, even if it limits the number of a connection's requests.
 func TestPolite(t *testing.T) {
 	h, done := after(1000, func(i int64, w http.ResponseWriter) {
 		if i%97 == 0 {
-			w.Header().Set("Connection", "close") // which is GOAWAY without an error
+			w.Header().Set("Connection", "close") // by HTTP/2 this sends GOAWAY without an error
 		}
-		io.WriteString(w, strings.Repeat("Hello, World! ", 100)) // more than the connection's window together
+		io.WriteString(w, strings.Repeat("Hello, World! ", 100)) // all answers together are larger than the connection's window
 	})
 	l := newListening(t)
 	serveSite(t, l, h)
@@ -69,7 +69,7 @@ func TestPolite(t *testing.T) {
 func TestPoliteErrors(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		first string // that is expected in the first error
+		first string // a text that the first error must contain
 		h     func(w http.ResponseWriter)
 	}{
 		{"status", "500", func(w http.ResponseWriter) { w.WriteHeader(500) }},
@@ -121,7 +121,7 @@ func TestPoliteStall(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	var end atomic.Pointer[time.Time]
 	h, done := after(politeRate/3, func(i int64, w http.ResponseWriter) {
-		if i == 2 { // the first one is what StartClient asks
+		if i == 2 { // the first request is StartClient's own
 			at := time.Now().Add(stall)
 			end.Store(&at)
 		}

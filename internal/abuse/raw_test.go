@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sentPlainly are expressions for the beginning of what each attack by HTTP/1.1 or on handshakes sends, and how many bytes it has, at least.
+// sentPlainly are, for each attack by HTTP/1.1 or on handshakes, an expression for the beginning of the sent bytes, and their least number.
 var sentPlainly = map[string]struct {
 	begins string
 	bytes  int
@@ -26,7 +26,7 @@ var sentPlainly = map[string]struct {
 	"hello-part":        {`^\x16\x03\x01\x40\x00\x01$`, 6},
 }
 
-// Each attack sends what it says, and nothing more. It takes note that the server has ended the connection.
+// Each attack sends the bytes that its name says, and nothing more, and records that the server has ended the connection.
 func TestPlainAttacksSend(t *testing.T) {
 	for _, a := range Attacks() {
 		if a.ByHTTP2() {
@@ -83,7 +83,7 @@ func TestPlainAttacksSend(t *testing.T) {
 	}
 }
 
-// An attack's figure says with which answers the server has ended it.
+// An attack's figure says with which answers the server has ended the attack.
 func TestPlainAnswers(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

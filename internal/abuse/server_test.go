@@ -25,7 +25,7 @@ var frameNames = map[http2.FrameType]string{
 }
 
 // transcript writes down the frames that a server has read from a connection, a line for each: its type; the stream, which is "new" when
-// HEADERS open it, "same" when the frame before was on it, "none" for 0, "idle", or else "old"; and what matters of the rest.
+// HEADERS open it, "same" when the frame before was on it, "none" for 0, "idle", or else "old"; and those parts of the rest that matter.
 type transcript struct {
 	reader   http2.Reader
 	unread   []byte
@@ -43,7 +43,7 @@ type transcript struct {
 	text strings.Builder
 }
 
-// enough is how long a transcript becomes, in bytes, at most: what comes later is more of the same.
+// enough is the maximum size of a transcript in bytes: later frames are more of the same.
 const enough = 64 << 10
 
 func newTranscript(keepAcks bool) *transcript {
@@ -59,7 +59,7 @@ func newTranscript(keepAcks bool) *transcript {
 	return r
 }
 
-// read takes what the server has read.
+// read adds bytes that the server has read.
 func (r *transcript) read(b []byte) {
 	if r.text.Len() > enough || r.failed {
 		return
@@ -149,7 +149,7 @@ func (r *transcript) line(f *http2.Frame, fault http2.Fault) {
 	r.text.WriteByte('\n')
 }
 
-// block says of a head what is unusual.
+// block writes down what is unusual about a head.
 func (r *transcript) block(block []byte) {
 	r.head.fields, r.head.bytes, r.head.length, r.head.upper = 0, 0, "", false
 	if _, err := r.fields.Write(block); err != nil {
@@ -169,12 +169,12 @@ func (r *transcript) block(block []byte) {
 	}
 }
 
-// listening listens on a TCP port, and writes down what is read from its connections.
+// listening listens on a TCP port, and keeps a transcript of what is read from each connection.
 type listening struct {
 	net.Listener
 	mu    sync.Mutex
 	conns []*readConn
-	read  chan struct{} // has a place for one
+	read  chan struct{} // gets a value after each read; capacity 1
 	// keepAcks says that acknowledgements of SETTINGS are in the transcripts. It is set before anything is served.
 	keepAcks bool
 }
@@ -203,7 +203,8 @@ func (l *listening) Accept() (net.Conn, error) {
 
 func (l *listening) dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 
-// seen reports whether so many connections have a transcript that the expression matches. It looks without the lock: the server reads on.
+// seen reports whether the expression matches the transcripts of at least conns connections. It matches without the lock, so the server can
+// read on.
 func (l *listening) seen(expression *regexp.Regexp, conns int) bool {
 	for _, text := range l.texts() {
 		if expression.MatchString(text) {
@@ -219,7 +220,7 @@ func (l *listening) texts() (texts []string) {
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
 		text := c.transcript.text.String()
-		// What isn't whole yet is a line, too.
+		// An incomplete frame gets a line, too.
 		if n := len(c.transcript.unread); c.transcript.begun && n > http2.FrameHeaderLen {
 			text += fmt.Sprintf("part %d of %d\n", n, 9+int(binary.BigEndian.Uint32(c.transcript.unread)>>8))
 		}
@@ -273,7 +274,7 @@ func serveSite(t *testing.T, ln net.Listener, handler http.Handler) {
 	})
 }
 
-// scripted is a server that does with each frame what a test says.
+// scripted is a server that handles each frame as a test says.
 type scripted struct {
 	listening *listening
 	// frame is called with each frame that has come on a connection; an error closes it.

@@ -17,7 +17,7 @@ func newAdmission(concurrency, queue int, maxWait time.Duration) *Admission {
 	return a
 }
 
-// At every time each place counts in exactly one kind, no reserved kind exceeds its limit, and Enter changes nothing when it returns false.
+// At any time each place counts in exactly one kind, no reserved kind exceeds its limit, and an Enter that returns false changes nothing.
 func TestPlaces(t *testing.T) {
 	const most = 4
 	a := newAdmission(most, 0, 0)
@@ -55,7 +55,7 @@ func TestPlaces(t *testing.T) {
 			}
 		default:
 			wanted := Kinds(random.IntN(1 << kinds))
-			overLimit := p.late && a.Beyond() > 0 // who entered a place is admitted there, whoever else is beyond the limit
+			overLimit := p.late && a.Beyond() > 0 // a place that was entered keeps its kind, whatever other places are beyond the limit
 			holds := wanted.has(before) && !overLimit || wanted.has(Quick) && before == QuickConn
 			room := false
 			for k := None; k < kinds; k++ {
@@ -102,8 +102,8 @@ func TestPlaceOfNone(t *testing.T) {
 	p.Leave()
 }
 
-// Whatever the order in which goroutines come and end, no more than the limit are inside, each that waits long enough gets in, and nobody is
-// left in the queue.
+// In whatever order goroutines come and end, no more than the limit are inside, each that waits long enough gets in, and none is left in
+// the queue.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, clients, rounds = 3, 20, 30
@@ -146,7 +146,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// A wait ends in time: when MaxWait is over, at the given time if that is earlier, and at once when nobody wants the place any more.
+// A wait ends in time: when MaxWait is over, at the given time if that is earlier, and at once when the place isn't wanted any more.
 func TestAwaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1, 1, time.Second)
@@ -186,7 +186,7 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-// A place that becomes free just after a waiter has looked for one isn't missed.
+// A waiter doesn't miss a place that becomes free just after it has looked for one.
 func TestFreedAfterLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1, 1, time.Hour)
@@ -205,10 +205,10 @@ func TestFreedAfterLook(t *testing.T) {
 	})
 }
 
-// If a waiter leaves just when it is woken, another one gets the place, and the place counts once.
+// If a waiter leaves just when it is woken, another waiter gets the place, and the place counts once.
 func TestLeavesWhenWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const tries = 200 // in some of them the waiter has left before it could be woken
+		const tries = 200 // in some tries the waiter has left before it could be woken
 		for range tries {
 			a := newAdmission(1, 2, time.Hour)
 			held := a.NewPlace()

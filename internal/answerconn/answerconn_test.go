@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// testTransport is an answer whose client takes nothing, until the write's deadline is over.
+// testTransport is an answer whose client reads nothing, so that a write lasts until its deadline.
 type testTransport struct {
 	hooks.Transport
 	ctx  context.Context
@@ -69,7 +69,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// Close ends a write that waits, and Leave returns only when nobody writes any more.
+// Close ends a write that waits, and Leave returns only when no write is under way any more.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, leave := newConn()

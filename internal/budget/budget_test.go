@@ -10,7 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// "A request that is the only one to hold any may always, so that a body over the limit isn't refused for ever." And none counts that was refused.
+// "A request that is the only one to hold any may always, so that a body over the limit isn't refused for ever." And a refused Take doesn't
+// count.
 func TestBodies(t *testing.T) {
 	for _, test := range []struct {
 		name                          string
@@ -50,7 +51,7 @@ func TestBodies(t *testing.T) {
 		b.Give(&room, 10)
 		b.Give(&room, 1<<60)
 		b.Pass(&others)
-		b.Give(&others, 5) // they are others' already
+		b.Give(&others, 5) // these bytes have passed to others already
 		b.Queue(&client, -test.queued)
 		if b.Used() != 0 || room.Bytes() != 0 || client.Load() != 0 {
 			t.Errorf("%s: in the end %d bytes are used", test.name, b.Used())
@@ -88,13 +89,13 @@ func TestMayQueue(t *testing.T) {
 	}
 }
 
-// Those who take at the same time never have more than the limit together.
+// Bodies that take at the same time never have more than the limit together.
 func TestTakeTogether(t *testing.T) {
 	const limit = 1000
 	var b Bodies
 	b.SetLimit(limit)
 	var first Room
-	b.Add(&first, 1) // nobody is the only one
+	b.Add(&first, 1) // so that no body is the only one
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -128,8 +129,8 @@ func (c *cut) CutBody(room *Room) bool {
 	return true
 }
 
-// "The one whose client has been silent for the longest is cut off", none before it has been so for a second, and none whose wait is over. After
-// a search that has found none the next one rests.
+// "The one whose client has been silent for the longest is cut off", but none before it has been silent for a second, and none whose wait
+// is over. After a search that has found none, the next search has to wait.
 func TestCutSilent(t *testing.T) {
 	const begin = clock.Time(time.Hour)
 	var b Bodies
@@ -172,7 +173,7 @@ func TestCutSilent(t *testing.T) {
 	}
 }
 
-// Answers beyond the limit have no room, and from half of it on a connection may have a thirty-second part.
+// Answers beyond the limit have no room, and once half of it is used a connection may have one thirty-second of it.
 func TestAnswers(t *testing.T) {
 	const limit = 3200
 	var a Answers
@@ -202,8 +203,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Clients have less time while more than half of the budget is used, handlers that wait included: a tenth, but at least a second, and never more
-// than otherwise.
+// While more than half of the budget is used, by answers and handlers that wait, clients have a tenth of their time, but at least a second,
+// and never more than otherwise.
 func TestCrowded(t *testing.T) {
 	var a Answers
 	a.SetLimit(4 * waiterCost)

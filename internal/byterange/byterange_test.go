@@ -72,12 +72,13 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Where a Range field is well-formed, without what net/http takes otherwise on purpose, both find the same ranges.
+// plainRanges matches well-formed Range fields in which filo and net/http find the same ranges. It leaves out the forms that filo reads
+// differently on purpose.
 var plainRanges = regexp.MustCompile(`^bytes=((\d{1,18}-\d{0,18}|-0*[1-9]\d{0,16})(, ?|$))*$`)
 
 var twoPositions = regexp.MustCompile(`(\d+)-(\d+)`)
 
-// hasBackward reports whether a range ends before it begins, which net/http overlooks in one that is outside of the file.
+// hasBackward reports whether a range ends before it begins. net/http overlooks this if the range is outside the file.
 func hasBackward(value string) bool {
 	for _, match := range twoPositions.FindAllStringSubmatch(value, -1) {
 		first, _ := strconv.ParseInt(match[1], 10, 64)
@@ -150,7 +151,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// However long a Range is that is refused or ignored, it takes time in proportion to its length: otherwise these would take hours.
+// A Range that is refused or ignored takes time in proportion to its length, however long it is: otherwise these fields would take hours.
 func TestLongRanges(t *testing.T) {
 	const length = 1 << 22
 	for name, value := range map[string]string{

@@ -14,7 +14,7 @@ func testClient(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(10<<24+i))))
 }
 
-// Among 100,000 addresses, of which no more than a bounded number is kept, the hog is first by requests and by refusals, with its figures
+// Among 100,000 addresses, of which only a bounded number is kept, the hog is first by requests and by refusals, and its figures are
 // complete. Two minutes later nothing is left of it.
 func TestHistory(t *testing.T) {
 	var clients History

@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// A pause stands before each statement, on the statement's own line, and the file asks package pause for the time.
+// rewrite puts a pause before each statement, on the statement's own line, and has the file get the time from package pause.
 func TestRewrite(t *testing.T) {
 	const source = `package p
 
@@ -68,7 +68,7 @@ again:
 	}
 }
 
-// What a run prints has the places of statements for their numbers.
+// In the output of a run, the numbers of statements are replaced by their places.
 func TestName(t *testing.T) {
 	all := sites{"a.go:1 f", "b.go:2 g"}
 	if got := string(all.name([]byte("goroutine 7 {1}, {0}, {2}, {x}"))); got != "goroutine 7 b.go:2 g, a.go:1 f, {2}, {x}" {
@@ -88,14 +88,14 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// A fault that a pause brings to light fails, with the seed that brings it again.
+// A fault that a pause brings to light fails the run, and the error has the seed that brings the fault again.
 func TestChaosFinds(t *testing.T) {
 	repository, err := gotool.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// Two goroutines add to a number without a lock: most of their work is done one after the other unless they pause.
+	// Two goroutines add to a number without a lock: unless they pause, they mostly do so one after the other.
 	const faulty = `package main
 import ("os"; "sync"; "github.com/filohttp/filo/internal/chaos/pause")
 func main() {
@@ -116,7 +116,7 @@ func main() {
 	if err := gotool.Command(repository, "build", "-overlay", overlay, "-o", built, "./internal/chaos/faulty").Run(); err != nil {
 		t.Fatal(err)
 	}
-	// A busy machine may bring the fault to light where the seed pauses nowhere: then nothing is reported.
+	// On a busy machine the fault may appear although the seed pauses nowhere: then no pause is reported.
 	for seed := uint64(0); ; seed++ {
 		out, err := row{procs: "2"}.run(t.Context(), built, seed, time.Second)
 		if err != nil && siteNumber.Match(out) {

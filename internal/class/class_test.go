@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "Estimates the median": it comes to where half of the calls are below, from wherever it began, and slow calls don't spoil
-// it however slow they are.
+// "Estimates the median": the estimate comes to a value that half of the calls are below, wherever it began, and slow calls don't spoil it,
+// however slow they are.
 func TestHandlerTimingMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }
@@ -17,7 +17,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 		name     string
 		begin    time.Duration
 		call     func() time.Duration
-		from, to time.Duration // where the estimate must be in the end
+		from, to time.Duration // the range in which the estimate must end
 	}{
 		{"constant", 0, func() time.Duration { return 5 * time.Microsecond }, 4 * time.Microsecond, 6 * time.Microsecond},
 		{"about 5 µs", 0, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
@@ -63,7 +63,7 @@ func TestHandlerTimingQuick(t *testing.T) {
 			t.Errorf("a median of %v isn't quick: %t", test.median, test.want)
 		}
 	}
-	// The first call decides at once; a few slow ones then change nothing, many do.
+	// The first call decides at once. Afterwards a few slow calls change nothing, but many do.
 	var timing Class
 	timing.Add(2 * time.Microsecond)
 	for range 5 {
@@ -80,8 +80,8 @@ func TestHandlerTimingQuick(t *testing.T) {
 	}
 }
 
-// A class that is trusted is quick until it was timed, and one slow call doesn't end that, but more do; each call is timed
-// until it is decided.
+// A trusted class is quick until it has been timed. One slow call doesn't change that, but two do. Each call is timed until the class is
+// known.
 func TestTrustedClass(t *testing.T) {
 	var k Class
 	if k.IsQuick() {
@@ -101,7 +101,7 @@ func TestTrustedClass(t *testing.T) {
 	}
 }
 
-// What a class was told is so, whatever it is timed at and however often it costs a loop its leader.
+// A class that was told its kind keeps it, whatever its calls' times and however often they cost a loop its leader.
 func TestFixedClass(t *testing.T) {
 	var inline, offload Class
 	inline.SetInline()
@@ -119,8 +119,8 @@ func TestFixedClass(t *testing.T) {
 	}
 }
 
-// An estimate that is far from what counts as quick doesn't move with every call, since each processor that runs such calls would have to
-// read it anew. It moves when calls are above it again and again, or below.
+// An estimate that is far from the limit of quick calls doesn't move with every call, since each processor that runs such calls would have
+// to load it again. It moves when many calls in a row are above it, or below.
 func TestSteadyMedian(t *testing.T) {
 	var k Class
 	for _, median := range []time.Duration{2 * time.Microsecond, 200 * time.Microsecond} {
@@ -155,8 +155,9 @@ func TestSteadyMedian(t *testing.T) {
 	}
 }
 
-// A brief handler computes once enough samples have said so, and no longer when some say that it waits: few, if there are many that don't.
-// Neither a quick nor a long one computes, nor one that has held up its loop, nor one whose class was told where to run.
+// A brief handler counts as computing once enough samples say so, and no longer once some samples say that it waits, of which a few may be
+// outweighed by many others. A quick or a long handler doesn't count, nor one that has held up its loop or whose class was told where to
+// run.
 func TestComputes(t *testing.T) {
 	var k Class
 	k.Median.Store(int64(Brief))
@@ -208,8 +209,8 @@ func TestComputes(t *testing.T) {
 	}
 }
 
-// Calls that block are told from those that a busy machine has stopped, and it is said once; only a class that was told to be inline
-// goes on blocking.
+// TakeBlocks distinguishes calls that block from calls that a busy machine has stopped, and reports a class once. Only a class that was
+// told to be inline is reported: others learn to run elsewhere.
 func TestTakeBlocks(t *testing.T) {
 	for name, test := range map[string]struct {
 		told    func(*Class)

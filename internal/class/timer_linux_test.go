@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// One in SampledCalls of a worker's brief calls is sampled, and the samples tell a handler that computes from one that waits, in a system
-// call, or for others of its thread.
+// One in SampledCalls of a worker's brief calls is sampled. The samples distinguish a handler that computes from one that waits, in a
+// system call or for another goroutine.
 func TestTimerSamples(t *testing.T) {
 	spin := func() {
 		for begin := time.Now(); time.Since(begin) < 100*time.Microsecond; {
@@ -43,7 +43,7 @@ func TestTimerSamples(t *testing.T) {
 	}
 }
 
-// sampledCalls is how many calls sample has sampled.
+// sampledCalls is the number of calls that must be sampled when sample runs.
 const sampledCalls = 50
 
 // sample calls a handler of a brief class, and returns how many calls were sampled, and how many of these samples say that it computes.

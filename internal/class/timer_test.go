@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Each call of a class that isn't quick is measured, the first among them, and one in TimedCalls of a quick one, of which those that
-// run inline count.
+// Each call of a class that isn't quick is measured, also the first one. Of a quick class one call in TimedCalls is measured, and counted
+// if it ran inline.
 func TestTimerMeasures(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		var timer Timer
@@ -46,12 +46,12 @@ func TestTimerMeasures(t *testing.T) {
 	}
 }
 
-// What a panic has left behind is no class's time, nor is the first call of a server's handler that enters a class.
+// The measurement that a panic has left unfinished counts for no class, nor does the first call of a server's handler that enters a class.
 func TestTimerDrops(t *testing.T) {
 	var timer Timer
 	var own, next Class
 	timer.Begin(&own, false)
-	timer.Begin(&next, false) // the handler before didn't return
+	timer.Begin(&next, false) // the previous handler didn't return
 	timer.End()
 	if own.Median.Load() != 0 || next.Median.Load() == 0 {
 		t.Errorf("the estimates are %d and %d", own.Median.Load(), next.Median.Load())
@@ -70,7 +70,7 @@ func TestTimerDrops(t *testing.T) {
 	}
 }
 
-// A sample that no call has begun, or whose call has panicked, is none of another class's calls.
+// If a sample was meant for a call that didn't begin, or its call has panicked, no call of another class is sampled instead.
 func TestTimerDropsSample(t *testing.T) {
 	var timer Timer
 	var before, next Class

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Another host is another connection's only if its demands differ, or can't be told.
+// A request for another host needs another connection only if that host's demands differ, or can't be compared.
 func TestDiffers(t *testing.T) {
 	strict := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
 	base := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

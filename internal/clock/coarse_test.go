@@ -11,7 +11,7 @@ import (
 
 const testTick = 10 * time.Millisecond
 
-// tested is a clock and the last time that it was refreshed with.
+// tested is a clock, with the wall time of its last refresh.
 type tested struct {
 	Coarse
 	wall atomic.Pointer[time.Time]
@@ -21,8 +21,8 @@ func (c *tested) start(tick time.Duration) {
 	c.Start(tick, func(wall time.Time) { c.wall.Store(&wall) })
 }
 
-// checkRefreshed holds the wall clock's time that the clock was refreshed with to the time, or an earlier one by at most late. running says
-// whether the clock runs.
+// checkRefreshed fails unless the last refresh had the current wall time, or one that is at most late earlier. running says whether the
+// clock must run.
 func (c *tested) checkRefreshed(t *testing.T, running bool, late time.Duration) {
 	t.Helper()
 	if c.Ticks() != running {
@@ -50,7 +50,7 @@ func TestClockTick(t *testing.T) {
 	}
 }
 
-// A time is put on the clock's scale however far it is from now.
+// A time is converted to the clock's scale, however far it is from now.
 func TestClockAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -98,9 +98,9 @@ func TestClockNotRunning(t *testing.T) {
 			t.Error("stop must wait for the clock's goroutine")
 		}
 		coarse.Stop() // does nothing
-		coarse.tick() // one that was on its way
+		coarse.tick() // a tick that was already on its way
 		check("after stop")
-		coarse.start(testTick) // which can be done again
+		coarse.start(testTick) // the clock can be started again
 		defer coarse.Stop()
 		time.Sleep(testTick / 2)
 		if coarse.Now() == coarse.Exact() {
@@ -121,7 +121,7 @@ func TestClockStartedTwice(t *testing.T) {
 	coarse.start(testTick)
 }
 
-// While it is read, the clock is at most a tick old, and so is what refreshed has made of the time.
+// While it is read, the clock is at most a tick old, and so is the wall time of its last refresh.
 func TestClockTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -146,7 +146,7 @@ func TestClockTicks(t *testing.T) {
 	})
 }
 
-// Nobody reads: the clock rests. The next reader gets the right time, and the clock ticks as long as it is read.
+// While nothing reads the clock, it rests. The next reader gets the right time, and the clock ticks as long as it is read.
 func TestClockRests(t *testing.T) {
 	readers := map[string]func(t *testing.T, coarse *tested, late time.Duration){
 		"now": func(t *testing.T, coarse *tested, late time.Duration) {
@@ -172,7 +172,7 @@ func TestClockRests(t *testing.T) {
 	}
 }
 
-// restAndWake lets the clock fall to rest, wakes it with read, which is told how late the time may be, and keeps it awake.
+// restAndWake lets the clock come to rest, wakes it by read, and keeps it awake. The argument of read is how late the time may be.
 func restAndWake(t *testing.T, coarse *tested, read func(late time.Duration)) {
 	t.Helper()
 	time.Sleep((restAfter + 1) * testTick)
@@ -204,7 +204,7 @@ func TestClockStoppedAtRest(t *testing.T) {
 	})
 }
 
-// Readers that come and go, so that the clock often rests, never see it go back, and never more than a tick late.
+// Readers come and go, so that the clock often rests. They never see it go back, and never more than a tick late.
 func TestClockConcurrentReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -242,7 +242,7 @@ func TestClockConcurrentReaders(t *testing.T) {
 	})
 }
 
-// With real time: starts and stops beside readers, which see neither a step back nor an end of the world.
+// In real time, the clock is started and stopped while readers read it. They see it neither step back nor jump far ahead.
 func TestClockMonotonic(t *testing.T) {
 	var coarse tested
 	var ended atomic.Bool

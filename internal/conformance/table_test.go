@@ -51,7 +51,7 @@ var beyondNetHTTP = []string{
 	"pipeline/empty line between", "pipeline/CRLF after a body",
 }
 
-// What the table wants answered as a request, http.ReadRequest takes for one too.
+// http.ReadRequest also accepts each request that the table wants answered.
 func TestTableIsNoLaxerThanNetHTTP(t *testing.T) {
 	for _, c := range Table() {
 		refused := func(a Answer) bool { return a.Status >= 400 && a.Status != 404 && a.Status != 405 || a.Or >= 400 }
@@ -65,7 +65,7 @@ func TestTableIsNoLaxerThanNetHTTP(t *testing.T) {
 	}
 }
 
-// readRequests reads n requests and, but for the last, their bodies.
+// readRequests reads n requests, and all their bodies except the last.
 func readRequests(raw string, n int) error {
 	br := bufio.NewReader(strings.NewReader(raw))
 	for i := range n {

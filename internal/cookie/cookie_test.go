@@ -92,7 +92,7 @@ func comparePairs(t *testing.T, header string) {
 	for _, cookie := range request.Cookies() {
 		want = append(want, cookie.Name+"→"+cookie.Value)
 	}
-	if strings.Count(header, ";") >= 3000 { // where net/http gives up
+	if strings.Count(header, ";") >= 3000 { // the number at which net/http gives up
 		return
 	}
 	if got := cookieList(header); !slices.Equal(got, want) {

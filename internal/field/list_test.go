@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// modelField is one field of the model that List is held to: a plain list.
+// modelField is a field of the model that List is compared with: a plain list.
 type modelField struct{ name, value string }
 
 type modelList []modelField
@@ -20,7 +20,7 @@ func (m modelList) index(name string) int {
 	return slices.IndexFunc(m, func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// set is what List.Set says: "It takes the place of the first of them."
+// set does what List.Set's document says: "It takes the place of the first of them."
 func (m modelList) set(name, value string) modelList {
 	at := m.index(name)
 	if at < 0 {
@@ -44,8 +44,8 @@ func (m modelList) del(name string) modelList {
 	return slices.DeleteFunc(slices.Clone(m), func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// cleaned is what becomes of a value: "control bytes in a value (CR, LF and NUL among them) are replaced by spaces",
-// and white space around a value is none of it (RFC 9110, section 5.5).
+// cleaned returns what a List makes of a value: "control bytes in a value (CR, LF and NUL among them) are replaced by spaces", and white
+// space around a value is no part of it (RFC 9110, section 5.5).
 func cleaned(value string) string {
 	b := []byte(value)
 	for i, c := range b {
@@ -56,7 +56,7 @@ func cleaned(value string) string {
 	return strings.Trim(string(b), " \t")
 }
 
-// checkList compares all that a List says with the model.
+// checkList compares all results of a List's methods with the model.
 func checkList(t *testing.T, h *List, want modelList, names []string) {
 	t.Helper()
 	var all modelList
@@ -110,13 +110,13 @@ func parsedList(fields string) (l *List, buffer []byte) {
 
 var (
 	testNames = []string{"Content-Type", "content-type", "CONTENT-TYPE", "X-A", "x-a", "X-B", "Set-Cookie", "set-COOKIE", "x-c", "ETag"}
-	// badNames aren't tokens: no field can have them.
+	// badNames aren't tokens: no field can have such a name.
 	badNames   = []string{"", " ", "X A", "X:", "X-A ", " X-A", "X\r\nY", "X\x00", "é", "X\x7f", "(", "X-A:b\r\nX-C"}
 	testValues = []string{"", "a", "b c", " d ", "\te\t", "f\tg", "h\r\nX-Injected: 1", "\r\n", "\x00\x01\x1f\x7f", "é\xff", "\n i", "j \r", strings.Repeat("k", 300)}
 )
 
-// A List is an ordered list: whatever is done to it, as a request's or a response's, it holds what a plain list would.
-// The connection's buffer never changes.
+// A List is an ordered list: whatever is done to it, in a request or a response, it has the same fields as a plain list. The connection's
+// buffer never changes.
 func TestListModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
 	names := append(slices.Clone(testNames), badNames...)
@@ -152,7 +152,7 @@ func TestListModel(t *testing.T) {
 				h.Del(name)
 				model = model.del(name)
 			case 13:
-				// A value of its own: it may move while it is copied.
+				// The value comes from the list itself: it may move while it is copied.
 				other := testNames[random.IntN(len(testNames))]
 				own, there := h.Get(other), model.index(other) >= 0
 				h.SetBytes(name, own)
@@ -206,7 +206,7 @@ func TestListDelInterleaved(t *testing.T) {
 	}
 }
 
-// Iterating may stop early, and what was yielded is in order.
+// An iteration may stop early, and yields the fields in order.
 func TestListIteration(t *testing.T) {
 	var h List
 	for i := range 5 {
@@ -236,7 +236,7 @@ func TestListIteration(t *testing.T) {
 	}
 }
 
-// The setters that know the field do the same as Set with its name.
+// The setters for one field do the same as Set with its name.
 func TestListSetters(t *testing.T) {
 	for _, before := range []modelList{nil, {{"X-A", "1"}}, {{"content-type", "x"}, {"X-A", "1"}, {"Content-Type", "y"}, {"content-length", "7"}}} {
 		for _, borrowed := range []bool{false, true} {
@@ -279,7 +279,7 @@ func TestListLongNames(t *testing.T) {
 	checkList(t, &h, modelList{{longest, "a"}, {"X", "c"}}, []string{longest, longest + "n", "x"})
 }
 
-// What is set is what goes out: order, case and values.
+// Fields go out as they were set: in order, case and value.
 func TestListOnTheWire(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for range 300 {
@@ -308,8 +308,8 @@ func TestListOnTheWire(t *testing.T) {
 	}
 }
 
-// A request's fields are in the connection's buffer until one is set: then they move to a copy, once, and the buffer and
-// what was borrowed from it stay as they are.
+// A request's fields are in the connection's buffer until one is set: then they move to a copy, once. The buffer, and the slices that were
+// borrowed from it, stay as they are.
 func TestListCopyOnWrite(t *testing.T) {
 	const fields = "X-A: 1\r\nX-B: 2\r\nX-A: 3\r\n"
 	for name, change := range map[string]func(h *List){
@@ -353,7 +353,7 @@ func TestHasToken(t *testing.T) {
 	}
 }
 
-// What Adopt and Copy make of a message's bytes is the same list; Copy keeps no reference to them.
+// Adopt and Copy make the same list of a message's bytes. Copy keeps no reference to the bytes.
 func TestAdoptAndCopy(t *testing.T) {
 	want := modelList{{"X-A", "1"}, {"ETag", "2"}}
 	parsed, buffer := parsedList("X-A: 1\r\nETag: 2\r\n")
@@ -373,7 +373,7 @@ func TestAdoptAndCopy(t *testing.T) {
 	}
 }
 
-// ResetWithin empties a list, and keeps a buffer up to the size.
+// ResetWithin empties a list, and keeps its buffer if that is no larger than the size.
 func TestResetWithin(t *testing.T) {
 	for _, size := range []int{10, 1000} {
 		var l List

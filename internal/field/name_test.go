@@ -18,7 +18,7 @@ func wireCases(name string) []string {
 	return []string{name, strings.ToLower(name), strings.ToUpper(name), string(mixed[0]), string(mixed[1])}
 }
 
-// appendName returns the entry that Append makes of a name that a client has sent.
+// appendName returns the entry that Append makes for a name that a client has sent.
 func appendName(name string) Entry {
 	e := Entry{NameLen: uint16(len(name))}
 	return Append(nil, []byte(name), &e)[0]
@@ -56,7 +56,7 @@ func TestKnownFieldNames(t *testing.T) {
 	}
 }
 
-// "hash has no collision among them": with one, the earlier name wouldn't be found.
+// "hash has no collision among them": in a collision, the earlier name wouldn't be found.
 func TestFieldHashCollisions(t *testing.T) {
 	taken := make(map[uint8]string)
 	for _, name := range names {
@@ -76,7 +76,7 @@ func TestFieldHashCollisions(t *testing.T) {
 	}
 }
 
-// A name that is almost a known one isn't it, though it may have its hash.
+// A name that is almost a known one isn't taken for it, even if it has the same hash.
 func TestUnknownFieldNames(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range names {

@@ -10,7 +10,7 @@ import (
 
 type wrapped struct{ *os.File }
 
-// What is left of a reader is found where it stands, and only if the reader reads the file itself.
+// Of finds the unread part of a reader from the reader's position on, and only if the reader reads the file itself.
 func TestOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {

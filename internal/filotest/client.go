@@ -103,8 +103,8 @@ func (c *Client) Reset() {
 	c.Close()
 }
 
-// Served waits for the answer to a request. The last place may be another request's for a moment, or that of a leader whose thread doesn't
-// get a processor and which has lost its loop: then the client asks once more.
+// Served waits for the answer to a request. For a moment another request may have the last place, or a leader that has lost its loop
+// because its thread got no processor: then the client asks once more.
 func (c *Client) Served(again, want string) {
 	c.T.Helper()
 	Await(c.T, "a place for a request", func() bool {
@@ -130,7 +130,7 @@ func (c *Client) WantRefusal(status int) {
 
 // Refusal is WantRefusal for a client that may be refused without an answer: it returns what is wrong.
 func (c *Client) Refusal(status int) error {
-	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it may be refused and gone by now
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the server may have closed the connection by now
 	// ReadResponse and ReadAll fail if the answer isn't as long as its Content-Length says.
 	response, body, err := c.TryAnswer()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Gate is a handler that holds the requests for /hold until it is told to let them go.
+// Gate is a handler that holds the requests for /hold until Open is called.
 type Gate struct {
 	Entered chan *filo.Ctx // gets each request that is held; its handler waits until that is received
 	release chan struct{}  // closed to let them go
@@ -33,7 +33,7 @@ func (g *Gate) Handle(c *filo.Ctx) error {
 	return c.Text(200, "held")
 }
 
-// Open lets all requests go, those to come included. It may be called again.
+// Open lets all requests go, also later ones. It may be called again.
 func (g *Gate) Open() { g.once.Do(func() { close(g.release) }) }
 
 // Hold sends a request that is held, and returns its context when its handler runs.
@@ -53,7 +53,7 @@ func ServeGated(t testing.TB, config *filo.Server) (*Server, *Gate) {
 	return s, gate
 }
 
-// Begun returns a channel that is closed when the server starts to shut down. It costs a held request.
+// Begun returns a channel that is closed when the server starts to shut down. For this it makes a further request that is held.
 func (g *Gate) Begun(t testing.TB, s *Server) <-chan struct{} {
 	t.Helper()
 	return g.Hold(t, s.Dial(t)).ShuttingDown()

@@ -23,7 +23,7 @@ type StrictConn interface {
 // Host is a server that runs until its test ends.
 type Host struct {
 	Config *filo.Server
-	Memory bool // its connections are in memory
+	Memory bool // the server's connections are in memory
 	Dial   func() (StrictConn, error)
 }
 
@@ -66,7 +66,7 @@ func ServeBy(t testing.TB, config *filo.Server, serve func() error) {
 	s := New(config, 1)
 	s.Go(func() { s.Served <- serve() })
 	s.CloseAtEnd(t, 1)
-	t.Cleanup(func() { // before the Close
+	t.Cleanup(func() { // runs before Close
 		if err := s.ShutdownInTime(); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}

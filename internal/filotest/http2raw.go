@@ -16,19 +16,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// RawHTTP2 is a client of HTTP/2 that sends any frames, and holds the server's to the rules. One goroutine at a time reads, and any may
-// send.
+// RawHTTP2 is a client of HTTP/2 that sends any frames, and checks that the server's frames keep to the rules. One goroutine at a time
+// reads, and any may send.
 type RawHTTP2 struct {
 	net.Conn
 	T testing.TB
 
-	Mu      sync.Mutex // guards what sends
+	Mu      sync.Mutex // guards the fields for sending
 	Out     bytes.Buffer
 	framer  *http2.Framer // writes to Out
 	block   bytes.Buffer
 	encoder *hpack.Encoder
 
-	// The reader's, except for what Books guards.
+	// The next fields belong to the reader, except for those that Books guards.
 	reader *http2.Framer
 	pongs  int
 
@@ -39,17 +39,17 @@ type RawHTTP2 struct {
 	code    http2.ErrCode
 	window  int64        // of the connection, for what the server sends
 	initial int64        // of a stream
-	Lowered []RawLowered // with the next acknowledgements of SETTINGS
+	Lowered []RawLowered // takes effect with the next acknowledgements of SETTINGS
 	Grown   int64        // increments of the connection's window, for what the client sends
 }
 
-// RawLowered is what streams lose of their windows once the server has acknowledged SETTINGS.
+// RawLowered is how much streams lose of their windows once the server has acknowledged SETTINGS.
 type RawLowered struct {
 	by      int64
 	streams []*RawStream
 }
 
-// RawStream is what has come on a stream.
+// RawStream records what has come on a stream.
 type RawStream struct {
 	Status  int
 	interim []int
@@ -199,7 +199,7 @@ func (c *RawHTTP2) SetWindow(n int64) *RawHTTP2 {
 	})
 }
 
-// Send sends what was added. An error shows when the client reads.
+// Send sends the added frames. An error shows when the client reads.
 func (c *RawHTTP2) Send() *RawHTTP2 {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

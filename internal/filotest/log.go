@@ -16,8 +16,8 @@ type Log struct{ mwtest.Log }
 // LifeMessages are what every server logs of its life.
 var LifeMessages = []string{"serving", "draining", "stopped", "failed"}
 
-// Lines returns the lines with the text. What is only said because of the driver that is under test must be asked for, and so must
-// LifeMessages.
+// Lines returns the lines with the text. Lines that are only due to the driver under test, and those with LifeMessages, are returned only
+// if the text asks for them.
 func (l *Log) Lines(containing string) (lines []string) {
 	for line := range strings.Lines(l.String()) {
 		asked := strings.Contains(containing, DriverVariable) || !strings.Contains(line, DriverVariable)

@@ -1,6 +1,6 @@
-// Package filotest is the harness of the server's own tests: servers that are checked for what they leave behind, clients of HTTP/1.1 and HTTP/2
-// that hold a server to the rules, and functions that wait. The tests in internal/test use it, and those of the root package that call its
-// exported API alone. A test of package filo itself can't, since filotest imports that.
+// Package filotest is the harness of the server's own tests: servers that are checked for anything that they leave behind, clients of
+// HTTP/1.1 and HTTP/2 that check whether a server keeps to the rules, and functions that wait. The tests in internal/test use it, and those
+// tests of the root that call only the exported API. A test in package filo itself can't, since filotest imports filo.
 package filotest
 
 import (
@@ -31,7 +31,7 @@ const label = "filo.life"
 
 var labels atomic.Int64
 
-// Server is a server that a test has started, and what Serve returned of it.
+// Server is a server that a test has started, with the results of its Serve calls.
 type Server struct {
 	*filo.Server
 	Addr   string
@@ -55,7 +55,7 @@ func Serve(t testing.TB, config *filo.Server, listeners ...net.Listener) *Server
 	return s
 }
 
-// New returns a server under test, before the calls that it serves by.
+// New returns a server under test. The caller then makes that many calls of Serve or the like, whose results go to Served.
 func New(config *filo.Server, calls int) *Server {
 	if config.Logger == nil {
 		config.Logger = Quiet
@@ -67,8 +67,8 @@ func New(config *filo.Server, calls int) *Server {
 	}
 }
 
-// CloseAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, no goroutine may be left, and nothing may
-// be counted that has ended.
+// CloseAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, no goroutine may be left, and nothing
+// that has ended may still be counted.
 func (s *Server) CloseAtEnd(t testing.TB, calls int) {
 	t.Cleanup(func() {
 		s.Close()
@@ -89,7 +89,7 @@ func Blocking() bool {
 	return runtime.GOOS != "linux" || os.Getenv(DriverVariable) == filo.DriverBlocking.String()
 }
 
-// WorkersOf returns how many workers that many idle connections take.
+// WorkersOf returns how many workers idleConns idle connections take.
 func WorkersOf(idleConns int) int {
 	if Blocking() {
 		return idleConns
@@ -102,7 +102,7 @@ func (s *Server) Go(f func()) {
 	go pprof.Do(context.Background(), pprof.Labels(label, s.label), func(context.Context) { f() })
 }
 
-// WantServed checks what one call of Serve returned. The result stays there for the end of the test.
+// WantServed checks what one call of Serve returned. The result stays in Served for the end of the test.
 func (s *Server) WantServed(t testing.TB, want error) {
 	t.Helper()
 	select {
@@ -175,8 +175,8 @@ func (s *Server) Dial(t testing.TB) *Client {
 	return NewClient(t, conn)
 }
 
-// Listening lets serve listen on a free address, and returns that when it listens. Another process may take the
-// address before: then it is tried again.
+// Listening lets serve listen on a free address, and returns that when it listens. Another process may take the address first: then
+// Listening tries again.
 func Listening(t testing.TB, serve func(address string) error) string {
 	t.Helper()
 	for range 10 {
@@ -209,7 +209,7 @@ func Listening(t testing.TB, serve func(address string) error) string {
 	return ""
 }
 
-// NeedLoops skips a test of what only the loop driver does.
+// NeedLoops skips a test that needs the loop driver if the blocking driver is under test.
 func NeedLoops(t testing.TB) {
 	t.Helper()
 	if Blocking() {
@@ -217,7 +217,7 @@ func NeedLoops(t testing.TB) {
 	}
 }
 
-// ClassOf returns what is known of a class.
+// ClassOf returns the server's figures of a class.
 func ClassOf(s *filo.Server, name string) filo.ClassStats {
 	for _, class := range s.Stats().Classes {
 		if class.Name == name {

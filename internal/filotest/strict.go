@@ -96,7 +96,7 @@ func ReadLines(in *bufio.Reader) (lines []string, err error) {
 	}
 }
 
-// ReadMessage reads a response. It holds every final one to have exactly one valid Date.
+// ReadMessage reads a response. A final response must have exactly one valid Date.
 func ReadMessage(in *bufio.Reader, method string) (*Message, error) {
 	m := &Message{}
 	var err error

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bound is how long the tests wait for what has to come. A passing test never waits so long.
+// Bound is how long the tests wait for an event that has to come. A passing test never waits so long.
 const Bound = 60 * time.Second
 
 // Try asks again and again whether a condition holds, until it does or a long time has passed.

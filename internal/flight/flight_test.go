@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// Those who come during a flight get its value; who comes after it begins another one.
+// Callers that come during a flight get its value. A caller that comes after it begins another flight.
 func TestJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group[int]

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A form takes room as it comes, no more than its files may take, and what it keeps in the end.
+// While a form comes, it takes room, but no more for files than they may take. In the end it takes room for the parts that it keeps.
 func TestCounter(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {

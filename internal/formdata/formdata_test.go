@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The heads of parts are limited too: their number, and together with the parts what a form takes of memory.
+// The heads of parts are limited, too: in number, and together with the parts in the memory that a form takes.
 func TestHeads(t *testing.T) {
 	for _, test := range []struct {
 		parts, heads int
@@ -171,7 +171,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// An error of the body, such as its own limit, comes out as it is.
+// An error of the body, such as that of its own limit, is returned unchanged.
 func TestReadBodyError(t *testing.T) {
 	files := temporaryFiles(t)
 	bodyError := errors.New("the body's own")
@@ -219,7 +219,7 @@ func TestLimitsStopReading(t *testing.T) {
 	}
 }
 
-// However the body is cut into reads, the delimiters are the same.
+// However the body is cut into reads, the same delimiters are found.
 func TestPartLimiterSplits(t *testing.T) {
 	body := testForm("a", "1\r\n--xy\n", "b", "2\n--xyz not at the end", "c", "-\n\n--xy")
 	const delimiters = 5
@@ -256,8 +256,7 @@ func TestNewReader(t *testing.T) {
 	}
 }
 
-// FuzzRead: no body makes more of the limits than they allow or leaves a temporary file, and what was written by
-// mime/multipart is read back whole.
+// FuzzRead: no body exceeds the limits or leaves a temporary file, and a form that mime/multipart has written is read back whole.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		testForm("a", "1", "@b", "file"), testForm("@a", strings.Repeat("x", 300), "@b", strings.Repeat("y", 300)), "--xyz", "--xyz--",
@@ -288,7 +287,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// chunkReader gives out at most chunk bytes at a time.
+// chunkReader's reads return at most chunk bytes each.
 type chunkReader struct {
 	bytes []byte
 	chunk int
@@ -329,7 +328,7 @@ func checkLimits(t *testing.T, form *multipart.Form, limits Limits) {
 func checkRoundTrip(t *testing.T, content []byte, chunk int) {
 	var body bytes.Buffer
 	writer := multipart.NewWriter(&body)
-	// A random boundary, as every client's, is in no content.
+	// Like every client's, the boundary is random, and so occurs in no content.
 	part, err := writer.CreatePart(textproto.MIMEHeader{"Content-Disposition": {`form-data; name="a"; filename="b"`}})
 	if err != nil {
 		t.Fatal(err)

@@ -35,12 +35,12 @@ func guarded(options guard.Options) filo.Handler {
 	return guard.New("test", options)(func(c *filo.Ctx) error { return c.Text(200, "inside") })
 }
 
-// operators serves the handler by a server that is the operator's.
+// operators serves the handler by a server that is declared as the operator's.
 func operators(t testing.TB, handler filo.Handler) *servertest.Server {
 	return servertest.NewServer(t, &filo.Server{Handler: handler, ForOperator: true, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// On the operator's server, who is on the same machine is let in, and nobody else: each case is a way around it, or somebody who
+// On the operator's server, clients on the same machine are let in, and no others. Each case is a way around this rule, or a client that
 // must not be kept out.
 func TestLocal(t *testing.T) {
 	s := operators(t, guarded(guard.Options{Hosts: []string{"box.example"}}))
@@ -103,7 +103,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A link of another site may lead to a page, and is no form that is sent by it.
+// A link on another site may lead to a page, but a form of that site can't be sent to it.
 func TestLocalForm(t *testing.T) {
 	s := operators(t, guarded(guard.Options{}))
 	document := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"}
@@ -114,8 +114,8 @@ func TestLocalForm(t *testing.T) {
 	}
 }
 
-// Browsers say nothing of sites to a machine that is asked by plain HTTP and another name than localhost. They do send the origin
-// with what a page of another site makes them post, or read by a script.
+// Over plain HTTP and by another name than localhost, browsers send no Sec-Fetch-Site. They do send Origin with a request that a page of
+// another site makes them post, or read by a script.
 func TestOriginWithoutSite(t *testing.T) {
 	s := operators(t, guarded(guard.Options{Hosts: []string{"devbox"}}))
 	withToken := servertest.New(t, guarded(guard.Options{Token: secret}))
@@ -145,7 +145,7 @@ func TestOriginWithoutSite(t *testing.T) {
 	}
 }
 
-// Requests that servertest can't make by their parts: an old version, and two hosts.
+// These requests must be sent as text, since servertest can't make them: they have an old version, or two hosts.
 func TestLocalRaw(t *testing.T) {
 	s := operators(t, guarded(guard.Options{}))
 	for request, want := range map[string]string{
@@ -175,15 +175,15 @@ func TestLocalRaw(t *testing.T) {
 	}
 }
 
-// A peer that has no IP address, and has come by no Unix socket, may be anybody.
+// A peer without an IP address that hasn't come by a Unix socket may be anybody.
 func TestLocalWithoutAddress(t *testing.T) {
 	if got := operators(t, guarded(guard.Options{})).Do(t, "GET http://localhost/"); got.Status != 404 {
 		t.Errorf("%d", got.Status)
 	}
 }
 
-// On a server that isn't declared as the operator's nobody is let in, since a proxy on this machine may have sent no field at all. The log says
-// once what to do.
+// On a server that isn't declared as the operator's no client is let in, since the connection may be that of a proxy on this machine that
+// adds no field. The log says once what to do.
 func TestUndeclared(t *testing.T) {
 	var log mwtest.Log
 	s := servertest.NewServer(t, &filo.Server{Handler: guarded(guard.Options{Hosts: []string{"devbox"}}), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
@@ -199,8 +199,8 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// What decides is the server and not the peer's address, by each driver, protocol and kind of socket. A connection that a proxy has announced is no
-// operator's, whatever it says of the client.
+// The server decides, and not the peer's address, by each driver, protocol and kind of socket. A connection with a PROXY header isn't the
+// operator's, whatever the header says of the client.
 func TestListeners(t *testing.T) {
 	unspecified := "\r\n\r\n\x00\r\nQUIT\n"
 	headers := map[string]string{
@@ -216,7 +216,7 @@ func TestListeners(t *testing.T) {
 						continue
 					}
 					handler := guarded(guard.Options{})
-					if driver == filo.DriverAuto { // what the server knows of the connection is known behind a middleware of net/http, too
+					if driver == filo.DriverAuto { // middleware of net/http mustn't hide the connection
 						handler = adaptor.Middleware(func(next http.Handler) http.Handler {
 							return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(struct{ http.ResponseWriter }{w}, r) })
 						})(handler)
@@ -242,7 +242,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// ask returns the status of a request by a new socket of the server, on a connection that begins with the header.
+// ask has the server listen on a new socket, and returns the status of a request on a connection that begins with the header.
 func ask(t *testing.T, server *filo.Server, network, header string, version int) int {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -273,7 +273,7 @@ func ask(t *testing.T, server *filo.Server, network, header string, version int)
 	return response.StatusCode
 }
 
-// Who isn't let in can't tell the handler from none at all, whatever it asks for.
+// A client that isn't let in gets the same answer as if there were no handler, whatever type it accepts.
 func TestHidden(t *testing.T) {
 	without, with := router.New(), router.New()
 	with.Handle("/page", guarded(guard.Options{}))
@@ -341,7 +341,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// What is let through stays with whom it was meant for.
+// The fields of an answer keep it with the client that it is meant for.
 func TestFields(t *testing.T) {
 	got := servertest.New(t, guarded(guard.Options{Token: secret})).Do(t, "GET /", "Authorization: Bearer "+secret)
 	for name, want := range map[string]string{

@@ -36,7 +36,7 @@ var (
 	other = netip.MustParseAddr("192.0.2.2")
 )
 
-// begin lets handshakes of a client begin, and returns their connections.
+// begin calls Begin for n handshakes of a client, and returns their connections.
 func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 	for range n {
 		c := new(testConn)
@@ -177,7 +177,7 @@ func TestOusted(t *testing.T) {
 	}
 }
 
-// A client that has sent its part isn't ousted as long as there is one that hasn't.
+// A handshake whose client has sent its part isn't ousted as long as there is one whose client hasn't.
 func TestOustedIsSilent(t *testing.T) {
 	for _, silent := range []int{0, 1, 2, -1} {
 		q := &Queue{Most: 3}
@@ -188,7 +188,7 @@ func TestOustedIsSilent(t *testing.T) {
 			q.Wait(c)
 			conns = append(conns, c)
 		}
-		want := max(silent, 0) // the one that has waited for longest
+		want := max(silent, 0) // if none is silent, the one that has waited for the longest
 		for i, c := range conns {
 			if c.ousted.Load() != (i == want) {
 				t.Errorf("%d is silent, %d was ousted: %t", silent, i, c.ousted.Load())
@@ -197,7 +197,7 @@ func TestOustedIsSilent(t *testing.T) {
 	}
 }
 
-// Handshakes that compute for too long, as those that wait for a function of the program do, no longer keep others out.
+// Handshakes that seem to compute for too long, for example because they wait for a function of the program, no longer keep others out.
 func TestHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(Queue)

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// wireChunks is what the chunk decoder makes of some input.
+// wireChunks is the chunk decoder's result for some input.
 type wireChunks struct {
 	data string
-	end  int // where the trailer section begins; -1: it didn't come
+	end  int // where the trailer section begins; -1 if it didn't come
 	err  Fault
 }
 
-// wireDecodeChunks gives the decoder the input up to each of the cuts and then all of it. As the connection does, it calls
-// again with what was left.
+// wireDecodeChunks gives the decoder the input up to each of the cuts and then all of it. As the connection does, it calls again with the
+// bytes that were left.
 func wireDecodeChunks(input []byte, cuts ...int) wireChunks {
 	var d ChunkDecoder
 	var data []byte
@@ -143,7 +143,7 @@ var wireRefusedChunks = []struct {
 
 func TestChunksRefused(t *testing.T) {
 	for _, test := range wireRefusedChunks {
-		// The same in the first chunk and in a later one.
+		// Each line has the same result in the first chunk and in a later one.
 		for _, before := range []string{"", "3\r\nabc\r\n"} {
 			input := []byte(before + test.input)
 			want := wireDecodeChunks(input)
@@ -194,7 +194,7 @@ func TestChunkExtensionLimit(t *testing.T) {
 	}
 }
 
-// The largest size is 2^63-1, whose data comes to no end here.
+// The largest size is 2^63-1. Its data doesn't end in this test.
 func TestChunkSizeLimit(t *testing.T) {
 	var d ChunkDecoder
 	_, n, err := d.Decode([]byte("7fffffffffffffff\r\n"))
@@ -217,7 +217,7 @@ func TestChunkDataIsBorrowed(t *testing.T) {
 	}
 }
 
-// giveBack undoes the taking of data, at the end of a chunk, too.
+// giveBack undoes the taking of data, also at the end of a chunk.
 func TestChunkGiveBack(t *testing.T) {
 	for size := range 4 {
 		input := []byte("3\r\nabc\r\n0\r\n")
@@ -241,7 +241,7 @@ func TestChunkGiveBack(t *testing.T) {
 	}
 }
 
-// Bodies of random chunks are decoded to what was encoded, however they are cut.
+// Bodies of random chunks are decoded to the original data, however they are cut.
 func TestChunksOfRandomBodies(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	extensions := []string{"", "", ";a", ";a=b", `;a="b;\"c"`}
@@ -266,9 +266,9 @@ func TestChunksOfRandomBodies(t *testing.T) {
 	}
 }
 
-// FuzzChunked cuts the input at each byte, and holds what is accepted to net/http's decoder, which must accept it and give
-// the same data. There are two exceptions, both limits that net/http has and filo has otherwise: a line of 4,096 bytes,
-// and the share of a body that isn't data (filo bounds the extensions of all chunks together, and the digits of each).
+// FuzzChunked cuts the input at each byte. If it is accepted, net/http's decoder must accept it, too, and give the same data. The
+// exceptions are two limits of net/http: a line of 4,096 bytes, and the share of a body that isn't data. Instead filo bounds the extensions
+// of all chunks together, and the digits of each size.
 func FuzzChunked(f *testing.F) {
 	for _, test := range wireAcceptedChunks {
 		f.Add([]byte(test.input))

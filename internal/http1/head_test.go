@@ -15,7 +15,7 @@ type headParts struct {
 	fields         [][2]string
 }
 
-// make gives the parts to h.
+// make adds the parts to h.
 func (p *headParts) make(h *RequestHead, limits *Limits) ([]byte, Fault) {
 	b, fault := h.Begin(nil, p.method, p.target, p.minor, limits)
 	for _, each := range p.fields {
@@ -38,7 +38,7 @@ func (p *headParts) text() string {
 
 var partsLimits = Limits{Bytes: 200, Line: 60, Fields: 4}
 
-// A head made of parts is judged as its text is, and has the same method, target, fields and framing.
+// A head made of parts is accepted or refused like its text, and has the same method, target, fields and framing.
 func TestHeadOfPartsIsThatOfItsText(t *testing.T) {
 	host := [2]string{"Host", "a"}
 	for _, parts := range []headParts{
@@ -143,7 +143,7 @@ func TestHeadOfPartsThatNoTextHas(t *testing.T) {
 	}
 }
 
-// A field that is known to be valid makes the same head as one that is checked, and has the same limits.
+// AddValid, for a field that is known to be valid, makes the same head as the checked way, and keeps to the same limits.
 func TestAddValid(t *testing.T) {
 	fields := [][2]string{{"host", "a"}, {"x-y", ""}, {"content-length", "7"}, {"accept", "b\tc"}, {"content-length", "7"}}
 	for size := range 140 {

@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/field"
 )
 
-// wireInput is an Input and what must be in it.
+// wireInput is an Input, with the bytes that must be in it.
 type wireInput struct {
 	Input
 	t      *testing.T
 	random *rand.Rand
-	unseen []byte      // received and not taken
-	lent   [][2][]byte // each what was lent, and a copy from then
+	unseen []byte      // the bytes that were received and not taken
+	lent   [][2][]byte // each slice that was lent, with a copy from that time
 }
 
 // receive puts up to n bytes into the buffer as a connection would.
@@ -31,7 +31,7 @@ func (in *wireInput) receive(n int) {
 	if len(in.buf) != before && (full < before || len(in.buf) != max(2*full, ReadBufferSize)) {
 		in.t.Fatalf("the buffer grew from %d to %d for %d bytes", before, len(in.buf), full)
 	}
-	// The space is the connection's to write to, all of it.
+	// The connection may write to all of the space.
 	for i := range space {
 		space[i] = 0xEE
 	}
@@ -69,7 +69,7 @@ func (in *wireInput) check() {
 	}
 }
 
-// Nothing that was received is lost, and what was lent stays as it is until unpin, whatever is received meanwhile.
+// No received byte is lost, and lent bytes stay unchanged until unpin, whatever is received meanwhile.
 func TestInputBuffer(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 14))
 	sizes := []int{1, 10, 1000, ReadBufferSize, 3 * ReadBufferSize}
@@ -123,7 +123,7 @@ func TestInputBufferRoom(t *testing.T) {
 	}
 }
 
-// A request's memory is used again for the next one, without the buffer's growing.
+// A request's memory is used again for the next one, so the buffer doesn't grow.
 func TestInputBufferStaysSmall(t *testing.T) {
 	in := &wireInput{t: t, random: rand.New(rand.NewPCG(17, 18))}
 	for range 20 {
@@ -144,7 +144,7 @@ func TestInputBufferStaysSmall(t *testing.T) {
 	}
 }
 
-// A worker keeps a buffer of up to maxKeptReadBuffer for the next connection, and nothing of what was in it.
+// A worker keeps a buffer of up to maxKeptReadBuffer for the next connection, but none of the bytes in it.
 func TestInputBufferReset(t *testing.T) {
 	for _, size := range []int{ReadBufferSize, maxKeptReadBuffer, 2 * maxKeptReadBuffer} {
 		in := &wireInput{t: t, random: rand.New(rand.NewPCG(19, 20))}
@@ -163,8 +163,8 @@ func TestInputBufferReset(t *testing.T) {
 	}
 }
 
-// Heads of all sizes, pipelined, come out of the buffer as they were sent, in pieces of whatever size they arrive; so do
-// empty lines between them.
+// Pipelined heads of all sizes, and empty lines between them, come out of the buffer as they were sent, in pieces of whatever size they
+// arrive.
 func TestHeadsThroughTheBuffer(t *testing.T) {
 	var input strings.Builder
 	var want []string
@@ -209,7 +209,7 @@ func TestHeadsThroughTheBuffer(t *testing.T) {
 	}
 }
 
-// Save keeps the bytes, and nothing of where they were.
+// Save keeps the bytes, and no reference to the memory in which they were.
 func TestInputSave(t *testing.T) {
 	for _, size := range []int{1, 255, 256, 257, 5000} {
 		var in Input
@@ -222,7 +222,7 @@ func TestInputSave(t *testing.T) {
 	}
 }
 
-// The buffer goes along where a copy would need a new one, and otherwise where it is too large to be copied.
+// TakeOver moves the buffer itself if a copy would need a new buffer, or if there is too much to copy.
 func TestInputTakeOver(t *testing.T) {
 	filled := func(size, taken, unread int) (in Input) {
 		if size > 0 {
@@ -233,7 +233,7 @@ func TestInputTakeOver(t *testing.T) {
 		return in
 	}
 	for _, test := range []struct {
-		in, from, taken, unread int // in bytes: the buffers, and what from holds
+		in, from, taken, unread int // in bytes: the sizes of the buffers, and the contents of from
 		moved                   bool
 	}{
 		{0, 0, 0, 0, false}, {ReadBufferSize, 0, 0, 0, false}, {0, ReadBufferSize, 0, 0, true}, {0, ReadBufferSize, 10, 100, true},
@@ -255,7 +255,7 @@ func TestInputTakeOver(t *testing.T) {
 	}
 }
 
-// A larger buffer has what is unread, and is one that a worker keeps.
+// The larger buffer has the unread bytes, and is small enough for a worker to keep.
 func TestInputEnlarge(t *testing.T) {
 	var in Input
 	in.Received(copy(in.Space(), "takenunread"))

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// wireLarge is limits that nothing in these tests reaches.
+// wireLarge are limits that nothing in these tests reaches.
 var wireLarge = Limits{Bytes: 1 << 20, Line: 1 << 20, Fields: 1<<16 - 2}
 
 // wireHead is what the parser finds in a head, in a form that can be compared.
@@ -60,8 +60,8 @@ func wireFound(p *Parser, b []byte, done bool, err Fault) wireHead {
 	}
 }
 
-// wireParse gives the parser the input up to each of the cuts and then all of it, until it has seen enough. The bytes
-// move between the calls: what the parser had before is overwritten, and nothing can be read behind what it has.
+// wireParse gives the parser the input up to each of the cuts and then all of it, until it has seen enough. The bytes move between the
+// calls: the parser's earlier input is overwritten, and it can't read behind the current input.
 func wireParse(input []byte, limits Limits, cuts ...int) wireHead {
 	var p Parser
 	p.Reset()
@@ -108,7 +108,7 @@ func wireCheckSplits(t *testing.T, input []byte, limits Limits) wireHead {
 // The bytes of RFC 9110, section 5.6.2 (tchar), written down a second time.
 const wireToken = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// wireTarget is what a request target may be sent with: visible ASCII, but for the fragment's "#".
+// wireTarget are the bytes of which a request target may consist: visible ASCII, without the fragment's "#".
 const wireTarget = "!\"$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
 var wireAcceptedHeads = []struct{ rule, head, want string }{
@@ -308,7 +308,7 @@ func TestHeadLimits(t *testing.T) {
 	}
 }
 
-// What is refused doesn't depend on how the bytes arrive, with whatever limits: the same head must not be answered with
+// Whether and why a head is refused doesn't depend on how its bytes arrive, whatever the limits: the same head must not be answered with
 // 400 now and 431 the next time.
 func TestHeadSplitsAtLimits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -340,9 +340,9 @@ func TestHeadSplitsAtLimits(t *testing.T) {
 	}
 }
 
-// "A head that arrives byte by byte costs no more than one that comes whole": the parser doesn't look at a byte again,
-// but for the version, which is short, the names, once, and the white space at the end of values. To prove it, all that it
-// has seen is overwritten with bytes that it would refuse.
+// "A head that arrives byte by byte costs no more than one that comes whole": the parser looks at no byte twice, except for the version
+// (which is short), the names (once more, to look them up), and the white space at the end of values. To prove this, the test overwrites
+// all bytes that the parser has seen with ones that it would refuse.
 func TestHeadIsLookedAtOnce(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	input := []byte("\r\n" + strings.Repeat("M", 32) + " /" + long + "?" + long + " HTTP/1.1\r\n" +
@@ -368,7 +368,7 @@ func TestHeadIsLookedAtOnce(t *testing.T) {
 		}
 	}
 	got := wireFound(&p, input, true, NoFault)
-	// The names were gone when they would have been looked up.
+	// The names were overwritten before the parser looked them up.
 	got.ids, got.first = want.ids, want.first
 	if got != want {
 		t.Errorf("got %.200v, want %.200v", got, want)
@@ -392,7 +392,7 @@ func TestHeadAllocations(t *testing.T) {
 	}
 }
 
-// The parser takes note of the first field, and of a second one, of each name that decides about framing.
+// The parser notes the first field of each name that decides about framing, and whether there is a second.
 func TestFramingFieldsNoted(t *testing.T) {
 	for id := field.Unknown + 1; id < field.Count; id++ {
 		if id == field.Framing {
@@ -409,7 +409,7 @@ func TestFramingFieldsNoted(t *testing.T) {
 	}
 }
 
-// wireRequest is a request as the parser has it.
+// wireRequest is a request as the parser has read it.
 type wireRequest struct {
 	p    Parser
 	head []byte
@@ -447,7 +447,7 @@ func (r *wireRequest) host() string {
 	return string(r.fields.GetID(field.Host))
 }
 
-// wireMayReject reports whether net/http may reject what filo accepts, and why that is right. There is nothing else:
+// wireMayReject reports whether net/http may reject a head that filo accepts. Only these differences are allowed:
 //
 //   - Empty lines before the request line, which net/http doesn't skip (RFC 9112, section 2.2, says that a server SHOULD).
 //   - A Trailer field that announces Content-Length, Transfer-Encoding or Trailer. It is a hint (RFC 9110, section
@@ -459,7 +459,7 @@ func wireMayReject(r *wireRequest, err error) bool {
 	return strings.Contains(err.Error(), "bad trailer key")
 }
 
-// wireCompare holds what filo makes of a head to what net/http makes of it.
+// wireCompare compares how filo and net/http have parsed a head.
 func wireCompare(t *testing.T, r *wireRequest, want *http.Request) {
 	wantLength := want.ContentLength
 	if (r.Length < 0) != slices.Equal(want.TransferEncoding, []string{"chunked"}) || r.Length != wantLength {
@@ -479,7 +479,7 @@ func wireCompare(t *testing.T, r *wireRequest, want *http.Request) {
 	for name, value := range r.fields.All() {
 		got.Add(string(name), string(value))
 	}
-	// net/http takes these out of the header, and turns Pragma into Cache-Control.
+	// net/http takes these fields out of the header, and turns Pragma into Cache-Control.
 	got.Del("Host")
 	got.Del("Transfer-Encoding")
 	if r.Length < 0 {
@@ -507,8 +507,8 @@ func wireDecode(s string) string {
 	return b.String()
 }
 
-// A head means the same however it is cut, and filo accepts none that net/http rejects, but for what wireMayReject lists.
-// Where both accept they understand the same.
+// A head means the same however it is cut, and filo accepts none that net/http rejects, except for those that wireMayReject lists. If both
+// accept a head, they understand the same.
 func FuzzRequestHead(f *testing.F) {
 	for _, test := range wireAcceptedHeads {
 		f.Add([]byte(test.head), uint16(0))
@@ -544,7 +544,7 @@ func FuzzRequestHead(f *testing.F) {
 		if r == nil {
 			return
 		}
-		// From the request line on, for net/http doesn't skip empty lines.
+		// The input from the request line on, since net/http doesn't skip empty lines.
 		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(input[r.p.MethodStart:])))
 		if err != nil {
 			if !wireMayReject(r, err) {
@@ -556,7 +556,7 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
-// The exceptions of the differential test are still exceptions: when net/http changes, they go.
+// The exceptions in wireMayReject are still needed: when net/http changes, they must be removed.
 func TestNetHTTPStillRejects(t *testing.T) {
 	for _, input := range []string{
 		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -70,7 +70,7 @@ func TestAppendInterim(t *testing.T) {
 	}
 }
 
-// What is rendered in chunks is what net/http reads from them, with the trailer.
+// net/http reads the original body and trailer from the rendered chunks.
 func TestChunksRendered(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 22))
 	trailer := wireList("X-Sum: 1", "Content-Length: 5")

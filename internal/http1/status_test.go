@@ -20,7 +20,7 @@ func TestStatusLines(t *testing.T) {
 	}
 }
 
-// The reason phrases are those of the registry, some of which have changed since net/http's were written.
+// The reason phrases are those of the registry, where some have changed since net/http's were written.
 func TestStatusTexts(t *testing.T) {
 	changed := map[int]string{413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 	unregistered := map[int]bool{418: true, 510: true} // reserved; obsolete

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// attacks are what a client may try for ever, each round on a new stream: id stands for its number. want is what ends it, within 1,100
-// rounds unless the connection ends at once.
+// attacks are frames that a client may send for ever, each round on a new stream, for whose number id stands. want is the fault that ends
+// the attack, within 1,100 rounds unless the connection ends at once.
 var attacks = []struct {
 	name  string
 	round func(id uint32) string
@@ -75,7 +75,7 @@ var attacks = []struct {
 	{"a zip of windows", func(uint32) string { return frameOf(FrameWindowUpdate, 0, 0, uint32Of(1<<31-1)) }, FaultConnectionWindow},
 }
 
-// Each attack is over after about a thousand rounds, and is slowed down to the rate of the limits before.
+// The connection of each attack ends after about a thousand rounds.
 func TestAttacks(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
@@ -107,8 +107,8 @@ func (m *model) answer(id uint32) {
 	}
 }
 
-// A busy client that does nothing unusual is never charged for it: requests with bodies, an update of the window for each small answer, a
-// PING of gRPC for each, and now and then a request that it doesn't want any more.
+// A busy client that does nothing unusual is never charged for it: requests with bodies, an update of the window and a PING of gRPC for
+// each small answer, and now and then the cancellation of a request.
 func TestPoliteClient(t *testing.T) {
 	m := newModel(t)
 	m.feed([]byte(clientPreface + frameOf(FrameSettings, FlagAck, 0, "")))

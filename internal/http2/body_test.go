@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A body is read as it came, whatever its pieces are, and however far the reader is behind. It takes little more memory than what is unread.
+// A body is read as it came, whatever its pieces are, and however far the reader is behind. It takes little more memory than its unread
+// bytes.
 func TestBodyQueue(t *testing.T) {
 	for _, behind := range []int{0, 1000, 15 << 10, 64 << 10, 1 << 20} {
 		const total = 4 << 20
@@ -52,7 +53,7 @@ func TestBodyQueue(t *testing.T) {
 	}
 }
 
-// Only a body in one piece is lent as a whole.
+// A body is lent as a whole only if it is in one piece.
 func TestBodyQueueWhole(t *testing.T) {
 	var q BodyQueue
 	if b, ok := q.Whole(); !ok || len(b) != 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// RFC 9113, section 6.9.2: the initial window changes all windows, also below 0, and section 6.9.1: none is over 2^31-1.
+// RFC 9113, section 6.9.2: a new initial window changes all windows, possibly to below 0; section 6.9.1: no window exceeds 2^31-1.
 func TestSendWindow(t *testing.T) {
 	w := SendWindow(DefaultWindow)
 	connection := SendWindow(100_000)
@@ -59,7 +59,7 @@ func TestSendable(t *testing.T) {
 	}
 }
 
-// A window is credited in eighths, and grows fourfold whenever a full one has been drained.
+// A window is credited in eighths, and grows fourfold whenever a full window has been drained.
 func TestReceiveWindowGrows(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -91,7 +91,7 @@ func TestReceiveWindowGrows(t *testing.T) {
 	}
 }
 
-// A reader that has drained less than a full window gets no larger one, and one that is larger than the limit stays.
+// A reader that has drained less than a full window gets no larger one. A window that exceeds the limit stays as it is.
 func TestReceiveWindowLimit(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -112,7 +112,7 @@ func TestReceiveWindowLimit(t *testing.T) {
 	}
 }
 
-// A reader that is always behind gets no larger window, however much it reads; once it has caught up it does.
+// A reader that is always behind gets no larger window, however much it reads. Once it has caught up, it gets one.
 func TestReceiveWindowOfASlowReader(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -129,8 +129,8 @@ func TestReceiveWindowOfASlowReader(t *testing.T) {
 	}
 }
 
-// What the client may send, what it has sent and nobody has drained, and what is owed are always the window. The client never runs out of
-// credit while nothing is left to be drained.
+// The bytes that the client may send, those that it has sent and that aren't drained, and those owed to it always add up to the window. The
+// client never runs out of credit when everything is drained.
 func TestReceiveWindowConserved(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -11,7 +11,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// read takes all frames out of b, which come in parts of n bytes. Pieces of a frame are put together.
+// read reads all frames of b, which comes in parts of n bytes. It puts the pieces of a frame together.
 func read(b string, n int) (frames []Frame, fault Fault) {
 	var r Reader
 	return readFrom(&r, b, n)
@@ -25,7 +25,7 @@ func readFrom(r *Reader, b string, n int) (frames []Frame, fault Fault) {
 		for fault == NoFault {
 			var f Frame
 			var taken int
-			// The capacity ends where the bytes do: looking further is a panic.
+			// The capacity ends where the bytes do, so that reading further panics.
 			taken, fault = r.Next(&f, in[:len(in):len(in)])
 			if taken == 0 {
 				break
@@ -52,11 +52,11 @@ var (
 	opening = frameOf(FrameHeaders, 0, 1, "x") // a field block that goes on
 )
 
-// frameTests are frames behind start, each with what the RFC says of it.
+// frameTests are frames that follow start, each with the result that the RFC demands.
 var frameTests = []struct {
 	rfc   string
 	bytes string
-	want  Frame // Type, Flags and Length are the bytes'; not compared with a fault of the connection
+	want  Frame // Type, Flags and Length come from the bytes; not compared if the fault ends the connection
 	fault Fault
 }{
 	// DATA: RFC 9113, section 6.1.
@@ -197,7 +197,7 @@ var frameTests = []struct {
 	{"4.2: longer than SETTINGS_MAX_FRAME_SIZE", frameOf(0x0a, 0, 1, strings.Repeat("a", 16385)), Frame{}, FaultFrameSize},
 }
 
-// Each frame is read the same however its bytes come.
+// Each frame is read in the same way, however its bytes come.
 func TestReadFrames(t *testing.T) {
 	for _, test := range frameTests {
 		t.Run(test.rfc, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestReadFrames(t *testing.T) {
 	}
 }
 
-// Up to its last byte a frame isn't complete, and nothing is wrong with it unless its first bytes say so.
+// Before its last byte a frame isn't complete, and has no fault unless its first bytes show one.
 func TestReadFrameCut(t *testing.T) {
 	for _, test := range frameTests {
 		for cut := range min(len(test.bytes), 2000) {
@@ -246,7 +246,7 @@ func TestReadFrameCut(t *testing.T) {
 	}
 }
 
-// A frame that can't be is refused before its payload is waited for.
+// A frame that can't be valid is refused without waiting for its payload.
 func TestReadFrameRefusedEarly(t *testing.T) {
 	for _, test := range frameTests {
 		switch test.fault {
@@ -305,7 +305,7 @@ func TestReadPreface(t *testing.T) {
 	}
 }
 
-// A piece of DATA has a byte of data, or the end of its frame: a piece without data is a frame without data.
+// Each piece of DATA has at least a byte of data, unless its whole frame has none.
 func TestPiecesHaveData(t *testing.T) {
 	whole := start + frameOf(FrameData, FlagPadded|FlagEndStream, 1, "\x05abc\x00\x00\x00\x00\x00")
 	var r Reader
@@ -420,7 +420,7 @@ func TestEndHeaders(t *testing.T) {
 	}
 }
 
-// What x/net writes is read as it was meant.
+// Frames that x/net writes are read as they were meant.
 func TestReadFramesOfXNet(t *testing.T) {
 	var b bytes.Buffer
 	framer := xhttp2.NewFramer(&b, nil)
@@ -446,7 +446,7 @@ func TestReadFramesOfXNet(t *testing.T) {
 	}
 }
 
-// Any bytes are read the same whole and byte by byte, and what x/net refuses for its own sake is refused.
+// Any bytes are read in the same way whole and byte by byte, and a frame that x/net refuses is refused.
 func FuzzReader(f *testing.F) {
 	for _, test := range frameTests {
 		if len(test.bytes) < 100 {

@@ -11,7 +11,7 @@ import (
 
 var headLimits = http1.Limits{Bytes: 1000, Line: 200, Fields: 12}
 
-// list reads fields of a test: "name: value" lines.
+// list parses a test's fields, which are "name: value" lines.
 func list(text string) (fields [][2]string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
@@ -21,7 +21,7 @@ func list(text string) (fields [][2]string) {
 	return fields
 }
 
-// request makes a head of the fields, and says what became of it.
+// request makes a head of the fields, and describes it or its fault.
 func request(text string, endStream, extended bool) string {
 	var h Head
 	var head http1.RequestHead
@@ -216,7 +216,7 @@ func TestExtendedConnect(t *testing.T) {
 	}
 }
 
-// A block over the limit is a 431, whatever it lacks, unless what was given is malformed.
+// A block over the limit is a 431, whatever it lacks, unless the fields before the limit are malformed.
 func TestHeadOverLimit(t *testing.T) {
 	for _, test := range []struct {
 		fields string
@@ -305,7 +305,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Whatever the fields are, a head has one method, one target and one Host, or is refused.
+// Whatever the fields are, a head either has one method, one target and one Host, or is refused.
 func FuzzHead(f *testing.F) {
 	for _, test := range headTests {
 		f.Add(test.fields, test.endStream, false)
@@ -350,7 +350,7 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// chromeFields are about what a browser sends.
+// chromeFields are roughly the fields that a browser sends.
 var chromeFields = [][2]string{{":method", "GET"}, {":authority", "www.example.com"}, {":scheme", "https"}, {":path", "/images/logo.png?v=3"},
 	{"cache-control", "max-age=0"}, {"accept", "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"},
 	{"user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"},

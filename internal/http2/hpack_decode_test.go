@@ -58,7 +58,7 @@ func mustDecode(t *testing.T, d *Decoder, block []byte) *collected {
 	return &c
 }
 
-// check holds the table to what is true of it at any time.
+// check checks the table's invariants.
 func (t *table) check(test testing.TB) {
 	test.Helper()
 	size, end := uint32(0), t.dead()
@@ -96,7 +96,7 @@ func unhex(s string) []byte {
 
 type exampleBlock struct{ block, fields, table string }
 
-// The examples of RFC 7541, appendix C, with its tables.
+// The examples of RFC 7541, appendix C, with the tables after them.
 var examples = []struct {
 	section string
 	size    uint32 // of the table
@@ -277,14 +277,14 @@ func TestDecoderMalformed(t *testing.T) {
 		if !errors.Is(err, test.want) {
 			t.Errorf("%s: %s: %v, want %v", test.what, test.block, err, test.want)
 		}
-		// What is thrown away is held to the same.
+		// A block whose fields are thrown away has the same errors.
 		if _, err := newDecoder().Decode(unhex(test.block), noLimit, nil); !errors.Is(err, test.want) {
 			t.Errorf("%s, without a sink: %v, want %v", test.what, err, test.want)
 		}
 	}
 }
 
-// A whole block that is cut anywhere ends the connection, or is the fields in front of the cut: none of them is made up.
+// If a block is cut anywhere, it either ends the connection or yields the fields in front of the cut: none is made up.
 func TestDecoderCut(t *testing.T) {
 	for _, fields := range [][]hpack.HeaderField{chrome, loader} {
 		first, second := encodedTwice(fields)
@@ -314,15 +314,15 @@ func TestDecoderCut(t *testing.T) {
 	}
 }
 
-// The updates of the table's size that may begin a block (RFC 7541, section 4.2; RFC 9113, section 4.3.1).
+// Updates of the table's size at the beginning of a block (RFC 7541, section 4.2; RFC 9113, section 4.3.1).
 func TestDecoderUpdates(t *testing.T) {
 	const added = "40 0161 0162 40 0163 0164" // two entries of 34 bytes
 	for _, test := range []struct {
 		what    string
-		setting []uint32 // acknowledged before the last block
+		setting []uint32 // the settings that are acknowledged before the last block
 		blocks  []string
 		want    error
-		count   uint32 // of the entries that are left
+		count   uint32 // the number of entries that are left
 	}{
 		{"none", nil, []string{added, "bebf"}, nil, 2},
 		{"to 0", nil, []string{added, "20"}, nil, 0},
@@ -381,14 +381,14 @@ func TestDecoderEviction(t *testing.T) {
 	d.table.resize(100)
 	mustDecode(t, d, unhex("40 0161 0162")) // a: b, 34 bytes
 	mustDecode(t, d, unhex("40 0163 0164")) // c: d, 34 bytes
-	// The name of a: b, which must make room.
+	// This entry uses the name of a: b, which must make room.
 	if got := mustDecode(t, d, append(unhex("7f00 05"), "12345"...)).list(); got != "a: 12345\n" {
 		t.Errorf("%q", got)
 	}
 	if got, want := d.table.list(), "[1] (s = 38) a: 12345\n[2] (s = 34) c: d\nTable size: 72\n"; got != want {
 		t.Errorf("the table is\n%swant\n%s", got, want)
 	}
-	// The name of c: d again, in an entry as large as the table.
+	// This one uses the name of c: d again, and is as large as the table.
 	value := strings.Repeat("v", 100-32-1)
 	if got := mustDecode(t, d, append(unhex("7f00 43"), value...)).list(); got != "c: "+value+"\n" {
 		t.Errorf("%q", got)
@@ -396,7 +396,7 @@ func TestDecoderEviction(t *testing.T) {
 	if d.table.count != 1 || d.table.size != 100 {
 		t.Errorf("the table is\n%s", d.table.list())
 	}
-	// And one that is too large by a byte: no error, but the table is empty.
+	// This one is too large by a byte: no error, but the table is empty.
 	if got := mustDecode(t, d, append(unhex("7e 44"), value+"v"...)).list(); got != "c: "+value+"v\n" {
 		t.Errorf("%q", got)
 	}
@@ -405,8 +405,8 @@ func TestDecoderEviction(t *testing.T) {
 	}
 }
 
-// A field counts its name, its value and 32 bytes against the limit, which the block itself has to keep too. The sink gets nothing that is
-// over it, and the table is right behind it.
+// A field counts with its name, its value and 32 bytes against the limit, to which the block itself has to keep, too. The sink gets no
+// field over the limit, and the table is right afterwards.
 func TestDecoderLimit(t *testing.T) {
 	entry := append(unhex("40 0178 7f81 0f"), strings.Repeat("y", 127+1921)...) // x: y…, an entry of 2,081 bytes
 	for _, test := range []struct {
@@ -440,7 +440,7 @@ func TestDecoderLimit(t *testing.T) {
 		if err != nil || over != test.over || len(c.fields) != test.fields {
 			t.Errorf("%s: %d fields, over: %t, want %d, %t: %v", test.what, len(c.fields), over, test.fields, test.over, err)
 		}
-		// The next block finds what it would have found.
+		// The next block finds the same table as without the limit.
 		other := newDecoder()
 		mustDecode(t, other, test.block)
 		none := newDecoder()
@@ -453,7 +453,7 @@ func TestDecoderLimit(t *testing.T) {
 	}
 }
 
-// A field is valid if RFC 9113, section 8.2.1, allows its name and its value, and stays what it is in the table.
+// A field is valid if RFC 9113, section 8.2.1, allows its name and its value. This stays so when it comes from the table.
 func TestDecoderValid(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
@@ -464,7 +464,7 @@ func TestDecoderValid(t *testing.T) {
 		{"a1!#$%&'*+-.^_`|~", "~\x80\xff inside\tit ", false},
 		{"a1!#$%&'*+-.^_`|~", "~\x80\xff inside\tit", true},
 		{":path", "/", true},
-		{":unknown", "x", true}, // that a request doesn't have it is for others to say
+		{":unknown", "x", true}, // that no request may have it is checked elsewhere
 		{":", "x", false},
 		{"::", "x", false},
 		{"", "x", false},
@@ -508,7 +508,7 @@ func TestDecoderValid(t *testing.T) {
 		}
 	}
 
-	// A name that another field's entry has given is as valid as it is there, whatever that field's value is.
+	// A name that comes from another field's entry is as valid as in that field, whatever that field's value is.
 	d := newDecoder()
 	mustDecode(t, d, literals3("x-name", "a\x00b")["with indexing"])
 	if f := mustDecode(t, d, unhex("7e 0162")).fields[0]; f.name != "x-name" || !f.valid {
@@ -540,7 +540,7 @@ func literals3(name, value string) map[string][]byte {
 	}
 }
 
-// randomFields returns the fields of a block. They repeat themselves.
+// randomFields returns the fields of a block. Names and values often occur again.
 func randomFields(random *rand.Rand) []hpack.HeaderField {
 	names := []string{
 		"user-agent", "x-a", "x-long-name-of-a-field", "accept", "cookie", "referer", "x-b", "Date", "if-none-match", ":path", ":method", ":authority", "",
@@ -588,7 +588,7 @@ func TestDecoderAgrees(t *testing.T) {
 				d.Trim()
 				d.table.check(t)
 			case 3:
-				// The peer allows more, or less.
+				// The peer allows a larger or a smaller table.
 				most := uint32(random.IntN(3 * initialTableSize))
 				e.SetMaxDynamicTableSizeLimit(most)
 				d.SetTableSize(most)
@@ -629,8 +629,8 @@ func TestDecoderAgrees(t *testing.T) {
 	}
 }
 
-// A table has the memory that it needs: none in the beginning, and little more than its entries when it was trimmed. However it is used, it
-// doesn't grow beyond a few times its size.
+// A table has as much memory as it needs: none in the beginning, and little more than its entries after it was trimmed. However it is used,
+// it doesn't grow beyond a few times its size.
 func TestDecoderMemory(t *testing.T) {
 	d := newDecoder()
 	mustDecode(t, d, unhex("828684"))
@@ -644,7 +644,7 @@ func TestDecoderMemory(t *testing.T) {
 		t.Errorf("the table has %d bytes of memory for %d", got, d.table.size)
 	}
 	before := mustDecode(t, d, second).list()
-	mustDecode(t, d, append(unhex("00 0161 7f8140"), make([]byte, 8192+127+1)...)) // isn't for the table
+	mustDecode(t, d, append(unhex("00 0161 7f8140"), make([]byte, 8192+127+1)...)) // a field that doesn't enter the table
 	d.Trim()
 	if got := cap(d.table.text) + 12*cap(d.table.ring); got > 1200 {
 		t.Errorf("the table has %d bytes of memory for %d", got, d.table.size)
@@ -672,7 +672,7 @@ func TestDecoderMemory(t *testing.T) {
 		}
 		mustDecode(t, d, block)
 	}
-	// What a literal may need to be decoded is nearly twice its length.
+	// Decoding a literal may need nearly twice its length.
 	if got := cap(d.table.text); got > 8*initialTableSize {
 		t.Errorf("the text of the table has %d bytes of memory", got)
 	}
@@ -713,7 +713,7 @@ func TestStaticTable(t *testing.T) {
 func TestDecoderAllocs(t *testing.T) {
 	for _, fields := range [][]hpack.HeaderField{chrome, loader} {
 		first, second := encodedTwice(fields)
-		// Each of these adds all fields once more.
+		// Each run adds all fields to the table once more.
 		d, c := newDecoder(), new(counted)
 		for what, block := range map[string][]byte{"repeated": second, "first": first} {
 			if n := testing.AllocsPerRun(300, func() {
@@ -731,7 +731,7 @@ func TestDecoderAllocs(t *testing.T) {
 			if _, err := d.Decode(append(first[:len(first):len(first)], 0x80), noLimit, c); !errors.Is(err, errIndex) {
 				t.Fatal(err)
 			}
-		}); n > 1 { // that of append
+		}); n > 1 { // append's allocation
 			t.Errorf("an error makes %v allocations", n-1)
 		}
 	}
@@ -745,7 +745,7 @@ func (c *counted) Field(name, value []byte, _ field.ID, _ bool) {
 	c.bytes += len(name) + len(value)
 }
 
-// FuzzHPACKDecode decodes any two blocks as x/net does, but for what is stricter here.
+// FuzzHPACKDecode decodes any two blocks as x/net does, except where this decoder is stricter.
 func FuzzHPACKDecode(f *testing.F) {
 	for _, example := range examples {
 		for _, b := range example.blocks {
@@ -799,7 +799,7 @@ func FuzzHPACKDecode(f *testing.F) {
 	})
 }
 
-// What browsers and load generators send.
+// Fields that browsers and load generators send.
 var chrome = []hpack.HeaderField{
 	{Name: ":method", Value: "GET"},
 	{Name: ":authority", Value: "www.example.com"},
@@ -829,7 +829,7 @@ var loader = []hpack.HeaderField{
 	{Name: "user-agent", Value: "h2load nghttp2/1.52.0"},
 }
 
-// encodedTwice returns the block of a connection's first request with the fields, and that of the next ones.
+// encodedTwice returns the blocks of a connection's first request with the fields, and of each later one.
 func encodedTwice(fields []hpack.HeaderField) (first, second []byte) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)

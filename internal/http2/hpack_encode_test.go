@@ -17,7 +17,7 @@ func newEncoder() *Encoder {
 	return e
 }
 
-// peer decodes what a server sends, by x/net's decoder and by our own: they agree.
+// peer decodes a server's blocks by x/net's decoder and by our own, which must agree.
 type peer struct {
 	theirs *hpack.Decoder
 	own    *Decoder
@@ -25,7 +25,7 @@ type peer struct {
 
 func newPeer() *peer { return &peer{hpack.NewDecoder(initialTableSize, nil), newDecoder()} }
 
-// allow tells both what SETTINGS_HEADER_TABLE_SIZE the server has acknowledged.
+// allow tells both decoders which SETTINGS_HEADER_TABLE_SIZE the server has acknowledged.
 func (p *peer) allow(size uint32) {
 	p.theirs.SetAllowedMaxDynamicTableSize(size)
 	p.own.SetTableSize(size)
@@ -49,7 +49,7 @@ func (p *peer) decode(t testing.TB, block []byte) []hpack.HeaderField {
 	return fields
 }
 
-// An answer's status is an index where the static table has it, else three digits behind the name's index.
+// An answer's status is an index if the static table has it, else three digits after the name's index.
 func TestAppendStatus(t *testing.T) {
 	for status := 100; status < 1000; status++ {
 		b := AppendStatus(nil, status)
@@ -68,8 +68,8 @@ func TestAppendStatus(t *testing.T) {
 	}
 }
 
-// Names go out in lower case, as "field names MUST be converted to lowercase when constructing an HTTP/2 message" (RFC 9113, section 8.2). No
-// field gets into the table, and cookies and credentials are never to be.
+// Names go out in lower case, as "field names MUST be converted to lowercase when constructing an HTTP/2 message" (RFC 9113, section 8.2).
+// No field gets into the table, and cookies and credentials are marked as never to be indexed.
 func TestAppendField(t *testing.T) {
 	values := []string{"", "x", strings.Repeat("b", 63), strings.Repeat("b", 64), strings.Repeat("a", 126), strings.Repeat("a", 127), strings.Repeat("a", 500), "\x80\xff", strings.Repeat("\xff", 200)}
 	names := []string{"X-Unknown", "x-unknown", "ETAG", "Content-Type", strings.Repeat("Long-", 40)}
@@ -111,7 +111,7 @@ func TestAppendField(t *testing.T) {
 	}
 }
 
-// A known name goes out as the index of the static table that it has there.
+// A known name goes out as its index in the static table.
 func TestStaticNames(t *testing.T) {
 	known := 0
 	for i := range staticFields {
@@ -133,8 +133,8 @@ func TestStaticNames(t *testing.T) {
 	}
 }
 
-// An Encoder's first block has literals, which the table has from then on: in the next blocks they are indexes of a byte each. Secrets stay
-// literals. Another block, of prepared literals without the table, changes nothing, wherever it comes in between.
+// An Encoder's first block has literals, which the table then has: in the next blocks they are indexes of a byte each. Secrets stay
+// literals. A block of prepared literals that doesn't use the table changes nothing, wherever it comes in between.
 func TestEncoderIndexes(t *testing.T) {
 	server, contentType, odd := NewLiteral("Server", "filo"), NewLiteral("Content-Type", "text/plain; charset=utf-8"), NewLiteral("X-Odd", "{<\x80>}")
 	cookie := NewLiteral("Set-Cookie", "id=1")
@@ -167,13 +167,13 @@ func TestEncoderIndexes(t *testing.T) {
 }
 
 // "the smallest maximum table size that occurs in that interval MUST be signaled in a dynamic table size update. The final maximum size is
-// always signaled, resulting in at most two dynamic table size updates." (RFC 7541, section 4.2) The encoder's own choice for the first of
-// two is 0.
+// always signaled, resulting in at most two dynamic table size updates." (RFC 7541, section 4.2) If there are two updates, this encoder may
+// signal an even smaller size first, namely 0.
 func TestEncoderUpdates(t *testing.T) {
 	const large = 1 << 20
 	for _, test := range []struct {
 		what  string
-		sizes [][]uint32 // of SETTINGS before each block
+		sizes [][]uint32 // the sizes in SETTINGS before each block
 		want  []string   // the updates that the blocks begin with
 	}{
 		{"none", [][]uint32{{}, {}}, []string{"", ""}},
@@ -201,7 +201,7 @@ func TestEncoderUpdates(t *testing.T) {
 				t.Errorf("%s: block %d begins with %q, want %q", test.what, i, got, test.want[i])
 			}
 		}
-		// The same, where the caller has summed up.
+		// The same if the caller has summed the sizes up.
 		e.Reset()
 		for i, sizes := range test.sizes {
 			if len(sizes) > 0 {
@@ -218,7 +218,7 @@ func TestEncoderUpdates(t *testing.T) {
 	}
 }
 
-// The Date of the second takes the place of the one before. As the table fills with them, other literals leave it and come back.
+// Each second's Date replaces the previous one. As the table fills with Dates, other literals leave it and come back.
 func TestEncoderDates(t *testing.T) {
 	server := NewLiteral("Server", "filo")
 	e, p := newEncoder(), newPeer()
@@ -231,7 +231,7 @@ func TestEncoderDates(t *testing.T) {
 			if got := p.decode(t, block); len(got) != 2 || got[0].Value != "filo" || got[1].Value != value {
 				t.Fatalf("%v", got)
 			}
-			if i > 1 && len(block) > 4 { // the Date of the first may have pushed Server out
+			if i > 1 && len(block) > 4 { // the first block's Date may have pushed Server out
 				t.Fatalf("second %d, block %d: %x", second, i, block)
 			}
 			if second > 0 && block[0] == server.indexing[0] {
@@ -244,7 +244,7 @@ func TestEncoderDates(t *testing.T) {
 	}
 }
 
-// Two literals with one slot: the first keeps it as long as it is in the table, and both arrive.
+// Of two literals with the same slot, the first keeps the slot as long as it is in the table, and both arrive.
 func TestEncoderSlots(t *testing.T) {
 	var l [3 * encoderSlots]Literal
 	for i := range l {
@@ -267,7 +267,7 @@ func TestEncoderSlots(t *testing.T) {
 	}
 }
 
-// When the numbers have run out, literals don't get into tables, and so aren't taken for others.
+// When the numbers have run out, further literals don't get into tables, and so can't be taken for others.
 func TestLiteralNumbers(t *testing.T) {
 	before := literals.Load()
 	defer literals.Store(before)
@@ -289,7 +289,7 @@ func TestLiteralNumbers(t *testing.T) {
 	}
 }
 
-// A literal is in the table if there is room for it and for what came after it, to the byte.
+// A literal is in the table if there is room, to the byte, for it and for the entries that came after it.
 func TestEncoderFits(t *testing.T) {
 	server, vary := NewLiteral("Server", "filo"), NewLiteral("Vary", "Accept") // entries of 42 bytes each
 	for _, test := range []struct {
@@ -297,7 +297,7 @@ func TestEncoderFits(t *testing.T) {
 		want string // the second block
 	}{
 		{41, server.plain + vary.plain},
-		{42, server.indexing + vary.indexing}, // each pushes the other out
+		{42, server.indexing + vary.indexing}, // each of the two pushes the other out
 		{83, server.indexing + vary.indexing},
 		{84, "\xbf\xbe"},
 	} {
@@ -313,7 +313,8 @@ func TestEncoderFits(t *testing.T) {
 	}
 }
 
-// encoderPool has literals of all kinds: small ones, one that a small table hasn't room for, secrets, and one that no table has room for.
+// encoderPool has literals of all kinds: small ones, one that is too large for a small table, secrets, and one that is too large for any
+// table.
 var encoderPool = func() (pool []Literal) {
 	for i := range 20 {
 		pool = append(pool, NewLiteral(fmt.Sprintf("X-%d", i), strings.Repeat("v", 1<<(i/2))))
@@ -322,7 +323,7 @@ var encoderPool = func() (pool []Literal) {
 		NewLiteral("AUTHORIZATION", "Bearer"), NewLiteral("Vary", ""), NewLiteral("X-Large", strings.Repeat("large", 1000)))
 }()
 
-// encodeByScript lets an Encoder do what script says, with settings between blocks, and blocks of other workers, and has all decoded.
+// encodeByScript has an Encoder do what script says, with settings and other workers' blocks in between, and decodes everything.
 func encodeByScript(t testing.TB, script []byte) {
 	e, p := newEncoder(), newPeer()
 	least, last, changed := uint32(initialTableSize), uint32(initialTableSize), false
@@ -387,7 +388,7 @@ func encodeByScript(t testing.TB, script []byte) {
 	flush()
 }
 
-// field returns the field that a literal's bytes say.
+// field returns the field that a literal's bytes stand for.
 func (l *Literal) field(t testing.TB) (name, value string) {
 	f, err := hpack.NewDecoder(0, nil).DecodeFull([]byte(l.plain))
 	if err != nil || len(f) != 1 {
@@ -396,7 +397,7 @@ func (l *Literal) field(t testing.TB) (name, value string) {
 	return f[0].Name, f[0].Value
 }
 
-// Whatever the peer's settings are, and in whatever order literals are sent, it decodes what was meant.
+// Whatever the peer's settings are, and in whatever order literals are sent, the peer decodes the fields that were meant.
 func TestEncoderAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
@@ -416,7 +417,7 @@ func TestEncoderWraps(t *testing.T) {
 	server := NewLiteral("Server", "filo")
 	e, p := newEncoder(), newPeer()
 	for i := range 3 << 16 / 40 {
-		// A table of 60 bytes holds one of them: each comes in again and again.
+		// A table of 60 bytes holds only one of the two: each enters it again and again.
 		l := &encoderPool[i%2]
 		if i == 0 {
 			e.SetTableSize(60, 60)
@@ -435,7 +436,7 @@ func FuzzHPACKEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { encodeByScript(t, script[:min(len(script), 2000)]) })
 }
 
-// smallAnswer appends what the answer with a small text begins with.
+// smallAnswer appends the field block of an answer with a small text.
 type smallAnswer struct{ contentType, server, date Literal }
 
 func newSmallAnswer() *smallAnswer {
@@ -460,7 +461,7 @@ func (a *smallAnswer) encodeApart(dst []byte) []byte {
 	return AppendNumber(dst, field.ContentLength, 13)
 }
 
-// No block that is encoded allocates, but for its own bytes.
+// Encoding a block allocates nothing but the block's own bytes.
 func TestEncoderAllocs(t *testing.T) {
 	a, e := newSmallAnswer(), newEncoder()
 	out := make([]byte, 0, 1024)

@@ -32,7 +32,7 @@ func TestHuffmanCodes(t *testing.T) {
 	}
 }
 
-// randomText returns up to max bytes, of the kind that is in fields: mostly the common letters, now and then any byte.
+// randomText returns up to max bytes like those in fields: mostly the common letters, now and then any byte.
 func randomText(random *rand.Rand, max int) string {
 	b := make([]byte, random.IntN(max+1))
 	odd := random.IntN(4)
@@ -52,7 +52,7 @@ func randomText(random *rand.Rand, max int) string {
 	return string(b)
 }
 
-// What is encoded comes back, and x/net agrees both ways.
+// An encoded text is decoded to itself, and x/net agrees in both directions.
 func TestHuffmanAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -73,7 +73,7 @@ func TestHuffmanAgrees(t *testing.T) {
 // the code for the EOS symbol MUST be treated as a decoding error. A Huffman-encoded string literal containing the EOS symbol MUST be
 // treated as a decoding error." (RFC 7541, section 5.2)
 func TestHuffmanMalformed(t *testing.T) {
-	long := huffmanEncoded(nil, strings.Repeat("www.example.com ", 4)) // ends with a byte's end: 16 letters are 12 bytes
+	long := huffmanEncoded(nil, strings.Repeat("www.example.com ", 4)) // ends at a byte boundary: 16 letters are 12 bytes
 	for _, test := range []struct {
 		what string
 		in   string

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "1,000, +33/s": the burst, then the rate, and time pays off no more than what is owed.
+// "1,000, +33/s": first the burst, then the rate, and time that passes leaves no credit beyond the burst.
 func TestGlitches(t *testing.T) {
 	const start = clock.Time(time.Hour)
 	charge := func(g *Glitches, n int, now clock.Time) (done int) {
@@ -29,7 +29,7 @@ func TestGlitches(t *testing.T) {
 	if n := charge(&g, 100, start.Add(time.Second)); n != 33 {
 		t.Errorf("%d a second later", n)
 	}
-	// A rate below that of the limits never adds up, in steps of whatever length.
+	// A rate below that of the limits never adds up, whatever the length of the steps.
 	g = Glitches{}
 	now := start
 	for range 100_000 {
@@ -41,7 +41,7 @@ func TestGlitches(t *testing.T) {
 	if n := charge(&g, 2000, now.Add(time.Hour)); n != 1000 {
 		t.Errorf("%d at once, an hour later", n)
 	}
-	// A higher one does.
+	// A higher rate adds up.
 	g = Glitches{}
 	now, n := start, 0
 	for g.Charge(1, now, DefaultGlitches) == NoFault {
@@ -63,7 +63,7 @@ func TestGlitches(t *testing.T) {
 	}
 }
 
-// What costs what.
+// The cost of each frame.
 func TestCost(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -90,7 +90,7 @@ func TestCost(t *testing.T) {
 		{"GOAWAY", frameOf(FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"), 1, 0},
 		{"unknown", frameOf(0xf0, 0, 0, "abcdef"), 1, 0},
 	} {
-		for parts := 1; parts < 12; parts++ { // a frame costs the same however it comes
+		for parts := 1; parts < 12; parts++ { // a frame costs the same in however many parts it comes
 			var e Earned
 			r := Reader{begun: true}
 			var in []byte
@@ -150,7 +150,7 @@ func TestEarn(t *testing.T) {
 	}
 }
 
-// Late updates of a stream's window are no glitches as long as they are together at most what whole answers had.
+// Late updates of a stream's window are no glitches as long as their sum isn't larger than the content of whole answers.
 func TestEarnContent(t *testing.T) {
 	late := func(e *Earned, n uint32) int {
 		return e.StreamCost(&Frame{Type: FrameWindowUpdate, Value: n}, Verdict{Late: true})
@@ -166,7 +166,7 @@ func TestEarnContent(t *testing.T) {
 	if late(&e, 10_000-2*4096) != 0 || late(&e, smallUpdate) != 1 {
 		t.Error("the rest")
 	}
-	e.Answer(-100) // the client has opened its window by more than came
+	e.Answer(-100) // the client has opened its window by more than it got
 	for range 3 {
 		e.Answer(maxEarnedContent)
 	}
@@ -175,7 +175,7 @@ func TestEarnContent(t *testing.T) {
 	}
 }
 
-// RST_STREAM is a glitch where the answer isn't complete, and together with it a PING is none.
+// RST_STREAM is a glitch if the answer isn't complete, and a PING that comes with it isn't one.
 func TestResetCost(t *testing.T) {
 	reset := Frame{Type: FrameReset}
 	for state, want := range map[State]int{Open: 1, HalfClosedRemote: 1, HalfClosedLocal: 0, Closed: 1, Reset: 1} {
@@ -228,7 +228,7 @@ func TestBlock(t *testing.T) {
 	if k.Begin(f) {
 		t.Error("the block goes on")
 	}
-	copy(f.Payload, "xxx") // it lies in the input
+	copy(f.Payload, "xxx") // the payload lies in the input
 	for range MaxContinuations - 1 {
 		if whole, fault := k.Continue(more(0, 1), 100); whole || fault != NoFault {
 			t.Fatal(whole, fault)
@@ -246,7 +246,7 @@ func TestBlock(t *testing.T) {
 			t.Errorf("CONTINUATION %d: %v", i, fault)
 		}
 	}
-	// A limit that was raised has room for as many frames as clients need, and more.
+	// A raised limit allows as many frames as clients need, and more.
 	k.Begin(headers(0, "abc"))
 	const raised = 1 << 20
 	for i := range raised/continuationSize + 1 {
@@ -272,7 +272,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// The table of faults is complete, and says what OfStream and Malformed say.
+// The table of faults is complete, and agrees with OfStream and Malformed.
 func TestFaults(t *testing.T) {
 	if NoFault.String() != "" || NoFault.OfStream() || NoFault.Code() != NoError {
 		t.Error("NoFault")

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// model is a server's end of a connection, put together of this package's parts as a server does it, but that it answers nothing by itself.
-// It says in words what frames lead to, and keeps books of its own about the windows.
+// model is a server's end of a connection, put together of this package's parts as in a server, except that it sends no answers by itself.
+// It logs in words what frames lead to, and keeps accounts of its own of the windows.
 type model struct {
 	t        *testing.T
 	in       []byte
@@ -38,7 +38,7 @@ type model struct {
 	log      []string
 	maxPlace int
 
-	opens         uint32 // the stream whose field block is coming, as a request; 0 for another's
+	opens         uint32 // the stream that the coming field block opens by a request; 0 for other blocks
 	blockOf       *modelStream
 	refusedBlock  Fault
 	limits        http1.Limits
@@ -70,14 +70,14 @@ func newModel(t *testing.T) *model {
 	return m
 }
 
-// giveField gives a field to h as a decoder does.
+// giveField adds a field to h as a decoder does.
 func giveField(h *Head, name, value string) {
 	valid := syntax.IsToken(strings.TrimPrefix(name, ":")) && name == strings.ToLower(name) &&
 		value == strings.Trim(value, " \t") && !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 	h.Field([]byte(name), []byte(value), field.Lookup(name), valid)
 }
 
-// feed gives the model bytes.
+// feed has the model read the bytes.
 func (m *model) feed(b []byte) {
 	m.in = append(m.in, b...)
 	if !m.prefaced {
@@ -211,7 +211,7 @@ func (m *model) step(f *Frame, e Event, fault Fault) {
 	m.leave(s)
 }
 
-// fail ends what a fault ends.
+// fail ends the stream or the connection, as the fault demands.
 func (m *model) fail(id uint32, s *modelStream, state State, fault Fault) {
 	if fault == NoFault {
 		return
@@ -260,7 +260,7 @@ func (m *model) open(id uint32) *modelStream {
 	return s
 }
 
-// apply does what a frame means to a stream that goes on.
+// apply has a frame take effect on a stream that goes on.
 func (m *model) apply(f *Frame, s *modelStream) Fault {
 	switch f.Type {
 	case FrameData:
@@ -332,7 +332,7 @@ func (m *model) fields(block []byte, endStream bool) {
 	m.leave(s)
 }
 
-// check holds the model to what is always so.
+// check checks the model's invariants.
 func (m *model) check() {
 	m.t.Helper()
 	if m.ended != NoFault {

@@ -24,11 +24,11 @@ func TestParsePriority(t *testing.T) {
 		{"x=*t/k:n, u=1", "1"}, {"u1=2", "3"},
 		{"x=@1659578233, u=1", "1"}, {"x=@-1;a=@2, u=1", "1"}, {"u=@1", "3"}, {"x=%\"a, u=5 %c3%bc\\\", u=1", "1"}, {"x=(@1 %\"a)\");b=%\"c\", u=1", "1"},
 		{"x=%\"a, u=1", "3"}, {"u=1, x=%a", "3"}, {"u=1, x=@", "3"}, {"u=1, x=@a", "3"},
-		// Parameters of a member mean nothing.
+		// Parameters of a member are ignored.
 		{"u=1;x", "1"}, {"u=1; x=y;z=\"a;b\", i;q=1", "1i"}, {"i;x=?0", "3i"},
 		// The last member of a name counts (RFC 9651, section 4.2.2).
 		{"u=1, u=2", "2"}, {"i, i=?0", "3"},
-		// What isn't a dictionary is ignored altogether.
+		// A value that isn't a dictionary is ignored altogether.
 		{"u=1,", "3"}, {"u=1,,i", "3"}, {",u=1", "3"}, {"u=1 i", "3"}, {"U=1", "3"}, {"u=", "3"}, {"u=1, =", "3"}, {"u=1, i=?2", "3"},
 		{"u=1, x=\"a", "3"},
 		{"u=1, x=(a", "3"}, {"u=1, x=(a\"b\")", "3"}, {"u=1, x=:a", "3"}, {"u=1;, i", "3"}, {"u=1;;x", "3"}, {"u=1, \xff", "3"}, {"u=1\x00",
@@ -45,7 +45,7 @@ func TestParsePriority(t *testing.T) {
 	}
 }
 
-// No value makes the parser fail, or a priority that isn't one. It doesn't look beyond the value.
+// No value makes the parser panic or return an invalid priority. The parser doesn't look beyond the value.
 func FuzzParsePriority(f *testing.F) {
 	for _, seed := range []string{"u=1, i", "x=(a \"b)\" c;d=1);e, u=6", "x=:YQ==:,i=?0"} {
 		f.Add(seed)
@@ -164,7 +164,7 @@ func TestScheduleChanges(t *testing.T) {
 	}
 	q.Remove(&c.Sender)
 	q.Remove(&c.Sender)
-	q.SetPriority(&c.Sender, Priority{3, false}) // while it doesn't wait
+	q.SetPriority(&c.Sender, Priority{3, false}) // while the stream doesn't wait
 	if c.Waits() || q.Next() != a {
 		t.Error("stream 5 doesn't wait")
 	}
@@ -173,7 +173,7 @@ func TestScheduleChanges(t *testing.T) {
 	}
 }
 
-// Random changes: the next stream is always one of those that a look at all of them finds, and none starves.
+// After random changes the next stream is always one that a search of all streams finds, too, and no stream starves.
 func TestScheduleRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))
 	var q Schedule[sending]
@@ -181,7 +181,7 @@ func TestScheduleRandom(t *testing.T) {
 	for i := range 60 {
 		streams = append(streams, stream(uint32(2*i+1), uint8(random.IntN(3)), random.IntN(2) == 0, 0))
 	}
-	turns := map[*sending]int{} // since all of them last changed
+	turns := map[*sending]int{} // the turns since the set of streams last changed
 	for range 40_000 {
 		s := streams[random.IntN(len(streams))]
 		switch random.IntN(12) {
@@ -283,7 +283,8 @@ func BenchmarkParsePriority(b *testing.B) {
 	}
 }
 
-// "The zero value is empty, and has no memory", and so is a schedule that was trimmed; one that streams wait in loses nothing.
+// "The zero value is empty, and has no memory", and so is a trimmed schedule. A schedule in which streams wait loses nothing when it is
+// trimmed.
 func TestScheduleTrim(t *testing.T) {
 	var q Schedule[int]
 	if q.Trim(); !q.Empty() || q.Next() != nil {

@@ -14,7 +14,7 @@ func settingOf(id uint16, value uint32) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, id), value))
 }
 
-// RFC 9113, section 6.5.2, and those that define more.
+// RFC 9113, section 6.5.2, and the RFCs that define further settings.
 func TestPeerSettings(t *testing.T) {
 	for _, test := range []struct {
 		rfc   string

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The diagram of RFC 9113, section 5.1: what each frame does in each state. A state's name alone means that the stream is in it then; "="
-// that the stream stays; "late" that the frame is thrown away and charged; "drop" that it isn't sent. Others are the answers to faults:
-// RST_STREAM, or GOAWAY with "!".
+// The diagram of RFC 9113, section 5.1: what each frame does in each state. A state's name alone means that the stream is in this state
+// afterwards; "=" that it stays in its state; "late" that the frame is thrown away and charged; "drop" that it isn't sent. Other entries
+// are the answers to faults: RST_STREAM, or GOAWAY with "!".
 const diagram = `
                       | idle              | open            | hc-remote      | hc-local         | closed          | reset
 HEADERS               | open              | PROTOCOL_ERROR  | STREAM_CLOSED  | PROTOCOL_ERROR   | !STREAM_CLOSED  | late
@@ -77,7 +77,7 @@ var wireStates = []struct {
 	name   string
 	state  State
 	frames string
-	then   []Event // sent by the server on stream 5
+	then   []Event // the events that the server sends on stream 5
 }{
 	{"idle", Idle, "", nil},
 	{"idle, with a later stream to come", Idle, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 3, getBlock), nil},
@@ -98,8 +98,8 @@ var wireStates = []struct {
 	{"reset, after the answer", Reset, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), []Event{SendHeadersEnd, SendReset}},
 }
 
-// wireFrames are frames on stream 5, each with what comes of it in each state: "" for nothing wrong, "late", or the code of the answer, with
-// "!" for the connection's end.
+// wireFrames are frames on stream 5, each with its result in each state: "" for no fault, "late", or the code of the answer, with "!" for
+// the connection's end.
 var wireFrames = []struct {
 	rfc   string
 	frame string
@@ -149,7 +149,8 @@ var wireFrames = []struct {
 	{"5.5: an unknown type", frameOf(0x70, 0, 5, "x"), [states]string{}},
 }
 
-// Each frame in each state, however the state was come to, whole and cut at every byte. A stream's fault leaves its siblings alone.
+// Each frame comes in each state, in whatever way the stream has reached it, whole and cut at every byte. A stream's fault leaves its
+// siblings alone.
 func TestFramesInStates(t *testing.T) {
 	for _, way := range wireStates {
 		for _, test := range wireFrames {
@@ -184,7 +185,7 @@ func TestFramesInStates(t *testing.T) {
 	}
 }
 
-// sends does what an event means that is sent on a stream.
+// sends has an event that the server sends on a stream take effect.
 func (m *model) sends(id uint32, e Event) {
 	s := m.table.Find(id)
 	if e == SendReset {
@@ -206,7 +207,7 @@ func (m *model) state(id uint32) State {
 	return m.ids.State(id)
 }
 
-// outcome is the code that something ended with.
+// outcome returns the code with which a stream or the connection has ended.
 func (m *model) outcome() string {
 	if m.ended != NoFault {
 		return "!" + m.ended.Code().String()
@@ -299,8 +300,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Random frames of a client that knows what it may send, and of one that doesn't, come out the same however they are cut, and break none of
-// what is always so.
+// Random frames, of a client that keeps to the rules and of one that doesn't, have the same results however they are cut, and break no
+// invariant.
 func FuzzStreams(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed%2 == 0)

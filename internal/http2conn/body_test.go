@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// A buffer doesn't grow because its handler is always a little behind.
+// A buffer stays small even if its handler is always a little behind.
 func TestBodyBuffer(t *testing.T) {
 	h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}
 	s := &Stream{h: h, state: http2.Open, running: true}
@@ -37,8 +37,8 @@ func TestBodyBuffer(t *testing.T) {
 	}
 }
 
-// A reader that waits gets what comes in its own buffer, which costs no memory of the server's, and what doesn't fit there from the queue. It
-// isn't woken before the input is used up, and one that wants all of the body not before its buffer is full.
+// A reader that waits gets the bytes that come in its own buffer, which costs no memory of the server's, and those that don't fit there
+// from the queue. It isn't woken before the input is used up. If it wants all of the body, it isn't woken before its buffer is full.
 func TestBodyFill(t *testing.T) {
 	for _, gathers := range []bool{false, true} {
 		h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}

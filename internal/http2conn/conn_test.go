@@ -36,17 +36,17 @@ func newShared() *Shared {
 	return s
 }
 
-// silentDriver is the driver of a connection whose client sends nothing, and takes everything.
+// silentDriver is the driver of a connection whose client sends nothing, and reads everything.
 type silentDriver struct{ Driver }
 
 func (silentDriver) Send([]byte) bool   { return false }
 func (silentDriver) WakeOwner()         {}
 func (silentDriver) Failed(http2.Fault) {}
 
-// discardConn takes all that is written, and has nothing to read.
+// discardConn accepts all writes, and has nothing to read.
 type discardConn struct {
 	net.Conn
-	taken chan int // how much came at a time
+	taken chan int // the size of each write
 }
 
 func (c *discardConn) Write(b []byte) (int, error) {
@@ -55,7 +55,7 @@ func (c *discardConn) Write(b []byte) (int, error) {
 }
 func (c *discardConn) SetWriteDeadline(time.Time) error { return nil }
 
-// slowFlusher is a driver whose sends return when all has been sent, as if the goroutine that flushes had to wait for a processor.
+// slowFlusher is a driver whose Send returns only when all has been sent, as if the goroutine that flushes had to wait for a processor.
 type slowFlusher struct {
 	Driver
 	h *Conn
@@ -67,7 +67,8 @@ func (d *slowFlusher) Send(b []byte) (kept bool) {
 	return false
 }
 
-// An answer goes on to its end although its connection takes each part before the flusher looks again, and Drained finds the flusher at work.
+// An answer is sent to its end even if the connection takes each part before the flusher looks again, and Drained finds the flusher at
+// work.
 func TestFlushGoesOn(t *testing.T) {
 	sink := &discardConn{taken: make(chan int, 1<<16)}
 	d := new(slowFlusher)
@@ -111,7 +112,7 @@ func TestExcusedStreams(t *testing.T) {
 		stream.sender.Init(stream, stream.id, http2.UnsaidPriority)
 		h.schedule.Add(&stream.sender)
 	}
-	first.Request, second.Request = nil, nil // as those of parked streams whose handlers have returned
+	first.Request, second.Request = nil, nil // as in parked streams whose handlers have returned
 	h.used = h.shared.Clock.Now()
 	soon, late := h.used.Add(testGrace/2), h.used.Add(2*testGrace)
 	for _, test := range []struct {
@@ -136,7 +137,7 @@ func TestExcusedStreams(t *testing.T) {
 	}
 }
 
-// A goroutine that is woken just before it waits doesn't wait.
+// If a goroutine is woken just before it waits, it doesn't wait.
 func TestWokenBeforeWait(t *testing.T) {
 	h := New(newShared(), silentDriver{}, nil, nil)
 	s := &Stream{Request: new(Request)}

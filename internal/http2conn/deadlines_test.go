@@ -9,13 +9,13 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// deadlineConn is a connection that waits.
+// deadlineConn is a connection, with its owner's turn.
 type deadlineConn struct {
 	*Conn
 	t *Turn
 }
 
-// await adds a stream of which something is awaited.
+// await adds a stream that waits for something.
 func (c deadlineConn) await(what awaits) *Stream {
 	s := &Stream{Request: new(Request)}
 	s.open(c.Conn, 1)
@@ -40,13 +40,13 @@ func (c deadlineConn) await(what awaits) *Stream {
 	return s
 }
 
-// The owner of a connection never looks in vain again and again: what passes is done, and passes no more.
+// The owner of a connection never looks in vain again and again: when a deadline passes, it is dealt with, and doesn't pass again.
 func TestDeadlines(t *testing.T) {
 	due := make(map[string]bool)
 	for _, test := range []struct {
 		name   string
 		begin  func(c deadlineConn)
-		rounds int // of a wait and a look, until nothing is waited for; -1: for ever
+		rounds int // rounds of a wait and a look, until nothing is waited for; -1: for ever
 	}{
 		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
 		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.shared.Clock.Now(), settingsTimeout) }, 1},

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// servedOwner is the owner of a parked stream's outbox, and is told on a channel to serve the stream.
+// servedOwner is the owner of a parked stream's outbox. Its Serve sends to served.
 type servedOwner struct{ served chan struct{} }
 
 func (servedOwner) Limits() pace.Limits { return pace.Limits{} }
@@ -20,15 +20,15 @@ func (servedOwner) Drained()            {}
 func (servedOwner) Disconnect(error)    {}
 func (o servedOwner) Serve()            { o.served <- struct{}{} }
 
-// An event that comes between the last look of the goroutine that serves a parked stream and its Rest keeps the stream with the goroutine. Later
-// ones have the stream served by another goroutine, by one for all of them.
+// If an event comes between the last look of the goroutine that serves a parked stream and its Rest, the goroutine keeps the stream. For
+// later events the stream is served by another goroutine, one for all of them.
 func TestParkedStreamRests(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		event         func(h *Conn, s *Stream)
-		rests, sends  bool // what Rest returns, and what it returns where only the outbox counts
+		rests, sends  bool // the result of Rest, and its result if only the outbox counts
 		servedLater   bool // the event has a resting stream served
-		servedSending bool // and one that only waits for its outbox
+		servedSending bool // the event has a stream served that only waits for its outbox
 	}{
 		{"nothing", func(*Conn, *Stream) {}, true, true, false, false},
 		{"Wake", func(_ *Conn, s *Stream) { (*StreamConn)(s).Wake() }, false, false, true, true},

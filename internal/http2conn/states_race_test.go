@@ -28,7 +28,7 @@ type steppedConn struct {
 	next uint32 // the number of the next stream
 }
 
-// steppedDriver takes everything, and calls onSend before.
+// steppedDriver sends everything, and calls onSend before.
 type steppedDriver struct {
 	silentDriver
 	onSend func()
@@ -53,7 +53,7 @@ func newSteppedConn(t *testing.T) *steppedConn {
 	return c
 }
 
-// come has the connection take what comes from the client, and returns the last step.
+// come has the connection read b from the client, and returns the last step.
 func (c *steppedConn) come(b []byte) (step Step) {
 	c.Received(c.turn, c.turn.In.Space(), copy(c.turn.In.Space(), b))
 	for step = StepNext; step == StepNext; {
@@ -62,7 +62,7 @@ func (c *steppedConn) come(b []byte) (step Step) {
 	return step
 }
 
-// request begins a request whose client may send more, or whole is set.
+// request begins a request. Unless whole is set, its client may send more.
 func (c *steppedConn) request(whole bool) *Stream {
 	b := append(http2.BeginHeaders(nil), 0x83, 0x84, 0x86, 0x41, 1, 'a') // POST http://a/
 	step := c.come(http2.EndHeaders(b, 0, c.next, whole))
@@ -87,7 +87,7 @@ func (c *steppedConn) sends(f func()) {
 	c.FlushTurn(c.turn)
 }
 
-// park begins a request and parks it.
+// park begins a request and parks its stream.
 func (c *steppedConn) park() *StreamConn {
 	s, out := c.request(false), new(outbox.Outbox)
 	out.Open(servedOwner{make(chan struct{}, 2)}, (*StreamConn)(s), nil, false)
@@ -109,7 +109,7 @@ func (c *steppedConn) tunnel() *Tunnel {
 	return tunnel
 }
 
-// read begins to read the body, and returns when the reader waits.
+// read begins to read the body on another goroutine, and returns when that waits.
 func (c *steppedConn) read(s *Stream) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func wholeAnswer() *Answer {
 
 var pong = http2.AppendPing(nil, http2.FlagAck, [8]byte{})
 
-// Each step that the tables allow is one that happens.
+// Each step that the tables allow does happen.
 func TestEachStep(t *testing.T) {
 	var mu sync.Mutex
 	taken := make(map[string]bool)
@@ -250,7 +250,7 @@ func TestEachStep(t *testing.T) {
 	}
 }
 
-// stepsOf returns the steps that a table allows, whose last state this is.
+// stepsOf returns the steps that the table of the type of last allows. last is the type's last state.
 func stepsOf[S race.State](last S) (steps []string) {
 	for from := range last + 1 {
 		for to := range 8 {

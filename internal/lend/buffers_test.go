@@ -16,7 +16,7 @@ func skipUnlessKept(t *testing.T) {
 	}
 }
 
-// check compares the list's books with what it holds.
+// check compares the list's counts with its contents.
 func (l *Buffers) check(t *testing.T) {
 	t.Helper()
 	size := 0
@@ -33,7 +33,7 @@ func (l *Buffers) check(t *testing.T) {
 	}
 }
 
-// A buffer is given out again for what fits it without too much waste.
+// A buffer is used again for a size that fits it without too much waste.
 func TestBuffersReuse(t *testing.T) {
 	skipUnlessKept(t)
 	const mb = 1 << 20
@@ -64,7 +64,7 @@ func TestBuffersReuse(t *testing.T) {
 	}
 }
 
-// "A bound in bytes": what is over it is left to the garbage collector, and what is taken out makes room.
+// "A bound in bytes": buffers beyond it are left to the garbage collector, and a buffer that is taken out makes room.
 func TestBuffersBound(t *testing.T) {
 	skipUnlessKept(t)
 	const size = 4 << 20
@@ -88,7 +88,7 @@ func TestBuffersBound(t *testing.T) {
 	}
 }
 
-// Whatever is taken and given back by however many, no buffer has two owners.
+// However many goroutines take buffers and give them back, no buffer has two owners.
 func TestBuffersConcurrent(t *testing.T) {
 	rounds := 300
 	if race.Enabled {
@@ -129,7 +129,7 @@ func TestBuffersConcurrent(t *testing.T) {
 	list.check(t)
 }
 
-// "A build with the race detector overwrites released buffers": whoever kept one finds out.
+// "A build with the race detector overwrites released buffers": code that has kept one sees other bytes.
 func TestPutBufferIsOverwritten(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("for builds with the race detector")

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// sizes records how large the buffers of a reader are.
+// sizes is a reader that records the sizes of the buffers that it gets.
 type sizes struct {
 	io.Reader
 	seen []int
@@ -20,7 +20,7 @@ func (s *sizes) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// Everything arrives, whatever the reader gives at once. Only a reader that fills the first buffer gets a larger one.
+// Everything arrives, however much the reader returns at once. Only a reader that fills the first buffer gets a larger one.
 func TestCopy(t *testing.T) {
 	const small = len(CopyBuffer{})
 	content := bytes.Repeat([]byte("0123456789abcde\n"), 50_000)
@@ -59,7 +59,7 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// The count is that of the bytes that were written, and the error the one that came first.
+// Copy returns the number of bytes that were written, and the first error.
 func TestCopyErrors(t *testing.T) {
 	bad := errors.New("bad")
 	good := writer(func(p []byte) (int, error) { return len(p), nil })

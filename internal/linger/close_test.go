@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// stubSocket is a Socket that says what was called.
+// stubSocket is a Socket that records its calls.
 type stubSocket struct {
 	net.Conn
 	calls []string
@@ -34,7 +34,7 @@ func (s *stubSocket) CloseSocket() {
 
 func (s *stubSocket) Close() error { return s.Cut() }
 
-// Only the owner closes the descriptor of a Socket, by Close; whoever else ends the connection, also one that TLS is on, cuts.
+// Only the owner closes the descriptor of a Socket, by Close. Other goroutines end the connection by Cut, also if it has TLS.
 func TestSocket(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -94,7 +94,7 @@ func silentTLS(t *testing.T) *tls.Conn {
 	return tlsConn
 }
 
-// TLS alone would wait five seconds to say goodbye to a client that doesn't read.
+// crypto/tls alone would wait five seconds to send its goodbye to a client that doesn't read.
 func TestCloseTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tlsConn, start := silentTLS(t), time.Now()
@@ -122,7 +122,7 @@ func TestCutTLS(t *testing.T) {
 	})
 }
 
-// "A client mustn't take an answer that was broken off for a whole one": it gets a reset, with TLS as well.
+// "A client mustn't take an answer that was broken off for a whole one": it gets a reset, also over TLS.
 func TestResetOnClose(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stubConn is a connection that tells what happens to it.
+// stubConn is a connection that reports the calls of its methods.
 type stubConn struct {
 	net.Conn
 	write      func()
@@ -75,8 +75,8 @@ func TestAnswerArrives(t *testing.T) {
 	}
 }
 
-// A refusal waits for the first byte of a request: a client takes what comes before for a mistake, and fails the request that it is about to send.
-// One that sends nothing gets the end of the connection alone.
+// A refusal waits for the first byte of a request: a client takes an earlier answer for a mistake, and fails the request that it is about
+// to send. A client that sends nothing only gets the end of the connection.
 func TestRefusalAwaitsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, request := range []string{"", "G"} {
@@ -104,7 +104,7 @@ func TestRefusalAwaitsRequest(t *testing.T) {
 	})
 }
 
-// A connection lingers for Longest, while its client goes on sending for longestSending, and no longer.
+// A connection lingers for at most Longest, or for at most longestSending while its client goes on sending.
 func TestLongest(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause time.Duration // between two bytes of the client's; 0: it sends none
@@ -140,8 +140,8 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// Wait ends with the last connection, after Longest although its client goes on sending, or when its context is done; from then on nothing is
-// taken over.
+// Wait ends with the last connection, after Longest although its client goes on sending, or when its context is done; from then on no
+// connection is taken over.
 func TestWait(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"patient": time.Hour, "impatient": Longest / 2} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ type incomparableConn struct {
 	_ []byte
 }
 
-// Close ends the connections that linger now, those too that have only just begun to, or are about to.
+// Close at once ends the connections that linger, also those that have only just begun to, or are about to.
 func TestCloseWhileLingeringBegins(t *testing.T) {
 	for name, hasBegun := range map[string]bool{"about to begin": false, "has just begun": true} {
 		t.Run(name, func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 	}
 }
 
-// "A limit on everything": so many connections linger, and so many of them with a TLS handshake to come, and no more.
-// Further ones stay the caller's, and places are free again when others are done.
+// "A limit on everything": at most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further
+// ones stay the caller's, and places are free again when others are done.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
@@ -272,8 +272,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Clients that go on sending keep nobody else from lingering: when all places are taken, a further connection gets that of the one that has
-// lingered for the longest, once that has had its second.
+// Clients that go on sending don't keep other connections from lingering: when all places are taken, a further connection gets the place of
+// the one that has lingered for the longest, once that has had its second.
 func TestOldestGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group

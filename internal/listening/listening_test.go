@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A socket file that nobody listens on is replaced, and no other.
+// A socket file that no process listens on is replaced, and no other file.
 func TestUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	first, err := Unix(path, 0o600)

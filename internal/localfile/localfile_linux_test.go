@@ -46,7 +46,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// What isn't on a disk isn't a File, and neither is a file that is closed.
+// Files that aren't on a disk, and closed files, don't become a File.
 func TestOfOthers(t *testing.T) {
 	file, err := os.Open("/proc/self/stat")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestOfOthers(t *testing.T) {
 	}
 }
 
-// A part is warm if all of the file up to its end was sent within a second, however the pieces fell, and not too much since.
+// A part is warm if the whole file up to the part's end was sent within a second, in whatever pieces, and not too much was sent since.
 func TestIsWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f File
@@ -86,7 +86,7 @@ func TestIsWarm(t *testing.T) {
 		warm(0, 200, true)
 		time.Sleep(time.Nanosecond)
 		warm(0, 1, false)
-		f.Sent(200, 100) // the rest of an answer that has begun before
+		f.Sent(200, 100) // the rest of an answer that had begun earlier
 		warm(200, 1, false)
 		f.Sent(0, 10)
 		warm(0, 10, true)

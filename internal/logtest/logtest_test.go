@@ -17,7 +17,7 @@ type named int
 
 func (named) String() string { return "a name" }
 
-// What differs is found, and nothing else.
+// Compare finds the records that differ, and no others.
 func TestCompare(t *testing.T) {
 	for _, test := range []struct {
 		value  any

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Overdue tells of input that has come and wasn't read while the socket waits for it, and of progress when it was read.
+// Overdue reports input that has come and isn't read although the socket waits for it, and progress once it is read.
 func TestOverdue(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, client := connectedSocket(t, l)
 	want := func(what string, read uint64) {
 		t.Helper()
 		got, progress := s.Overdue()
-		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // bytes take a moment
+		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // they take a moment
 		}
 		if got != what || progress[0] != read {
 			t.Errorf("%q with %d bytes read, want %q with %d", got, progress[0], what, read)
 		}
 	}
-	want("", 0) // it is owned
+	want("", 0) // the socket has an owner
 	for !s.Release(false) {
 	}
 	want("", 0)
@@ -35,7 +35,7 @@ func TestOverdue(t *testing.T) {
 			}
 		}
 	}
-	want("", 0) // somebody has been woken
+	want("", 0) // an owner has been woken
 	if n, err := s.Read(make([]byte, 10)); n != 5 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -47,13 +47,13 @@ func TestOverdue(t *testing.T) {
 	if waiting, polled := l.group.Waiting(); waiting != 1 || polled != 0 {
 		t.Errorf("%d goroutines wait, %d sockets are polled", waiting, polled)
 	}
-	client.Write([]byte("six!!!")) // nobody looks for events
+	client.Write([]byte("six!!!")) // and no leader polls for events
 	want("there is input", 5)
 	s.Cut()
 	want("", 5)
 }
 
-// A socket that waits for room which is there is overdue, too.
+// A socket that waits for room although there is room is overdue, too.
 func TestOverdueRoom(t *testing.T) {
 	s, _ := connectedSocket(t, newTestLoop(t, 1))
 	for !s.Release(true) {

@@ -49,8 +49,8 @@ func TestListenerIsWatchedAgain(t *testing.T) {
 	})
 }
 
-// An accepted connection that the loop can't watch, for lack of memory or watches, counts as an accept that has failed: the loop makes a pause,
-// and the log has one record, however many clients come. Each pause is longer, up to the first success.
+// An accepted connection that the loop can't watch, for lack of memory or watches, counts as an accept that has failed: the loop pauses,
+// and the log has one record, however many clients come. The pauses grow until the first success.
 func TestConnectionsThatCannotBeWatched(t *testing.T) {
 	for name, user := range map[string]bool{"a socket of its own": false, "the user's": true} {
 		t.Run(name, func(t *testing.T) { testUnwatched(t, user) })
@@ -69,7 +69,7 @@ func testUnwatched(t *testing.T, user bool) {
 		t.Fatal(err)
 	}
 	fd := duplicateOf(t, listener)
-	var log bytes.Buffer // the handler's, until the loop has ended
+	var log bytes.Buffer // used only by the log handler, until the loop has ended
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var freed, lost atomic.Int32
 	var failures atomic.Uint64
@@ -137,7 +137,7 @@ func testUnwatched(t *testing.T, user bool) {
 	}
 }
 
-// While connections fill batch after batch, one that waits to be accepted gets its turn as soon as one that the loop has.
+// While connections fill batch after batch, one that waits to be accepted gets its turn as soon as one that the loop already has.
 func TestBacklogIsAcceptedInFullBatches(t *testing.T) {
 	const conns, waiting = 2*maxEvents + maxAccepts, 50
 	l := newTestLoop(t, 1)
@@ -201,7 +201,7 @@ func duplicateOf(t *testing.T, of any) (fd int) {
 	return fd
 }
 
-// A loop whose bell can't be watched would never be told anything.
+// A parker that can't watch its loop's epoll set isn't opened: it would never be told anything.
 func TestParkerNeedsItsWatches(t *testing.T) {
 	p := new(parker)
 	if err := p.open(-1); err == nil {

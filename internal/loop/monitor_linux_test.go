@@ -9,11 +9,11 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// fakeWorkers are a seat's workers without a pool: Lead and Retake send a new one to leaders.
+// fakeWorkers are a seat's workers without a pool: Lead and Retake send a new worker to leaders.
 type fakeWorkers struct {
 	Workers
 	leaders    chan *Worker
-	noMore     bool // MayRetake says so
+	noMore     bool // MayRetake returns false
 	serving    int
 	handedOver int // calls of HandOver
 }
@@ -56,7 +56,7 @@ func seatIn(g *Group, workers Workers) *Seat {
 	return s
 }
 
-// A leader loses its seat in a turn that doesn't end, also in a loop that has little to do, and after a time without ticks.
+// A leader loses its seat if its turn doesn't end, also in a loop that has little to do, and after a time without ticks.
 func TestMonitor(t *testing.T) {
 	workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
 	g := &Group{draining: new(atomic.Bool)}
@@ -99,8 +99,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// A worker that has lost its seat to the monitor learns of it when it leaves, and enters a place of the kinds that it wants: it has no seat
-// to hand over.
+// A worker that has lost its seat to the monitor learns this when it leaves the seat, and enters a place of a kind that it wants. It has no
+// seat to hand over.
 func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	workers, w := new(fakeWorkers), newFakeWorker()
 	w.seat, w.word = seatIn(new(Group), workers), 1
@@ -111,7 +111,7 @@ func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	}
 }
 
-// Which seat is taken away beyond the cap is up to the workers, while the server serves. When it shuts down every seat is.
+// While the server serves, the workers decide whether a seat may be taken away beyond the cap. In a shutdown every seat may be.
 func TestTakeAway(t *testing.T) {
 	for _, test := range []struct {
 		noMore, draining, want bool

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// A leader naps if it expects an event soon and no handler waits for anything but its client. Otherwise it goes to the parker.
+// A leader naps if it expects an event soon and handlers wait for their clients only. Otherwise it goes to the parker.
 func TestNap(t *testing.T) {
 	later := clock.Nanotime() + clock.Nanos(time.Hour)
 	for _, test := range []struct {

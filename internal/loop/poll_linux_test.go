@@ -15,8 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// A bit claims a connection that nobody owns if that waits for it, and the claim takes out what the owner asks the socket
-// about anyway. Other bits stay for the owner.
+// A bit claims a connection without an owner if the connection waits for it. The claim takes out the bits about which the owner asks the
+// socket anyway. Other bits stay for the owner.
 func TestPollSet(t *testing.T) {
 	const gone = pollReadable | pollHup | pollGone | pollWritable
 	for _, test := range []struct {
@@ -55,10 +55,10 @@ func TestPollSet(t *testing.T) {
 	}
 }
 
-// errNoWait is why a stub mustn't wait.
+// errNoWait is the error for which a stub mustn't wait.
 var errNoWait = errors.New("no waiting")
 
-// stubServed notes what a socket tells the connection that it belongs to.
+// stubServed records what a socket tells its connection.
 type stubServed struct{ told []string }
 
 func (s *stubServed) Retaken()              {}
@@ -71,14 +71,14 @@ func (s *stubServed) Writable()         { s.told = append(s.told, "writable") }
 func (s *stubServed) Closing()          { s.told = append(s.told, "closing") }
 func (s *stubServed) BeforeWait() error { return errNoWait }
 
-// What the epoll set reports becomes the bits of what it may mean. An owner is told of the end at once, and a shared connection of
-// room.
+// The epoll set's events become the bits of all that they may mean. An owner is told of the end at once, and the owner of a shared
+// connection also of room.
 func TestPollEvent(t *testing.T) {
 	const half, broken, writable = "left, broken: false", "left, broken: true", "writable"
 	for _, test := range []struct {
 		events, bits uint32
 		owned        []string
-		shared       []string // owned too
+		shared       []string // as owned, for a shared connection
 	}{
 		{syscall.EPOLLIN, pollReadable, nil, nil},
 		{syscall.EPOLLOUT, pollWritable, nil, []string{writable}},
@@ -105,8 +105,8 @@ func TestPollEvent(t *testing.T) {
 	}
 }
 
-// A socket needs nothing of HTTP: it reads and writes, waits only if what it belongs to allows that, ends all writes of a shared
-// connection before it is cut, and leaves its slot when it is closed.
+// A socket needs nothing of HTTP: it reads and writes, waits only if its connection allows that, ends all writes of a shared connection
+// before it is cut, and leaves its slot when it is closed.
 func TestSocketAlone(t *testing.T) {
 	l := newTestLoop(t, 1)
 	pair := socketPair(t)
@@ -150,7 +150,7 @@ func TestSocketAlone(t *testing.T) {
 	}
 }
 
-// A connection isn't idle while something is set that it would wait for; and clear takes out what it is told to.
+// A connection can't be released while a bit is set for which it would wait. clear takes out the given bits.
 func TestPollRelease(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -175,7 +175,7 @@ func TestPollRelease(t *testing.T) {
 	} {
 		lc := new(Socket)
 		lc.poll.Store(pollBusy | test.bits)
-		after := pollBusy | test.bits&^(pollReadable|pollWritable) // about which the owner asks the socket
+		after := pollBusy | test.bits&^(pollReadable|pollWritable) // without the bits about which the owner asks the socket
 		if test.want {
 			if after = test.bits; test.write {
 				after |= pollWaitsWrite
@@ -190,8 +190,7 @@ func TestPollRelease(t *testing.T) {
 	}
 }
 
-// Events of several threads find one owner at a time, and none of them is lost between an owner's last look and its
-// release.
+// Events from several threads make one owner at a time, and none of them is lost between an owner's last look and its release.
 func TestPollOwners(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var events uint32 = syscall.EPOLLIN
@@ -243,8 +242,8 @@ func TestPollOwners(t *testing.T) {
 	}
 }
 
-// An owner that parks is woken by each event once, whether that comes before, while or after it parks, and takes it out. It makes no
-// difference where it waits.
+// An owner that parks is woken once by each event, whether it comes before, while or after the owner parks, and takes it out. It makes no
+// difference where the owner waits.
 func TestPollPark(t *testing.T) {
 	for way, events := range [2]uint32{input: syscall.EPOLLIN, output: syscall.EPOLLOUT} {
 		for _, own := range []bool{false, true} {
@@ -286,7 +285,7 @@ func TestPollPark(t *testing.T) {
 				group.Wait()
 				check(pollBusy)
 			}
-			// What has happened for good stays: each further wait is over at once.
+			// Events that are final stay: each further wait is over at once.
 			for bit := uint32(1); bit <= pollWriteExpired; bit <<= 1 {
 				if directions[way].happened&bit == 0 {
 					continue
@@ -304,7 +303,7 @@ func TestPollPark(t *testing.T) {
 	}
 }
 
-// Each entry of a batch is taken exactly once, and as it was put, by whichever leader, and no leader fills a batch that isn't used up.
+// Each entry of a batch is taken exactly once and unchanged, by whichever leader, and no leader fills a batch that isn't used up.
 func TestBatchTakenOnce(t *testing.T) {
 	const batches = 2000
 	l := new(Loop)
@@ -313,7 +312,7 @@ func TestBatchTakenOnce(t *testing.T) {
 		conns[id].generation = uint32(id)
 	}
 	taken := make([]atomic.Int32, len(conns))
-	filled, batch := uint32(0), 0 // the filler's
+	filled, batch := uint32(0), 0 // used only by the leader that fills
 	var leaders sync.WaitGroup
 	for range 3 {
 		leaders.Go(func() {
@@ -349,7 +348,7 @@ func TestBatchTakenOnce(t *testing.T) {
 	}
 }
 
-// The queue keeps its order, and what waits in a long one isn't moved each time that some are taken.
+// The queue keeps its order, and the entries of a long queue aren't moved each time that some are taken.
 func TestRequeue(t *testing.T) {
 	const conns = 100_000
 	l, last := new(Loop), uint32(0)
@@ -373,12 +372,12 @@ func TestRequeue(t *testing.T) {
 				t.Fatalf("%d comes when it is %d's turn", id, next)
 			}
 			if next++; next%10 == 0 {
-				push() // others come behind
+				push() // others join the queue
 			}
 		}
 		l.filled = 0
 		if len(l.queue) < 100 {
-			l.requeue() // those that came last
+			l.requeue() // the entries that came last
 			next += uint32(l.filled)
 			l.filled = 0
 		}
@@ -394,7 +393,7 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// In builds with the race detector, what only the owner may do panics if nobody owns the socket.
+// In builds with the race detector, methods that only the owner may call panic if the socket has no owner.
 func TestAssertOwned(t *testing.T) {
 	var s Socket
 	s.fd = -1

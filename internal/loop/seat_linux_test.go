@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// newTestLoop makes a loop that nobody leads yet.
+// newTestLoop makes a loop without leaders.
 func newTestLoop(t *testing.T, seats int) *Loop {
 	g := new(Group)
 	l, err := newLoop(g, make([]Workers, seats))
@@ -31,7 +31,7 @@ func newTestLoop(t *testing.T, seats int) *Loop {
 	return l
 }
 
-// restInTest makes the leader of a seat one that rests.
+// restInTest has the leader of a seat rest.
 func restInTest(s *Seat) {
 	r := &s.loop.roster
 	s.resting.Store(true)
@@ -87,8 +87,8 @@ func admitEcho(to *Loop, fd int, peer sock.Address) error {
 	return err
 }
 
-// No event is lost between a leader's last look and its rest, whether the leader rests in the parker or waits for its bell, and
-// whoever wakes it. Leaders without work don't spin, and all leave a loop that has ended.
+// No event is lost between a leader's last look and its rest, whether the leader rests in the parker or waits for its bell, and whatever
+// wakes it. Leaders without work don't spin, and all leave a loop that has ended.
 func TestLeadersRest(t *testing.T) {
 	const leaders, clients, requests = 4, 8, 2000
 	var workers []Workers
@@ -169,7 +169,7 @@ func TestLeadersRest(t *testing.T) {
 	ll.Close()
 	<-served
 	endTestGroup(t, g, &all)
-	// A late shutdown of the listener mustn't ring: the bells' numbers may be other files' by now.
+	// A late shutdown of the listener mustn't ring: the bells' descriptors may be other files' by now.
 	if l.pending.Store(false); ll.SetDeadline(time.Time{}) != nil || l.pending.Load() {
 		t.Error("a loop that has ended was rung")
 	}
@@ -184,7 +184,7 @@ func TestServeFails(t *testing.T) {
 	}
 	g.Start()
 	defer endTestGroup(t, g, &all)
-	file, err := os.Open("seat_linux_test.go") // epoll doesn't take files
+	file, err := os.Open("seat_linux_test.go") // epoll accepts no files
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +214,8 @@ func endTestGroup(t *testing.T, g *Group, leaders *sync.WaitGroup) {
 	leaders.Wait()
 }
 
-// A leader that had to share its processor keeps others from being called, for longer if that is so again soon. It rests unless it is the
-// last one awake.
+// After a leader had to share its processor, no others are called for a pause, which is longer if this happens again soon. The leader rests
+// unless it is the last one awake.
 func TestLeadersWithoutAProcessor(t *testing.T) {
 	const leaders = 8
 	l := &Loop{}
@@ -236,7 +236,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 		t.Error("nobody helps")
 	}
 	for _, want := range []time.Duration{minPause, 2 * minPause, 4 * minPause} {
-		for range 2 { // another leader finds the same
+		for range 2 { // the second time, another leader finds the same
 			if !l.roster.lacksProcessors() {
 				t.Error("a leader without a processor doesn't rest")
 			}
@@ -247,15 +247,15 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 		if called() {
 			t.Error("a leader is called that has no processor")
 		}
-		l.roster.until.Store(1) // it is over
+		l.roster.until.Store(1) // the pause is over
 		if !called() {
 			t.Error("nobody helps after the pause")
 		}
-		l.roster.until.Store(clock.Nanotime()) // just now
+		l.roster.until.Store(clock.Nanotime()) // the pause has ended just now
 	}
 }
 
-// A leader that takes as many events as it may, and not for the first time since it woke up, calls another one.
+// A leader that gets as many events as fit a batch, and not for the first time since it woke up, calls another leader.
 func TestFullBatchCallsHelp(t *testing.T) {
 	l := newTestLoop(t, 2)
 	s, w := l.seats[0], newFakeWorker()
@@ -267,7 +267,7 @@ func TestFullBatchCallsHelp(t *testing.T) {
 		}
 		t.Cleanup(func() { sock.Close(fd) })
 		l.slots = append(l.slots, &Socket{loop: l, generation: 1, served: new(stubServed)})
-		// Each poll reports it again.
+		// Each poll reports this event again.
 		if errno := sock.EpollControl(int(l.epoll), syscall.EPOLL_CTL_ADD, fd, syscall.EPOLLIN, uint32(slot), 1); errno != 0 {
 			t.Fatal(errno)
 		}
@@ -290,7 +290,7 @@ func TestFullBatchCallsHelp(t *testing.T) {
 	}
 }
 
-// If no leader that is awake has moved in a tick, their threads may be waiting for processors: the monitor wakes another leader.
+// If none of the leaders that are awake has moved in a tick, their threads may be waiting for processors: the monitor wakes another leader.
 func TestMonitorWakesAnother(t *testing.T) {
 	l := newTestLoop(t, 2)
 	restInTest(l.seats[1])
@@ -304,7 +304,7 @@ func TestMonitorWakesAnother(t *testing.T) {
 	}
 }
 
-// Leaders are shared out evenly among as few loops as there may be.
+// Leaders are shared out evenly among as few loops as possible.
 func TestSeatsOfLoops(t *testing.T) {
 	for leaders, want := range map[int][]int{1: {1}, 8: {8}, 9: {4, 5}, 17: {5, 6, 6}} {
 		g, err := NewGroup(make([]Workers, leaders), new(atomic.Bool))
@@ -323,7 +323,7 @@ func TestSeatsOfLoops(t *testing.T) {
 	}
 }
 
-// A leader is alone while nothing else is ready. What it finds when it looks is served afterwards.
+// A leader is alone while nothing else is ready. Events that it finds when it looks are served afterwards.
 func TestLeaderIsAlone(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, w := l.seats[0], newFakeWorker()
@@ -363,11 +363,11 @@ func TestLeaderIsAlone(t *testing.T) {
 	l.pending.Store(false)
 	w.Stay(&class.Class{})
 	sock.RingEventFD(fd)
-	s.step(w) // finds the event
+	s.step(w) // the leader finds the event
 	s.step(w)
 	want(true, "the same client asks again")
 	w.Stay(&class.Class{})
-	s.slot++ // the client that is served is another one
+	s.slot++ // the leader now serves another client
 	sock.RingEventFD(fd)
 	s.step(w)
 	s.step(w)

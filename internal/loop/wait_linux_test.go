@@ -16,13 +16,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// exchanges is a connection that receives in one goroutine while another one sends, round after round, and waits as often as it must.
+// exchanges is a connection on which one goroutine receives while another one sends, round after round, and both wait as often as they
+// must.
 type exchanges struct {
 	Socket
 	stubServed
 	t      *testing.T
-	size   int // of each round, in both directions
-	rounds int // left
+	size   int // bytes of each round, in both directions
+	rounds int // that are left
 	alone  int // waits that a goroutine made by itself
 	handed bool
 	done   chan struct{}
@@ -71,7 +72,7 @@ func (e *exchanges) serve() {
 		e.rounds--
 		e.handed = false
 		e.clear(pollReadExpired | pollWriteExpired)
-		// An event tells of all that has come. So nothing may be left when the connection begins to wait.
+		// An event is for all bytes that have come. So none may be left when the connection begins to wait.
 		if _, err := e.Peek(make([]byte, 1)); err == ErrNotYet && e.Release(false) {
 			return
 		}
@@ -109,8 +110,8 @@ func socketPair(t *testing.T) [2]int {
 	return fds
 }
 
-// Goroutines that wait again and again do so by themselves, up to a number of sockets. Nothing is lost when the socket moves, whatever
-// wakes them, and no descriptor is left.
+// Goroutines that wait again and again poll their sockets themselves, for a limited number of sockets. Nothing is lost when a socket moves,
+// whatever wakes the goroutines, and no descriptor is left.
 func TestPolledSockets(t *testing.T) {
 	const clients, rounds, size = 6, 8, 300_000
 	var all sync.WaitGroup
@@ -234,7 +235,7 @@ func TestPolledSocketLeftBehind(t *testing.T) {
 	}
 }
 
-// waitingServed may wait.
+// waitingServed is a connection that may wait.
 type waitingServed struct{ stubServed }
 
 func (*waitingServed) BeforeWait() error { return nil }
@@ -264,8 +265,8 @@ func connectedSocket(t *testing.T, l *Loop) (*Socket, *net.TCPConn) {
 	return s, client.(*net.TCPConn)
 }
 
-// A read that wants more than has come waits for it, or until its deadline passes, and returns what has come by then. An idle connection is
-// claimed for a single byte.
+// A read that wants more bytes than have come waits for them, or until its deadline passes, and returns the bytes that have come by then.
+// An idle connection is claimed for a single byte.
 func TestWanted(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, client := connectedSocket(t, l)

@@ -10,7 +10,7 @@ import (
 // has reports whether there is an entry, without using it.
 func (l *Map[V]) has(key string) bool { _, ok := l.entries[key]; return ok }
 
-// What was not used for longest makes room, and costs are never more than the Capacity.
+// The entry that was unused for the longest makes room, and the costs never exceed the Capacity.
 func TestLRU(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
@@ -38,7 +38,7 @@ func TestLRU(t *testing.T) {
 	}
 }
 
-// The lowest rank that has more than its share makes room; each may take all while nobody else needs it.
+// The lowest rank that has more than its share makes room. Each rank may take all while the others don't need it.
 func TestLRURanks(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
@@ -82,7 +82,7 @@ func TestLRURanks(t *testing.T) {
 	}
 }
 
-// A new entry is kept that is more than its rank's share, what has expired makes room first, and an entry that is replaced keeps its
+// A new entry is kept even if it is larger than its rank's share, expired entries make room first, and an entry that is replaced keeps its
 // rank.
 func TestLRUVictims(t *testing.T) {
 	now := time.Now()

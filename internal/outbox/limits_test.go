@@ -18,10 +18,10 @@ func watched(socket *stubSocket, limits pace.Limits) (*Outbox, *stubOwner) {
 	return o, owner
 }
 
-// A timer may fire just when its client has taken everything: what was queued since has all of its time.
+// A timer may fire just when its client has taken everything: a message that was queued since then still has all of its time.
 func TestTimerOfAStallThatIsOver(t *testing.T) {
 	socket := newStubSocket()
-	o, _ := watched(socket, pace.Limits{Grace: time.Hour}) // which no timer comes to
+	o, _ := watched(socket, pace.Limits{Grace: time.Hour}) // so long that no timer fires
 	message := string(make([]byte, 100))
 	o.mustQueue(t, message)
 	defer o.Fail(net.ErrClosed)
@@ -49,8 +49,8 @@ func TestStall(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rate  int
-		takes []int         // at a quarter of the grace period, and each three quarters after that
-		after time.Duration // it is disconnected; 0: not at all
+		takes []int         // the first at a quarter of the grace period, each further one three quarters later
+		after time.Duration // when the client is disconnected; 0: never
 	}{
 		{"takes nothing", 100, nil, grace},
 		{"takes nothing, without a rate", -1, nil, grace},
@@ -95,7 +95,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A client that nothing waits for isn't watched, nor one that may take its time; in the blocking way a Write is watched as well.
+// A client isn't watched while nothing waits for it, or if it may take its time. In the blocking way a Write is watched, too.
 func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := watched(newStubSocket(), pace.Limits{Grace: -1})
@@ -123,12 +123,12 @@ func TestWatched(t *testing.T) {
 	})
 }
 
-// What the system's buffer holds shows what the client takes, long before the socket has room.
+// The fill level of the system's buffer shows how much the client takes, long before the socket has room.
 func TestStallWithABuffer(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {
 		name  string
-		takes int64 // of the buffer, each second
+		takes int64 // the bytes that the client takes of the buffer each second
 		for_  int   // seconds; -1: until it is empty
 		cut   bool
 	}{
@@ -177,7 +177,7 @@ func TestAdmits(t *testing.T) {
 	}
 }
 
-// Who waits for room in the socket has its client watched until there is room, or until it has nothing to send any more.
+// While a goroutine waits for room in the socket, its client is watched, until there is room or nothing more to send.
 func TestPumpLaterWatches(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {

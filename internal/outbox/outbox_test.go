@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// stubOwner says how slowly a client may be, and counts how often it was disconnected.
+// stubOwner has the limits for a client's slowness, and counts how often the client was disconnected.
 type stubOwner struct {
 	limits       pace.Limits
 	start        time.Time
@@ -34,7 +34,7 @@ func (s *stubOwner) HasMore() bool       { return s.more }
 func (s *stubOwner) Drained()            {}
 func (s *stubOwner) Disconnect(error)    { s.at = time.Now(); s.disconnected.Add(1) }
 
-// stubSocket takes as many bytes as it is told to, and says what was called.
+// stubSocket takes as many bytes as the test says, and counts calls.
 type stubSocket struct {
 	takes     int
 	once      int // the most that it takes by one call; 0: no limit
@@ -83,7 +83,7 @@ func (o *Outbox) mustQueue(t *testing.T, text string) {
 	}
 }
 
-// What the socket doesn't take at once waits, and goes on, in order, as the socket takes it: however little that is.
+// Bytes that the socket doesn't take at once wait, and are sent in order as the socket takes them, however few at a time.
 func TestQueueAndPump(t *testing.T) {
 	for _, once := range []int{0, 1, 3, 7} {
 		socket := newStubSocket()
@@ -108,7 +108,7 @@ func TestQueueAndPump(t *testing.T) {
 	}
 }
 
-// A leader sends a part of much, and then serves others first.
+// A leader sends only a part of a long queue, and then serves others first.
 func TestPumpInParts(t *testing.T) {
 	socket := newStubSocket()
 	socket.once = 64 << 10
@@ -129,8 +129,8 @@ func TestPumpInParts(t *testing.T) {
 	}
 }
 
-// "The error is ErrFull if more would wait than the limit allows: then nothing of b is sent. One message always may wait." What Write
-// sends doesn't count.
+// "The error is ErrFull if more would wait than the limit allows: then nothing of b is sent. One message always may wait." The bytes of a
+// Write don't count.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		socket := newStubSocket()
@@ -151,14 +151,14 @@ func TestLimit(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Error(err)
 		}
-		o.mustQueue(t, "xx") // 8 and 2
+		o.mustQueue(t, "xx") // 8 bytes wait, and 2 more
 		if err := o.Queue([]byte("x")); err != ErrFull || o.Size() != 10 {
 			t.Errorf("11 of 10 bytes: %v, %d wait", err, o.Size())
 		}
 	})
 }
 
-// "What TLS has to say by itself is bounded all the same", and what the program sends by it is as it would be without.
+// "What TLS has to say by itself is bounded all the same", and the program's messages over TLS have the same limits as without it.
 func TestPut(t *testing.T) {
 	o := open(newStubSocket(), false)
 	o.SetLimit(1000)
@@ -170,7 +170,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	o.EndSeal()
-	record[0] = 'X' // crypto/tls uses it again
+	record[0] = 'X' // crypto/tls uses the slice again
 	if first, _ := o.queue.front(); string(first) != "a record" {
 		t.Errorf("%q waits", first)
 	}
@@ -200,7 +200,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// Where everything may wait, so may what TLS has to say by itself.
+// If everything may wait, so may the records that TLS sends by itself.
 func TestLimitOfEverything(t *testing.T) {
 	o := open(newStubSocket(), false)
 	o.SetLimit(math.MaxInt)
@@ -214,12 +214,13 @@ func TestLimitOfEverything(t *testing.T) {
 	}
 }
 
-// A Write whose deadline passes takes back what hasn't left. If it was to send a frame, and a part of that has left, nothing can follow.
+// A Write whose deadline passes takes back the bytes that haven't left. If they belong to a frame of which a part has left, nothing can
+// follow.
 func TestWriteDeadline(t *testing.T) {
 	for _, test := range []struct {
 		takes  int
 		frames bool
-		after  error // of a message afterwards
+		after  error // the error of a message afterwards
 	}{{0, false, nil}, {0, true, nil}, {3, false, nil}, {3, true, os.ErrDeadlineExceeded}} {
 		synctest.Test(t, func(t *testing.T) {
 			socket := newStubSocket()
@@ -256,7 +257,8 @@ func TestWriteDeadline(t *testing.T) {
 	}
 }
 
-// AwaitSent waits for what was put before it, and not for what comes after. It can't be taken back.
+// AwaitSent waits for the bytes that were put before it, and not for later ones. Nothing can be withdrawn: if its deadline passes, the
+// outbox fails.
 func TestAwaitSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		socket := newStubSocket()
@@ -286,8 +288,8 @@ func TestAwaitSent(t *testing.T) {
 	})
 }
 
-// After Finish all that was given is sent, with last behind it, and nothing else is taken. The owner gets to know of the end if it came
-// too early for it.
+// After Finish everything that was queued is sent, and then last, and nothing more is accepted. Finish returns false if bytes are still
+// waiting, and the owner is woken when they have left.
 func TestFinish(t *testing.T) {
 	socket := newStubSocket()
 	o := open(socket, false)
@@ -317,7 +319,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// Whatever ends it, an error comes to everybody: who waits, who comes later, and the owner who waits to close the connection.
+// Whatever ends the outbox, all get its error: goroutines that wait, later callers, and the owner that waits to close the connection.
 func TestFail(t *testing.T) {
 	broken := errors.New("broken")
 	for name, fail := range map[string]func(*Outbox, *stubSocket){
@@ -364,13 +366,13 @@ func TestFail(t *testing.T) {
 	})
 }
 
-// In the blocking way, too, what is given is sent in the order in which it was given, whether or not its sender waits for it; and a Write
-// that gives up leaves the order of the others as it was.
+// In the blocking way, too, messages are sent in the order of their calls, whether or not their senders wait, and a Write that gives up
+// doesn't change the order of the others.
 func TestBlockingOrder(t *testing.T) {
 	for name, test := range map[string]struct {
-		before func(*Outbox) // the client reads
+		before func(*Outbox) // here the client reads
 		want   string
-		errs   map[string]error // of the writes
+		errs   map[string]error // the errors of the writes
 	}{
 		"all are sent":        {func(*Outbox) {}, "a b c d e f", nil},
 		"a deadline passes":   {func(o *Outbox) { o.SetDeadline(time.Now().Add(-time.Second)) }, "a c e f", map[string]error{"b": os.ErrDeadlineExceeded, "d": os.ErrDeadlineExceeded}},
@@ -457,7 +459,7 @@ func TestBlockingWriteDeadline(t *testing.T) {
 	})
 }
 
-// Lend keeps b itself if most of it waits, and calls release when all has left. Otherwise b is the caller's again at once.
+// Lend keeps b itself if most of it must wait, and calls release when all has left. Otherwise the caller may use b again at once.
 func TestLend(t *testing.T) {
 	for _, test := range []struct {
 		takes int
@@ -493,7 +495,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// What is lent to a connection that fails isn't released, since a goroutine may still write it.
+// A slice that is lent to a connection that fails isn't released, since a goroutine may still be writing it.
 func TestLendFails(t *testing.T) {
 	o := open(newStubSocket(), false)
 	release := func([]byte) { t.Error("released") }
@@ -516,8 +518,8 @@ type failingConn struct {
 func (c *failingConn) Write(b []byte) (int, error)      { return min(len(b), c.takes), c.err }
 func (c *failingConn) SetWriteDeadline(time.Time) error { return nil }
 
-// A connection on which a write has failed for a reason of the system's own is disconnected: nothing else may tell its owner, who waits for the
-// client. The client would wait, too. If the client has left, the owner still reads what the client sent before.
+// If a write fails for a reason of the system's own, the connection is disconnected: otherwise its owner might never learn of it, and owner
+// and client would wait for each other. If the client has left, the owner still reads the bytes that the client sent before.
 func TestFailedWriteDisconnects(t *testing.T) {
 	errs := []struct {
 		err         error
@@ -581,8 +583,8 @@ func TestFailedWriteDisconnects(t *testing.T) {
 	}
 }
 
-// A part of a frame that has left stands for the true reason why the rest hasn't. If that is the deadline of the goroutine that waits, the
-// connection goes on to be read.
+// If only a part of a frame has left, the outbox has the error for which the rest hasn't. If that was the deadline of the goroutine that
+// waits, the connection can still be read.
 func TestBrokenFrame(t *testing.T) {
 	for _, tt := range []struct {
 		err         error
@@ -617,7 +619,7 @@ func (c *lockedConn) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// The connection may be another server's, whose locks may have any rank.
+// The connection may belong to another server, whose locks may have any rank.
 func TestConnWithLock(t *testing.T) {
 	var o Outbox
 	o.Open(&stubOwner{start: time.Now()}, nil, new(lockedConn), false)

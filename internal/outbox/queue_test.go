@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// check holds the queue to its invariants.
+// check checks the queue's invariants.
 func (q *queue) check(t *testing.T) {
 	t.Helper()
 	size, messages := 0, 0
@@ -24,15 +24,15 @@ func (q *queue) check(t *testing.T) {
 	}
 }
 
-// Whatever is added, sent and withdrawn: the bytes leave in order, a wait is done when all up to its piece has left and not before, and
-// the sizes are right.
+// Whatever is added, sent and withdrawn, the bytes leave in order, a wait is done as soon as everything up to its piece has left and not
+// before, and the sizes are right.
 func TestQueue(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(7, seed))
 		var q queue
-		var want, got []byte // what was added and not withdrawn, what was sent
+		var want, got []byte // the bytes that were added and not withdrawn, the bytes that were sent
 		var waits []*wait
-		ends := make(map[*wait]int) // where in want a wait's piece ends
+		ends := make(map[*wait]int) // the offset in want at which a wait's piece ends
 		for range 300 {
 			switch random.IntN(5) {
 			case 0, 1:
@@ -105,7 +105,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// consume stops at the mark of a goroutine that waits for its turn: only takeTurn takes that out.
+// consume stops at the mark of a goroutine that waits for its turn: only takeTurn takes the mark out.
 func TestQueueTurn(t *testing.T) {
 	var q queue
 	w := new(wait)

@@ -67,7 +67,7 @@ func steady(n int, each step) []step {
 	return steps
 }
 
-// However much has moved, silence ends after the grace period, and a byte now and then buys no more than twice that.
+// However much has moved, silence is too long after the grace period, and a byte now and then buys no more than twice that period.
 func TestBoughtSilence(t *testing.T) {
 	limits := Limits{30 * time.Second, 500}
 	for _, first := range []int{0, 1, 499, 64 << 10, 4 << 20, math.MaxInt} {
@@ -90,7 +90,7 @@ func TestBoughtSilence(t *testing.T) {
 	}
 }
 
-// The deadline of a wait is when the peer will be late, if too little moves until then.
+// The deadline of a wait is the time at which the peer is late if too little moves until then.
 func TestDeadlineIsWhenLate(t *testing.T) {
 	limits := Limits{3 * time.Second, 500}
 	for _, moved := range []int{0, 1, 499, 500, 1000, 12_345, 1 << 30} {
@@ -118,7 +118,7 @@ func TestLateWithoutRate(t *testing.T) {
 	}
 }
 
-// A time-out that is as long as can be is as good as none: it doesn't overflow, and end every wait at once.
+// The longest possible time-out is as good as none: it doesn't overflow, which would end every wait at once.
 func TestLongestTimeout(t *testing.T) {
 	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(begin), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
 		for _, rate := range []int{-1, 1, 500, math.MaxInt} {
@@ -136,7 +136,7 @@ func TestLongestTimeout(t *testing.T) {
 	}
 }
 
-// Looks are often enough to notice silence in time, and rare enough to cost nothing.
+// The looks are frequent enough to notice silence in time, and rare enough to cost nothing.
 func TestLook(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{
 		-1: time.Second, 30 * time.Second: time.Second, 400 * time.Millisecond: 100 * time.Millisecond, 1: 1, math.MaxInt64: time.Second,

@@ -12,7 +12,7 @@ import (
 
 const example = "PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\n"
 
-// source is a connection from which a test's bytes come.
+// source is a connection from which the test's bytes are read.
 type source struct {
 	net.Conn
 	io.Reader
@@ -22,7 +22,7 @@ func (s source) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 func (source) RemoteAddr() net.Addr         { return &net.UnixAddr{Name: "peer"} }
 func (source) LocalAddr() net.Addr          { return &net.UnixAddr{Name: "server"} }
 
-// A header is read however it comes, and nothing that follows it. Until then the addresses are those of the peer.
+// A header is read in whatever pieces it comes, and no byte that follows it. Until then the addresses are those of the peer.
 func TestReceive(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

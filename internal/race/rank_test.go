@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// panicOf returns what f panics with, "" for nothing.
+// panicOf returns the message of f's panic, "" for none.
 func panicOf(f func()) (message string) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -19,7 +19,7 @@ func panicOf(f func()) (message string) {
 	return ""
 }
 
-// A goroutine takes locks in the order of their ranks, and never two of one rank.
+// A goroutine must take locks in the order of their ranks, and never two of the same rank.
 func TestRanks(t *testing.T) {
 	var conns Mutex[OfConns]
 	var loop, otherLoop Mutex[OfLoop]
@@ -63,7 +63,7 @@ func TestRanks(t *testing.T) {
 	if message := <-done; message != "" {
 		t.Errorf("by another goroutine: %q", message)
 	}
-	if !conns.TryLock() { // which can't wait
+	if !conns.TryLock() { // TryLock can't wait, so it may ignore the order
 		t.Error("TryLock fails")
 	}
 	conns.Unlock()

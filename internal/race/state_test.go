@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// light is a state: red, green and amber follow one another.
+// light is a type of states: red, green and amber follow one another.
 type light uint8
 
 func (s light) Next() uint8 { return 1 << ((s + 1) % 3) }

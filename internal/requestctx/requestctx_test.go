@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// armings are the uses of a context, by whether they need its end.
+// armings are uses of a context, each with whether it needs the context's end.
 var armings = []struct {
 	name string
 	use  func(ctx context.Context)
@@ -45,7 +45,7 @@ func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 	}
 }
 
-// testWatcher says whether it watches, and what it finds when it begins to.
+// testWatcher is a watcher with fixed results: whether it watches, and what it finds when it begins to.
 type testWatcher struct{ watches, half, gone bool }
 
 func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
@@ -55,7 +55,7 @@ func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
 
 func (w *testWatcher) EndWatch() { w.watches = false }
 
-// A context that is armed first and watched then ends like one that is watched first.
+// A context that is armed first and then watched ends like one that is watched first.
 func TestClientThatIsGone(t *testing.T) {
 	for _, armedFirst := range []bool{false, true} {
 		r := New(context.Background(), nil, false)
@@ -70,7 +70,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A context that is asked for its end too late has ended already. A deadline is fixed once somebody has asked.
+// A context whose end is asked for after its request has ended already. The deadline is fixed once the end was asked for.
 func TestEndedBefore(t *testing.T) {
 	r := New(context.Background(), nil, false)
 	if !r.SetDeadline(time.Now().Add(time.Hour)) {
@@ -84,7 +84,7 @@ func TestEndedBefore(t *testing.T) {
 	}
 }
 
-// It ends with the outer context, for the same cause, or because the client left that the other server has watched.
+// A context ends with the outer context, for the same cause, or with ErrClientGone if the outer server has seen the client leave.
 func TestOuterContextEnds(t *testing.T) {
 	ended := errors.New("ended")
 	for carried, want := range map[bool]error{false: ended, true: ErrClientGone} {
@@ -99,13 +99,13 @@ func TestOuterContextEnds(t *testing.T) {
 	}
 }
 
-// A client may leave because of what a write has brought it, and before the write returns. So a write that began before the
-// client's end proves nothing by its end.
+// A client may leave because of the bytes that a write has brought it, before that write returns. So the end of a write that began before
+// the client's end doesn't show that the client still reads.
 func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 	tests := []struct {
 		name   string
 		before int           // beginnings and ends of writes before the client's end
-		during []int         // and after it, in each second
+		during []int         // the same after the client's end, in each second
 		ends   time.Duration // when the context ends; 0: not
 	}{
 		{"no write", 0, nil, 5 * time.Second},

@@ -11,7 +11,7 @@ import (
 
 type conn struct{}
 
-// A record tells of its request from Begin to End, and is listed from Add to Remove.
+// A record describes its request from Begin to End, and is listed from Add to Remove.
 func TestRecord(t *testing.T) {
 	var set Set[conn]
 	var first, second Record[conn]
@@ -20,10 +20,10 @@ func TestRecord(t *testing.T) {
 	if n := len(set.All()); n != 0 {
 		t.Errorf("%d requests before the first one", n)
 	}
-	first.Is(Reading) // of no request
+	first.Is(Reading) // there is no request yet
 	start, owner, route := clock.Time(time.Hour), new(conn), &class.Class{Name: "GET /"}
 	first.Begin(start, nil, owner, Handler)
-	first.Begin(start.Add(time.Second), route, owner, Reading) // more has become known
+	first.Begin(start.Add(time.Second), route, owner, Reading) // now more is known of the request
 	request, ok := first.Look(start.Add(3 * time.Second))
 	if want := (Request[conn]{Name: "GET /", State: Reading, Conn: owner, Age: 3 * time.Second}); !ok || request != want {
 		t.Errorf("%+v, %t", request, ok)

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/templates"
 )
 
-// All constructors whose options may be left out take them once, and say so to who gives them twice.
+// All constructors with optional options accept them once, and panic with a message that says so if they are given twice.
 func TestConstructors(t *testing.T) {
 	files := fstest.MapFS{}
 	for name, twice := range map[string]func(){

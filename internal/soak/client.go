@@ -177,9 +177,9 @@ func panics(v *visit) error {
 	return v.exchange(v.call("/hello"), v.fails("/panic", 500), v.call("/hello"))
 }
 
-// bursts sends several requests at once, each on a connection of its own, and waits for all answers before the next burst. With few places on
-// the server most of them wait in its queue, some of whose clients leave. Behind a burst nothing comes that could wake a request once more
-// that the server has forgotten.
+// bursts sends several requests at once, each on a connection of its own, and waits for all answers before the next burst. If the server
+// has few places, most of the requests wait in its queue, and the clients of some leave. After a burst nothing comes that could wake a
+// request that the server has forgotten.
 func bursts(v *visit) error {
 	all := []*visit{v}
 	for range 2 + v.random.IntN(6) {
@@ -210,7 +210,7 @@ func bursts(v *visit) error {
 	return nil
 }
 
-// leaveQueue sends a request on another connection, and resets that soon.
+// leaveQueue sends a request on another connection, and soon resets that connection.
 func (v *visit) leaveQueue() error {
 	other, err := v.dial()
 	if err != nil {

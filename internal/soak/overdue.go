@@ -12,15 +12,15 @@ const (
 	// meanwhile. The first looks would find the event; the others are for a busy machine, where goroutines stand still between two
 	// statements. The time is less than a second, after which a read of a body checks by itself whether it has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
-	// starvedTime is how long it, or a request in the queue while a place is free, may wait in any case: a busy machine doesn't let the loop
-	// run, or the goroutine that has just left a place.
+	// starvedTime is how long such a connection, or a request in the queue while a place is free, may wait in any case: on a busy machine
+	// the loop, or the goroutine that has just left a place, may not get to run.
 	starvedTime = 20 * time.Second
 	// lookTime is the time between two looks at the connections. If the process is stopped for longer, that time counts as one lookTime.
 	lookTime = 50 * time.Millisecond
 )
 
-// watchOverdue makes the run fail if the server forgets to wake somebody, until ended is closed. A client would hardly notice:
-// when most waits time out, they check once more, find the input, and go on. overdue is inside.Overdue for the server.
+// watchOverdue makes the run fail if the server forgets to wake a goroutine or a connection, until ended is closed. A client would hardly
+// notice: when most waits time out, they check once more, find the input, and go on. overdue is inside.Overdue for the server.
 func (r *run) watchOverdue(overdue func(found func(hooks.OverdueWait)), ended <-chan struct{}) {
 	type wait struct {
 		hooks.OverdueWait

@@ -43,14 +43,14 @@ func allBut(names ...string) string {
 	return strings.Join(others, ",")
 }
 
-// quick are the kinds that a wrong server is tried with: without those that a shutdown has to wait for.
+// quick are the kinds of clients that a wrong server is tested with: none that a shutdown has to wait for.
 const quick = "keep-alive,pipelined,one-shot,uploads,streams,garbage"
 
-// TestSoak holds the server to a little of everything, on both drivers.
+// TestSoak tests the server with a little of everything, by both drivers.
 func TestSoak(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blocking=%t", blocking), func(t *testing.T) {
-			// The silent wait for a time-out of the server's, which is too long for a test.
+			// Silent clients wait for a time-out of the server's, which is too long for a test.
 			c := little(t, allBut("silence"))
 			c.blocking = blocking
 			if err := soak(context.Background(), c); err != nil {
@@ -63,13 +63,13 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// TestSoakFails shows that a run finds what a server does wrong.
+// TestSoakFails shows that a run finds a server's mistakes.
 func TestSoakFails(t *testing.T) {
 	released := make(chan struct{})
 	defer close(released)
 	var kept [][]byte
 	for name, test := range map[string]struct {
-		wrong func(c *filo.Ctx, call uint64) // what is wrong behind the handler, at a call
+		wrong func(c *filo.Ctx, call uint64) // what goes wrong after the handler, at a call
 		want  string
 	}{
 		"another request's number": {
@@ -87,7 +87,7 @@ func TestSoakFails(t *testing.T) {
 		"goroutines that stay": {
 			func(_ *filo.Ctx, call uint64) {
 				if call == 1 {
-					for range 10 { // one may have been on its way out when they were counted first
+					for range 10 { // a goroutine may have been ending at the first count
 						go func() { <-released }()
 					}
 				}
@@ -116,7 +116,7 @@ func TestSoakFails(t *testing.T) {
 			}
 			err := soak(context.Background(), c)
 			for ; calls.Load() == 0 && c.duration < time.Minute; err = soak(context.Background(), c) {
-				c.duration *= 2 // a busy machine may not come as far as a request
+				c.duration *= 2 // on a busy machine there may be no request in that time
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %.300v, want one with %q", err, test.want)
@@ -135,13 +135,13 @@ func TestLeakedDescriptor(t *testing.T) {
 	if _, err := leaks.check(); err != nil {
 		t.Fatalf("nothing was opened, but: %v", err)
 	}
-	leaks.start.Descriptors = leaks.start.Descriptors[:1] // others may still close those of the test before
+	leaks.start.Descriptors = leaks.start.Descriptors[:1] // those of the test before may still be closed
 	if _, err := leaks.check(); err == nil || !strings.Contains(err.Error(), "/") {
 		t.Errorf("error %v, want one that lists the descriptors", err)
 	}
 }
 
-// TestHang: a client that gets no answer says so, and doesn't wait for ever.
+// TestHang: a client that gets no answer reports that, and doesn't wait for ever.
 func TestHang(t *testing.T) {
 	c := little(t, "keep-alive")
 	c.duration, c.span, c.patience = time.Hour, time.Hour, time.Second
@@ -159,12 +159,12 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A connection that has what it waits for, and doesn't go on although its loop looks for events, is found. One that goes on isn't, nor one
-// whose loop doesn't run.
+// A connection that has what it waits for, and doesn't go on although its loop looks for events, is reported. A connection that goes on
+// isn't, nor is one whose loop doesn't run.
 func TestWatchOverdue(t *testing.T) {
 	for name, test := range map[string]struct {
-		read  uint64 // by the server, from one look to the next
-		looks int64  // of its loop, as many
+		read  uint64 // bytes that the server reads from one look to the next
+		looks int64  // looks of the connection's loop in that time
 		found bool
 	}{
 		"it isn't woken":        {0, overdueLooks, true},
@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 that dials again while its connection lives waits for that, and learns that it has ended only then.
+// If a client of HTTP/2 dials again while its connection lives, Dial waits until the connection ends, and only then says so.
 func TestOnlyConn(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A server goes on to accept after errors that say nothing about its listener.
+// A server goes on accepting after errors that aren't its listener's.
 func TestIsTemporary(t *testing.T) {
 	for errno, want := range map[syscall.Errno]bool{
 		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOMEM: true, syscall.ENOBUFS: true, syscall.ECONNABORTED: true,

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The calls never wait: what would is EAGAIN. A Write takes maxWrite at most, a Writev both of its buffers in order, and what a Peek
-// returns stays to be read.
+// The calls never wait: a call that would have to fails with EAGAIN. A Write takes maxWrite at most, a Writev both of its buffers in order,
+// and bytes that a Peek returns can still be read.
 func TestCalls(t *testing.T) {
 	client, server := tcpPair(t)
 	control(t, server, func(fd int) {
@@ -54,7 +54,8 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// Accept gives the client's address, as Peer does, and the connection doesn't block. Duplicate and Close leave the other descriptor alone.
+// Accept returns the client's address, as Peer does, and the connection doesn't block. Duplicate and Close leave the other descriptor
+// alone.
 func TestAccept(t *testing.T) {
 	for name, test := range map[string]struct{ network, address string }{
 		"IPv4": {"tcp4", "127.0.0.1:0"}, "IPv6": {"tcp6", "[::1]:0"}, "Unix": {"unix", filepath.Join(t.TempDir(), "socket")},

@@ -48,7 +48,7 @@ func control(t *testing.T, conn net.Conn, f func(fd int)) {
 	}
 }
 
-// A Conn reads and writes as the connection would: all of it, in order, with its end and its errors.
+// A Conn reads and writes as the connection itself would: all bytes, in order, with the connection's end and errors.
 func TestConn(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
 		t.Run(network, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// What merely embeds a socket may have a Read of its own.
+// A type that merely embeds a socket may have a Read of its own.
 func TestConnRefuses(t *testing.T) {
 	_, tcp := tcpPair(t)
 	pipe, other := net.Pipe()
@@ -132,7 +132,7 @@ func TestConnBroken(t *testing.T) {
 	}
 }
 
-// "The end of the client's side, or an error because the client is gone", and what is there to be read stays there.
+// "The end of the client's side, or an error because the client is gone", and the bytes that could be read can still be read.
 func TestEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		end         func(*net.TCPConn)
@@ -178,7 +178,7 @@ func awaitEvent(t *testing.T, fd int, events int16) {
 	}
 }
 
-// AwaitEnd returns when the client has ended its side, or only when it is gone altogether.
+// AwaitEnd returns when the client has ended its side, or, if asked to, only when the client is gone altogether.
 func TestAwaitEnd(t *testing.T) {
 	client, server := tcpPair(t)
 	await := func(gone bool) <-chan error {

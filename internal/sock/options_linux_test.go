@@ -21,7 +21,7 @@ func option(t *testing.T, of any, level, name int) (value int) {
 	return value
 }
 
-// Each option is set on the listening socket; a second one needs ReusePort to listen on the same address.
+// Each option is set on the listening socket. A second socket needs ReusePort to listen on the same address.
 func TestListen(t *testing.T) {
 	o := Options{ReusePort: true, DeferAccept: 1500 * time.Millisecond, FastOpen: 3, ReadBuffer: 20_000, WriteBuffer: 30_000, Backlog: 5}
 	listener, err := o.Listen("127.0.0.1:0", false)
@@ -37,7 +37,7 @@ func TestListen(t *testing.T) {
 		{"SO_REUSEPORT", syscall.SOL_SOCKET, soReusePort, 1, 1},
 		{"TCP_DEFER_ACCEPT", syscall.IPPROTO_TCP, syscall.TCP_DEFER_ACCEPT, 2, 3}, // the system counts retries, and rounds up
 		{"TCP_FASTOPEN", syscall.IPPROTO_TCP, tcpFastOpen, 3, 3},
-		{"SO_RCVBUF", syscall.SOL_SOCKET, syscall.SO_RCVBUF, 20_000, 40_000}, // the system doubles them
+		{"SO_RCVBUF", syscall.SOL_SOCKET, syscall.SO_RCVBUF, 20_000, 40_000}, // the system doubles the sizes of buffers
 		{"SO_SNDBUF", syscall.SOL_SOCKET, syscall.SO_SNDBUF, 30_000, 60_000},
 	} {
 		if got := option(t, listener, test.level, test.option); got < test.least || got > test.most {
@@ -82,7 +82,7 @@ func TestListenInherited(t *testing.T) {
 	}
 }
 
-// An address that is none says what one is.
+// The error for a malformed address says what an address looks like.
 func TestListenWrongAddress(t *testing.T) {
 	_, err := new(Options).Listen("8080", false)
 	if err == nil || !strings.Contains(err.Error(), `such as ":8080"`) {

@@ -26,7 +26,7 @@ func testFile(t *testing.T, content []byte) *os.File {
 	return file
 }
 
-// onlyReadFrom is a connection that isn't a socket's own.
+// onlyReadFrom is a connection that isn't a socket itself.
 type onlyReadFrom struct{ net.Conn }
 
 func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
@@ -43,7 +43,7 @@ func TestFileSender(t *testing.T) {
 			var local *localfile.File
 			if name == "sendfile of a local file" {
 				if local = localfile.Of(file); local != nil {
-					local.Sent(0, int64(len(content)+1000)) // so it is in memory
+					local.Sent(0, int64(len(content)+1000)) // so the file counts as in memory
 				}
 			}
 			client, server := tcpPair(t)
@@ -84,7 +84,7 @@ func TestFileSender(t *testing.T) {
 	}
 }
 
-// A file that the system can't send by itself, and a connection that has no way to.
+// There is no FileSender for a file that the system can't send by itself, or for a connection that isn't a socket.
 func TestNoFileSender(t *testing.T) {
 	_, server := tcpPair(t)
 	directory, err := os.Open(t.TempDir())

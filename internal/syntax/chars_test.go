@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The classes of bytes, as their RFCs list them.
+// The classes of bytes are those that their RFCs list.
 func TestClasses(t *testing.T) {
 	const letters, digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "0123456789"
 	for i := range 256 {
@@ -34,7 +34,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// EqualFold is right for all pairs of bytes: those that differ in the same bit as the cases of a letter, too.
+// EqualFold is right for all pairs of bytes, also for pairs that differ in the same bit as the two cases of a letter but aren't letters.
 func TestEqualFold(t *testing.T) {
 	lower := func(c byte) byte {
 		if 'A' <= c && c <= 'Z' {
@@ -60,7 +60,7 @@ func TestEqualFold(t *testing.T) {
 	}
 }
 
-// IndexControl looks at eight bytes at a time, and finds what a look at each byte finds.
+// IndexControl looks at eight bytes at a time, and finds the same as a look at each byte.
 func TestIndexControl(t *testing.T) {
 	naive := func(b []byte, i int) int {
 		for i < len(b) && b[i] >= 0x20 && b[i] != 0x7f {
@@ -92,7 +92,7 @@ func TestIndexControl(t *testing.T) {
 			}
 		}
 	}
-	// Several of them, and neighbours that the arithmetic could mistake for one.
+	// Several control bytes, and neighbours that the arithmetic could mistake for control bytes.
 	const alphabet = "\x00\x01\x09\x1f\x20\x21\x7e\x7f\x80\x81\x9f\xa0\xfe\xff"
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 50_000 {

@@ -30,8 +30,8 @@ func TestListHasToken(t *testing.T) {
 	}
 }
 
-// "The "+json" suffix" names media types whose content is JSON (RFC 6839, section 3.1). Types and their parameters are told apart by the
-// first semicolon, also if a malformed type has a quote before it.
+// "The "+json" suffix" names media types whose content is JSON (RFC 6839, section 3.1). The first semicolon separates a type from its
+// parameters, also if a malformed type has a quote before it.
 func TestMediaType(t *testing.T) {
 	for contentType, want := range map[string]struct {
 		mediaType string

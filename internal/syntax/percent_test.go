@@ -25,7 +25,7 @@ func TestPercentDecoded(t *testing.T) {
 	}
 }
 
-// FuzzForm: what is encoded is decoded to itself, by net/url too; and what net/url decodes is decoded the same.
+// FuzzForm: an encoded text is decoded to itself, also by net/url, and a text that net/url decodes is decoded to the same.
 func FuzzForm(f *testing.F) {
 	for _, seed := range []string{"", "a b+c&d=e%", "%41%zz", "é\x00\xff", "*-._~", "100%", "%e2%82%ac"} {
 		f.Add(seed)
@@ -51,7 +51,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzEscapePath: an escaped path stands for the same bytes, a url.URL keeps it as its RawPath, and what a URI can hold isn't changed.
+// FuzzEscapePath: an escaped path stands for the same bytes, a url.URL keeps it as its RawPath, and bytes that a URI can hold aren't
+// changed.
 func FuzzEscapePath(f *testing.F) {
 	for _, seed := range []string{"/", "/a%2Fb|", `/"<>\^{|}` + "`", "/[]!$&'()*+,;=:@-._~", "/é\x00#?%25%zz"} {
 		f.Add(seed)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each member has its value, if that is a number or a boolean (RFC 9651, section 3.2).
+// Each member of a dictionary is returned with its value, if that is a number or a boolean (RFC 9651, section 3.2).
 func TestDictionary(t *testing.T) {
 	for _, test := range []struct{ value, want string }{
 		{"", ""}, {"  ", ""}, {"a", "a=?1 "}, {"a=1, b ,\tc=-2.5;x=y", "a=1 b=?1 c=-2.5 "}, {"*a=?0, b.c_-=x/y", "*a=?0 b.c_-= "},

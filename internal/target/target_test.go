@@ -28,7 +28,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A target that is replaced keeps its host and scheme, and what was borrowed keeps its bytes.
+// If a target is replaced, the host and scheme stay, and slices that were borrowed keep their bytes.
 func TestReplace(t *testing.T) {
 	var u Target
 	u.Parse([]byte("http://a.example/old%20path?x"), nil, true)
@@ -47,7 +47,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Reset gives up what is borrowed, and keeps little memory.
+// Reset drops the borrowed slices, and keeps little memory.
 func TestReset(t *testing.T) {
 	var u Target
 	u.Parse([]byte("/"+strings.Repeat("%41", 3*maxKeptPath)), nil, false)

@@ -25,7 +25,8 @@ func (p *testPool) Wait(context.Context) error { return nil }
 
 type key struct{}
 
-// Tasks are waited for, one that the pool refuses counts as none, and afterwards none is accepted. A pool that was given isn't released.
+// The end waits for tasks, a task that the pool refuses doesn't count, and afterwards no task is accepted. A pool of the user's own isn't
+// released.
 func TestTasks(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// Close ends the contexts of tasks, for its cause.
+// Close ends the contexts of tasks with its cause.
 func TestClose(t *testing.T) {
 	p, cause := new(testPool), errors.New("closed")
 	var tasks Tasks

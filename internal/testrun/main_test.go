@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a run prints of tests that pass, are skipped, fail, panic, and of packages that can't be built.
+// The output of a run for tests that pass, are skipped, fail or panic, and for packages that can't be built.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 		writeFile(t, filepath.Join(dir, name), text)
 	}
 	for _, tc := range []struct {
-		packages string // of the module, separated by spaces
+		packages string // the module's packages, separated by spaces
 		failed   int
 		wants    []string
 	}{
@@ -83,7 +83,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// While no package ends, what runs is told.
+// While no package ends, the output names the tests that run.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	r := newRun(&out)

@@ -227,8 +227,8 @@ func (a *attempt) start(c call, errno string) error {
 	return nil
 }
 
-// rule says which calls the system refuses to a process, by seccomp and for good. strace can't tell the calls apart that are made with the same
-// number, most of which have no reason to fail.
+// rule says which calls the system refuses to a process, by seccomp and for good. strace can't distinguish calls with the same number, most
+// of which have no reason to fail.
 type rule struct {
 	Call, Second, Third uint32 // the call's number, its second argument, and the least third one
 	Errno               uint32

@@ -248,7 +248,7 @@ func (c *client) close() {
 	}
 }
 
-// visit makes one request of HTTP/1.1, on a connection that is used for several, or some of HTTP/2 on a connection of their own.
+// visit makes one request of HTTP/1.1, on a connection that is used for several visits, or some requests of HTTP/2 on a new connection.
 func (c *client) visit() {
 	if c.conn == nil && !c.note(c.open()) {
 		c.made++

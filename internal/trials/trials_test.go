@@ -57,7 +57,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A trial fails if a client gets a wrong byte, no word, or an error where none may come, or nothing by one of the protocols.
+// A trial fails if a client gets a wrong byte, neither an answer nor an error, or an error where none may come, or if there is no answer by
+// one of the protocols.
 func TestAttemptFails(t *testing.T) {
 	fine := func() outcome {
 		o := outcome{Right: map[string]int{}, Errors: map[string]int{}}
@@ -84,7 +85,7 @@ func TestAttemptFails(t *testing.T) {
 	}
 }
 
-// An answer with a byte that differs, or that is another's, is wrong. What a client was told isn't.
+// An answer with a byte that differs, or that belongs to another request, is wrong. An error that the client is told of isn't wrong.
 func TestKinds(t *testing.T) {
 	q := &request{target: "/content", number: "7", want: []byte("content")}
 	for name, err := range map[string]error{
@@ -106,7 +107,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A link drops as many packets as it is told to, the same ones by the same seed, and carries the others unchanged, when they are due.
+// A link drops the given share of packets, the same ones by the same seed, and carries the others unchanged, when they are due.
 func TestLink(t *testing.T) {
 	const n = 400
 	carried := func(p path) (got []int) {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run attacks net/http's server with the handler, and returns the table's rows.
+// run attacks a server of net/http's that has the handler, and returns the table's rows.
 func run(t *testing.T, h http.Handler, attacks ...*abuse.Attack) (rows []string, ok bool) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func find(t *testing.T, name string) *abuse.Attack {
 	return a
 }
 
-// The rows say how the server has taken the attacks, and the result says whether all is good.
+// The rows say how the server has dealt with the attacks, and ok says whether there is no complaint.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	rows, ok := run(t, new(abuse.Site), find(t, "cookie-90"), find(t, "made-you-reset-priority-length"))
@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An attack that the server should end, and doesn't, is a complaint.
+// If the server doesn't end an attack that it should end, there is a complaint.
 func TestRunNotEnded(t *testing.T) {
 	t.Parallel()
 	// net/http's server answers PING for ever.
@@ -85,7 +85,7 @@ func TestRunNotEnded(t *testing.T) {
 	}
 }
 
-// Errors of the polite client, memory and handlers that run are complaints.
+// Errors of the polite client, too much memory and too many running handlers cause complaints.
 func TestComplaints(t *testing.T) {
 	t.Parallel()
 	site := new(abuse.Site)

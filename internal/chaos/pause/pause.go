@@ -22,7 +22,7 @@ const (
 	// often: at a site that pauses, one in often of the first visits pauses. Later visits pause less often, by their number divided by
 	// rarer: otherwise a site that is visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
-	// sites is how many sites there can be.
+	// sites is the maximum number of sites.
 	sites = 1 << 16
 	// remembered is the number of pauses kept for Report.
 	remembered = 4096

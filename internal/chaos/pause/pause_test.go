@@ -20,7 +20,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A seed pauses at some sites and not at others, at the same visits each time, and what has paused is told.
+// With a seed, At pauses at some sites and not at others, at the same visits each time, and Report names the sites that have paused.
 func TestAt(t *testing.T) {
 	defer func() { on, seed = false, 0 }()
 	paused := func(s uint64) (n int, sites map[uint32]bool) {

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/conformance/site"
 )
 
-// start serves what c and kind say, and makes c run against it.
+// start serves on a free port, and sets c to run against that server.
 func start(t *testing.T, c *config, serve func(ln net.Listener) error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func TestFilo(t *testing.T) {
 	}
 }
 
-// What net/http's server does otherwise is reported: with the sentence, what was wanted and what came.
+// The differences of net/http's server are reported, each with the RFC's sentence, the wanted answer and the received one.
 func TestNetHTTP(t *testing.T) {
 	for _, test := range []struct {
 		c       config
@@ -99,7 +99,7 @@ func TestNetHTTP(t *testing.T) {
 	}
 }
 
-// Cases that need a route that the server lacks are skipped. Without GET /hello none is run.
+// Cases are skipped if the server lacks a route that they need. Without GET /hello no case is run.
 func TestLacking(t *testing.T) {
 	without := func(routes ...string) func(ln net.Listener) error {
 		return func(ln net.Listener) error {

@@ -1,28 +1,28 @@
-// Package http2conf holds a server to the RFCs of HTTP/2 with a table of frames, each case beside the sentence that decides its outcome, and
-// runs them whole, cut in two and byte by byte. It knows nothing of the server's own code.
+// Package http2conf tests a server against the RFCs of HTTP/2 with a table of cases. Each case has frames, and the sentence that decides
+// its outcome. It is run whole, cut in two and byte by byte. It knows nothing of the server's own code.
 //
-// It has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and priorities,
-// streams that count no longer, what stays in the table of HPACK, and requests that turn out to be malformed when their handler runs. What a
-// single frame, field block or head may be, package http2 tests without a connection.
+// The table has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and
+// priorities, streams that no longer count, the contents of HPACK's table, and requests that turn out to be malformed when their handler
+// runs. The rules for a single frame, field block or head are tested by package http2, without a connection.
 //
-// The server under test has these routes: GET /hello answers "Hello, World!" as text/plain, POST /echo answers the request's body whatever its
-// size, other methods at these paths get 405 and other paths 404. Where there is POST /hold as well, which reads nothing of its body and answers
-// nothing until its stream is over, the cases about receive windows are run too.
+// The server under test has these routes: GET /hello answers "Hello, World!" as text/plain, POST /echo answers the request's body whatever
+// its size, other methods at these paths get 405 and other paths 404. If there is also POST /hold, which reads nothing of its body and
+// doesn't answer until its stream is over, the cases about receive windows are run, too.
 package http2conf
 
 import "slices"
 
 // A Case is what a client sends on one connection, and what must come back.
 type Case struct {
-	Name string // unique; topic/what is special
+	Name string // unique: the topic, "/", and what is special
 
-	// RFC is the document and section that decides, such as "9113 6.1", and Sentence what it says there. Where a server may choose, the
-	// sentence says what filo chose: see conformance.IsRequired.
+	// RFC is the document and section that decides, such as "9113 6.1", and Sentence is its text. Where a server may choose, the sentence
+	// says what filo chose: see conformance.IsRequired.
 	RFC, Sentence string
 
 	Steps []Step
 	Then  Then
-	Code  Code // of the GOAWAY, if the connection Fails
+	Code  Code // the code of the GOAWAY, if Then is Fails
 
 	Holds bool // the case needs POST /hold
 }
@@ -30,19 +30,19 @@ type Case struct {
 // A Step is frames that are sent at once, and what must have come before the next step.
 type Step struct {
 	Send []Frame
-	// Make, if there is one, makes the frames of what the server's SETTINGS say.
+	// Make, if it isn't nil, makes the frames according to the server's SETTINGS.
 	Make func(server ServerSettings) []Frame
-	// Want is what must come. A stream that no step has named gets nothing.
+	// Want is what must come. Nothing may come on a stream that no step has named.
 	Want []Want
-	// Fixed is a step that leads to what the case is about, or away from it. It isn't cut.
+	// Fixed marks a step that only prepares the case's subject, or comes after it. Such a step isn't cut.
 	Fixed bool
-	// Rude is DATA that are sent whatever the windows are.
+	// Rude says that DATA are sent whatever the windows are.
 	Rude bool
 }
 
-// ServerSettings are what the server's first SETTINGS say.
+// ServerSettings are the values in the server's first SETTINGS.
 type ServerSettings struct {
-	MaxStreams    uint32 // no limit is math.MaxUint32
+	MaxStreams    uint32 // math.MaxUint32 for no limit
 	InitialWindow uint32
 }
 
@@ -51,23 +51,23 @@ type Want struct {
 	Stream uint32
 	What   What
 	Status int     // of the answer
-	Or     int     // another status that is as right; 0: none
+	Or     int     // another status that is also right; 0: none
 	Body   string  // "": any; Empty: none
 	Head   bool    // the answer to a HEAD: no body, whatever the fields say
-	Fields []Field // that must be there
+	Fields []Field // fields that must be present
 	Code   Code    // of RST_STREAM
-	// Interim are the statuses of the interim answers that must come before.
+	// Interim are the statuses of the interim answers that must come first.
 	Interim []int
 }
 
-// What is what must come on a stream.
+// What is a kind of outcome that a stream must have.
 type What int
 
 const (
 	Answered      What = iota // the whole answer
 	AnsweredEarly             // the whole answer and, since the request goes on, RST_STREAM with NO_ERROR
 	Reset                     // RST_STREAM with Code; before that an answer with Status may have begun, or have been whole
-	Begun                     // the answer has begun, and Body is what came of it so far
+	Begun                     // the answer has begun, and Body is the part of its body that has come so far
 	Going                     // an answer with Status may have begun, and hasn't ended
 	Nothing                   // nothing but interim answers
 	Anything                  // anything, or nothing
@@ -79,18 +79,18 @@ type Field struct{ Name, Value string }
 // Empty is the Body of an answer that must have none.
 const Empty = "\x00"
 
-// Then says what becomes of the connection after the steps.
+// Then says what happens to the connection after the steps.
 type Then int
 
 const (
 	Open    Then = iota // it goes on: the next request on it is answered
-	OpenOld             // it goes on, but has no number left for another stream: PING is answered
-	Fails               // GOAWAY with Code, and the end
+	OpenOld             // it goes on, but has no number left for another stream: a PING is answered
+	Fails               // it ends after a GOAWAY with Code
 	Either              // it goes on, or ends with GOAWAY and Code
-	Leaves              // the client closes its writing half, and the server must end it without answering anything
+	Leaves              // the client closes its writing half, and the server must end the connection without an answer
 )
 
-// usualSettings stand for a server's where there is none.
+// usualSettings are used where no server's settings are known.
 var usualSettings = ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}
 
 // Table returns all cases.
@@ -122,10 +122,10 @@ func (s *Step) frames(server ServerSettings) []Frame {
 	return s.Send
 }
 
-// opening is what the runner begins a connection with.
+// opening returns the bytes with which the runner begins a connection.
 func opening() []byte { return settings().Append([]byte(preface)) }
 
-// send is a step without an outcome of its own, or with these.
+// send is a step that is cut, with the given outcomes, if any.
 func send(f []Frame, want ...Want) Step { return Step{Send: f, Want: want} }
 
 // fixed is a step that isn't cut.
@@ -156,8 +156,8 @@ func echo(stream uint32, body string) Want {
 // wasReset is a stream that the server resets before it has answered.
 func wasReset(stream uint32, code Code) Want { return Want{Stream: stream, What: Reset, Code: code} }
 
-// malformed is a stream that is reset since its request is malformed. RFC 9113, 8.1.1: "a server MAY send an HTTP response prior to closing
-// or resetting the stream."
+// malformed is a stream that is reset because its request is malformed. RFC 9113, 8.1.1: "a server MAY send an HTTP response prior to
+// closing or resetting the stream."
 func malformed(stream uint32) Want {
 	return Want{Stream: stream, What: Reset, Code: protocolError, Status: 400}
 }
@@ -167,7 +167,7 @@ func cutOff(stream uint32, code Code) Want {
 	return Want{Stream: stream, What: Reset, Code: code, Status: 200}
 }
 
-// begun says how much of an answer has come so far.
+// begun is a stream whose answer has begun, with the part of the body that must have come so far.
 func begun(stream uint32, body string) Want {
 	if body == "" {
 		body = Empty
@@ -177,7 +177,7 @@ func begun(stream uint32, body string) Want {
 
 func going(stream uint32) Want { return Want{Stream: stream, What: Going, Status: 200} }
 
-// sent is the part of a Case in which those of a group differ.
+// sent is the part of a Case in which the cases of a group differ.
 type sent struct {
 	name   string
 	frames []Frame
@@ -201,7 +201,7 @@ func fails(code Code, name, rfc, sentence string) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{}), Then: Fails, Code: code}
 }
 
-// comes is the group of frames with this outcome, behind which the connection goes on.
+// comes is the group of frames that have this outcome, and after which the connection goes on.
 func comes(name, rfc, sentence string, want ...Want) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{Want: want})}
 }

@@ -50,7 +50,7 @@ func serve(t *testing.T, driver filo.Driver, config *tls.Config) func() (net.Con
 	return func() (net.Conn, error) { return tls.Dial("tcp", ln.Addr().String(), client) }
 }
 
-// testCertificate is httptest's.
+// testCertificate returns a configuration with httptest's certificate.
 func testCertificate(t *testing.T) *tls.Config {
 	s := httptest.NewTLSServer(nil)
 	t.Cleanup(s.Close)
@@ -71,7 +71,7 @@ func TestTCP(t *testing.T) {
 	t.Run("blocking", func(t *testing.T) { http2conf.Run(t, serve(t, filo.DriverBlocking, nil)) })
 }
 
-// TestTLS runs the table over TLS. The cases are cut as without it, so they aren't here.
+// TestTLS runs the table over TLS. The cases are cut in TestTCP, and aren't here.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	t.Run("loop", func(t *testing.T) { http2conf.RunWhole(t, serve(t, filo.DriverAuto, testCertificate(t))) })
@@ -101,7 +101,7 @@ var prefaces = []struct{ name, sent, clear, tls string }{
 	{"GET, and then the preface", get + preface + noFrame, "HTTP/1.1 200 HTTP/1.1 505", "GOAWAY 1"},
 }
 
-// What isn't the preface is refused, whole and, without TLS, cut at every byte.
+// Anything but the preface is refused, whole and, without TLS, cut at every byte.
 func TestPreface(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loop": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		for _, secure := range []bool{false, true} {
@@ -126,7 +126,7 @@ func TestPreface(t *testing.T) {
 						}
 					}
 				}
-				// Nothing is asked for by a part of the preface, nor by what comes at its end.
+				// Neither a part of the preface nor the end of the connection after it counts as a request.
 				for n := range len(preface + noFrame) {
 					if got := answerTo(t, dial, (preface + noFrame)[:n]); strings.Contains(got, " 200") {
 						t.Errorf("%d bytes of the preface: %q", n, got)
@@ -139,7 +139,7 @@ func TestPreface(t *testing.T) {
 
 var statusLine = regexp.MustCompile(`HTTP/1\.1 \d+`)
 
-// answerTo sends parts on a connection of its own, whose client's side then ends, and says what comes: statuses of HTTP/1.1, or GOAWAY's code.
+// answerTo sends the parts on a new connection, ends the client's side, and returns what comes: the statuses of HTTP/1.1, or GOAWAY's code.
 func answerTo(t *testing.T, dial func() (net.Conn, error), parts ...string) string {
 	conn, err := dial()
 	if err != nil {

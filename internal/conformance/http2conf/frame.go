@@ -7,13 +7,13 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// preface is what a client begins with (RFC 9113, section 3.4).
+// preface is the beginning of a client's connection (RFC 9113, section 3.4).
 const preface = http2.ClientPreface
 
-// maxFrameSize is the largest payload that both peers take unless SETTINGS say otherwise.
+// maxFrameSize is the largest payload that both peers accept unless SETTINGS say otherwise.
 const maxFrameSize = 16384
 
-// defaultWindow is the size of every window at first.
+// defaultWindow is the initial size of every window.
 const defaultWindow = 65535
 
 // maxID is the highest number of a stream, and the largest window.
@@ -35,7 +35,7 @@ const (
 	typeWindowUpdate   Type = 0x8
 	typeContinuation   Type = 0x9
 	typePriorityUpdate Type = 0x10
-	typeUnknown        Type = 0xfa // nobody's
+	typeUnknown        Type = 0xfa // no RFC defines it
 )
 
 // Flags are the flags of a frame.
@@ -67,7 +67,7 @@ const (
 	enhanceYourCalm  Code = 0xb
 )
 
-// Frame is a frame as the client sends it, or bytes that are none.
+// Frame is a frame as the client sends it, or bytes that aren't a frame.
 type Frame struct {
 	Type    Type
 	Flags   Flags
@@ -90,7 +90,7 @@ func (f Frame) Append(b []byte) []byte {
 // is reports whether f is a frame of the type, which Raw never is.
 func (f Frame) is(t Type) bool { return f.Raw == "" && f.Type == t }
 
-// frames is a list of them, for short.
+// frames is short for a list of frames.
 type frames = []Frame
 
 func raw(bytes string) Frame { return Frame{Raw: bytes} }
@@ -166,7 +166,7 @@ func block(fields ...string) string {
 // text is a string as a field block has it, without Huffman code (RFC 7541, section 5.2).
 func text(s string) string { return integer(0, 7, len(s)) + s }
 
-// integer is a number behind the first bits of a byte (RFC 7541, section 5.1).
+// integer is a number after the first bits of a byte (RFC 7541, section 5.1).
 func integer(first byte, bits uint, n int) string {
 	most := 1<<bits - 1
 	if n < most {
@@ -185,18 +185,18 @@ var (
 	postBlock = block(":method: POST", ":scheme: https", ":path: /echo", ":authority: a")
 )
 
-// get is a whole request, which answers hello.
+// get is a whole request, whose answer is hello.
 func get(stream uint32) Frame { return headers(stream, whole, getBlock) }
 
-// getWith is one with more fields.
+// getWith is get with more fields.
 func getWith(stream uint32, fields ...string) Frame {
 	return headers(stream, whole, getBlock+block(fields...))
 }
 
-// post is a request that goes on, and is answered by its content.
+// post is a request whose content is still to come, and whose answer is its content.
 func post(stream uint32) Frame { return headers(stream, endHeaders, postBlock) }
 
-// postWith is one with more fields.
+// postWith is post with more fields.
 func postWith(stream uint32, fields ...string) Frame {
 	return headers(stream, endHeaders, postBlock+block(fields...))
 }

@@ -53,10 +53,11 @@ func serveTLS(t *testing.T) func() (net.Conn, error) {
 	}
 }
 
-// A deviation is what net/http does otherwise than filo has chosen to, in some cases: against the RFC's sentence, or as that allows too.
+// A deviation is a behaviour of net/http's in some cases that differs from filo's: it is against the RFC's sentence, or another choice that
+// the sentence allows.
 type deviation struct {
 	what  string
-	came  string   // in the error of the runner
+	came  string   // a text in the runner's error
 	cases []string // a name that ends in "/" is a group
 }
 
@@ -148,8 +149,8 @@ var deviations = []deviation{
 	}},
 }
 
-// racy are cases in which it depends on the moment what net/http does: it resets a stream with NO_ERROR, or has read the end of the request
-// before; it acknowledges each of several SETTINGS, or all of them once; its handlers race for the order of answers.
+// racy are cases in which net/http's behaviour depends on timing: it resets a stream with NO_ERROR unless it has already read the end of
+// the request; it acknowledges each of several SETTINGS, or all of them at once; its handlers race for the order of answers.
 var racy = []string{
 	"priority/", "early answer/", "Expect/100-continue, and an answer that doesn't depend on the content", "SETTINGS/three",
 	"window/changed when both have ended", "window/changed when the answer has ended before the request",
@@ -169,7 +170,7 @@ func find(c Case) *deviation {
 	return nil
 }
 
-// The runner finds nothing wrong with net/http's server but what is known: so it passes a server that is right, and fails one that isn't.
+// In net/http's server the runner finds exactly the known deviations: so it passes what is right, and fails what isn't.
 func TestNetHTTP(t *testing.T) {
 	if race.Enabled {
 		t.Skip("no code of filo's is under test, and the tests without the race detector have it")
@@ -184,7 +185,7 @@ func TestNetHTTP(t *testing.T) {
 				t.Fatalf("it lacks %v, %v", lacks, err)
 			}
 			run := func(c Case) error { return runOnNetHTTP(runner{Case: c, dial: dial, abrupt: true}, find(c)) }
-			// net/http waits for a second before it closes, so the cases run beside each other.
+			// net/http waits for a second before it closes a connection, so the cases run at the same time.
 			places := make(chan bool, 200)
 			var group sync.WaitGroup
 			var mu sync.Mutex
@@ -205,7 +206,7 @@ func TestNetHTTP(t *testing.T) {
 				})
 			}
 			group.Wait()
-			// On a busy machine net/http may give a client up that comes too late, so those that failed run again, by themselves.
+			// On a busy machine net/http may give up a client that is too late, so failed cases run again, one at a time.
 			for _, c := range failed {
 				if err := run(c); err != nil {
 					t.Fatalf("%q, by itself: %v", c.Name, err)
@@ -221,7 +222,8 @@ func runOnNetHTTP(r runner, d *deviation) error {
 		r.timeout = timeout
 		return r.run(true)
 	}
-	// What never comes is waited for in vain: shortly at first, and long enough for a busy machine if that came too early.
+	// If something never comes, the runner waits in vain: so the first time-out is short. The later ones are long enough for a busy
+	// machine.
 	var err error
 	for _, r.timeout = range []time.Duration{time.Second / 2, 3 * time.Second, 20 * time.Second} {
 		if err = r.run(true); err == nil {
@@ -234,7 +236,7 @@ func runOnNetHTTP(r runner, d *deviation) error {
 	return fmt.Errorf("want %s: %q: %w", d.what, d.came, err)
 }
 
-// Each deviation is one of a case.
+// Each deviation names existing cases.
 func TestDeviationsAreOfCases(t *testing.T) {
 	names := slices.Clone(racy)
 	for _, d := range deviations {

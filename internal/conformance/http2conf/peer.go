@@ -21,34 +21,34 @@ func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errServer, fmt.Sprintf(format, args...))
 }
 
-// A peer is what a client knows of its connection: it records the frames that the client sends, and checks the server's frames against the
+// A peer is a client's knowledge of its connection: it records the frames that the client sends, and checks the server's frames against the
 // RFCs.
 type peer struct {
 	streams map[uint32]*stream
 	highest uint32 // the highest number that the client has used in HEADERS
 
 	decoder *hpack.Decoder
-	block   []byte // of the stream inBlock
+	block   []byte // the field block of the stream inBlock
 	inBlock uint32
 	ends    bool // the block ends its stream
 
 	server    ServerSettings
 	began     bool          // the server's first SETTINGS have come
-	acked     clientValues  // those that the server has acknowledged
-	unacked   []clientDelta // what the client's SETTINGS change that it hasn't
-	pings     []string      // those that the server has to answer
+	acked     clientValues  // the values that the server has acknowledged
+	unacked   []clientDelta // the changes by SETTINGS that the server hasn't acknowledged
+	pings     []string      // the PINGs that the server has to answer
 	mayShrink bool          // the next block must begin with an update of the table's size
 
 	send, receive int64 // the connection's windows: what the client and the server may send
 
 	goneAway []goAwayFrame
-	replies  []Frame // that the client owes the server
+	replies  []Frame // the frames that the client owes the server
 }
 
 // clientValues are values of the client's SETTINGS.
 type clientValues struct{ window, table int64 }
 
-// clientDelta is what one of the client's SETTINGS says of them; -1 for nothing.
+// clientDelta is the values in one of the client's SETTINGS, -1 for those that it doesn't have.
 type clientDelta clientValues
 
 type goAwayFrame struct {
@@ -57,7 +57,7 @@ type goAwayFrame struct {
 	debug string
 }
 
-// A stream is what has come on one.
+// A stream records what has come on a stream.
 type stream struct {
 	opened         bool // by HEADERS of the client
 	interim        []int
@@ -68,8 +68,8 @@ type stream struct {
 	came           time.Time // when the last frame of the answer came
 	resets         []Code
 	waited         bool  // the first reset came a while after the answer: see patience
-	granted, taken int64 // by WINDOW_UPDATE to the server, and by its DATA
-	sendGranted    int64 // to the client, and less what it has sent
+	granted, taken int64 // bytes that WINDOW_UPDATE has granted the server, and those of its DATA
+	sendGranted    int64 // bytes granted to the client, less those that it has sent
 	trailers       bool
 }
 
@@ -132,7 +132,7 @@ func (p *peer) sentSettings(entries string) {
 	p.decoder.SetAllowedMaxDynamicTableSize(uint32(p.largest().table))
 }
 
-// largest returns the largest values that the server may go by: those that it has acknowledged, or later ones.
+// largest returns the largest values that the server may use: those that it has acknowledged, or later ones.
 func (p *peer) largest() clientValues {
 	v := p.acked
 	for _, delta := range p.unacked {
@@ -432,7 +432,7 @@ func (s *stream) takeFields(fields []hpack.HeaderField, ends bool) error {
 	return s.checkAnswer()
 }
 
-// checkField holds a field to RFC 9113, sections 8.2 and 8.3.
+// checkField checks a field against RFC 9113, sections 8.2 and 8.3.
 func checkField(f hpack.HeaderField, first bool) error {
 	switch f.Name {
 	case ":status":
@@ -452,7 +452,7 @@ func checkField(f hpack.HeaderField, first bool) error {
 	return nil
 }
 
-// checkAnswer holds the fields of an answer to RFC 9110.
+// checkAnswer checks the fields of an answer against RFC 9110.
 func (s *stream) checkAnswer() error {
 	lengths, dates := s.values("content-length"), s.values("date")
 	switch {

@@ -107,7 +107,7 @@ func Lacking(dial func() (net.Conn, error), o conformance.Options) (lacks map[st
 	for route, err := range map[string]error{
 		conformance.GetHello: look(frames{get(1)}, hello(1)),
 		conformance.PostEcho: look(frames{post(1), data(1, endStream, "hello")}, echo(1, "hello")),
-		// What it does can't be seen before the stream is over, but GET isn't allowed there.
+		// The effect of POST /hold shows only when the stream is over, but GET must not be allowed there.
 		postHold: look(frames{headers(1, whole, block(":method: GET", ":scheme: https", ":path: /hold", ":authority: a"))}, answered(1, 405)),
 	} {
 		if err != nil {
@@ -303,7 +303,8 @@ func (s *session) step(step *Step, places []int, last bool) error {
 	return s.settle(step.Want)
 }
 
-// settle waits for what is wanted. Then all that the server had to say of what was sent has come: it has answered a PING behind it.
+// settle waits for the wanted outcomes, and then for the answer to a PING: by then everything has come that the server sends because of the
+// earlier frames.
 func (s *session) settle(want []Want) error {
 	if err := s.waitFor(want); err != nil {
 		return err
@@ -339,7 +340,7 @@ func (s *session) waitFor(want []Want) error {
 	})
 }
 
-// wait takes events until it is done.
+// wait takes events until done returns true.
 func (s *session) wait(what string, done func() bool) error {
 	for !done() {
 		if err := s.next(); err != nil {
@@ -441,7 +442,7 @@ func (s *session) finish() error {
 func (s *session) probe() error {
 	id := (s.highest+1)/2*2 + 1
 	list := frames{get(id)}
-	// A case may leave no windows.
+	// After a case the windows may be closed.
 	if s.largest().window < 100 {
 		list = append(list, windowUpdate(id, 100))
 	}
@@ -453,8 +454,8 @@ func (s *session) probe() error {
 	return s.settle([]Want{s.wanted[id]})
 }
 
-// close closes the client's half of the connection. The server must end its own, and may say no more than what it does to the streams that have
-// not ended.
+// close closes the client's half of the connection. The server must end its own half, and may only send what concerns the streams that
+// haven't ended.
 func (s *session) close() error {
 	closer, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok {

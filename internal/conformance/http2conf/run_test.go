@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A fake is a server that answers hello to each request and knows little else. What differs from that comes first.
+// A fake is a server that answers hello to each request and knows little else. Its fields change this behaviour.
 type fake struct {
 	settings []Frame // in place of the server's first SETTINGS
-	// react gets a frame of the client, and says whether that was all.
+	// react gets a frame of the client's, and reports whether the frame is dealt with.
 	react func(c *fakeConn, f serverFrame) bool
 	// perRead gets the bytes of each Read; false ends the connection.
 	perRead func(string) bool
@@ -52,7 +52,7 @@ func (f fake) serve(netConn net.Conn) {
 	}
 }
 
-// watched is a connection of which each Read is looked at.
+// watched is a connection that passes the bytes of each Read to look.
 type watched struct {
 	net.Conn
 	look func(string) bool
@@ -93,7 +93,7 @@ func (f fake) start(t *testing.T) func() (net.Conn, error) {
 	return func() (net.Conn, error) { return net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second) }
 }
 
-// on has frames come for each frame of the client's of that type on stream 1, in place of what else would.
+// on is a fake that sends list for each frame of the client's of that type on stream 1 or 0, instead of its usual reaction.
 func on(kind Type, list ...Frame) fake {
 	return fake{react: func(c *fakeConn, f serverFrame) bool {
 		if f.kind != kind || f.stream > 1 || f.flags&ack != 0 && kind != typeHeaders {
@@ -104,7 +104,7 @@ func on(kind Type, list ...Frame) fake {
 	}}
 }
 
-// last is on, and then the end of the connection.
+// last is on, but ends the connection afterwards.
 func last(kind Type, list ...Frame) fake {
 	f := on(kind, list...)
 	react := f.react
@@ -137,10 +137,10 @@ type runnerTest struct {
 	name string
 	c    Case
 	f    fake
-	want string // in the error; "": none
+	want string // a text in the error; "": no error
 }
 
-// The runner finds what is wrong with a server, and nothing with one that is right.
+// The runner finds the faults of wrong servers, and none in a correct server.
 func TestRunner(t *testing.T) {
 	open := each(comes("open", "9113 1", "x", hello(1)), []sent{{"", frames{get(1)}}})[0]
 	early := each(comes("early", "9113 1", "x", helloEarly(1)), []sent{{"", frames{headers(1, endHeaders, getBlock)}}})[0]
@@ -205,7 +205,7 @@ func TestRunner(t *testing.T) {
 			return len(s) == len(preface)+9 || !strings.HasSuffix(s, getBlock[40:]) || len(s) > 40
 		}}, "cut at"},
 
-		// What a server may not send.
+		// Frames that a server may not send.
 		{"PING before SETTINGS", open, fake{settings: frames{ping("12345678"), settings()}}, "PING comes before SETTINGS"},
 		{"ACK before SETTINGS", open, fake{settings: frames{frame(typeSettings, ack, 0, ""), settings()}}, "SETTINGS comes before SETTINGS"},
 		{"ENABLE_PUSH of 1", open, fake{settings: frames{settings(setting(settingPush, 1))}}, "the setting 2 is 1"},
@@ -277,7 +277,7 @@ func TestRunner(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := &runner{Case: test.c, dial: test.f.start(t), timeout: timeout}
-			// Where the runner has to wait in vain, it shouldn't for long.
+			// If the runner has to wait in vain, the time-out is short.
 			if strings.HasPrefix(test.want, "want") || test.want == "i/o timeout" || test.want == "the next request" {
 				r.timeout = 300 * time.Millisecond
 			}
@@ -292,7 +292,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// A server that has answered may reset the rest of the request, but not before it has waited for that.
+// A server that has answered may reset the rest of the request, but only after it has waited a while for the rest.
 func TestResetAfterAnswer(t *testing.T) {
 	for _, test := range []struct {
 		code   Code

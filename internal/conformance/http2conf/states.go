@@ -9,7 +9,7 @@ import (
 type way struct {
 	name string
 	step Step
-	// rfc and refuses say what may not come in the state, and allows what may.
+	// rfc and refuses are the rule about frames that may not come in the state, and allows is the sentence about those that may.
 	rfc, refuses, allows string
 }
 
@@ -18,17 +18,17 @@ var outcomeCodes = map[string]Code{
 	"P": protocolError, "S": streamClosed, "F": frameSizeError, "W": flowControlError, "C": compressionError,
 }
 
-// A row is frames on stream 5, and what they do in each state.
+// A row is frames on stream 5, with their outcome in each state.
 type row struct {
 	name   string
 	frames []Frame
 	body   string // of the request, in the state open
-	// rfc and sentence are for the outcome err, whatever the state is. Other outcomes are the state's.
+	// rfc and sentence decide the outcome err in any state. Other outcomes are decided by the state's sentences.
 	rfc, sentence string
 	err           string
-	// want is what becomes of stream 5 in each state, in the order of ways: the code of RST_STREAM, or that of GOAWAY behind a "!"; "400" for a
-	// malformed request; "=" for nothing; "ended", "early" and "written" for an answer, since the request has ended, before it has, and since
-	// there is a window for it; "narrow" for nothing, but that the answer will need a window.
+	// want has the outcome for stream 5 in each state, in the order of ways: the code of RST_STREAM, or that of GOAWAY after a "!"; "400"
+	// for a malformed request; "=" for nothing; "ended", "early" and "written" for an answer: because the request has ended, before it has
+	// ended, and because there is a window for it; "narrow" for nothing, except that the answer will need a window.
 	want string
 }
 
@@ -108,7 +108,7 @@ var rows = []row{
 		"", "= = = = = = = ="},
 }
 
-// stateCases are each row in each state.
+// stateCases returns a case for each row in each state.
 func stateCases() []Case {
 	var cases []Case
 	for i := range ways {
@@ -150,7 +150,7 @@ func stateCase(at *way, r *row, outcome string) Case {
 	return c
 }
 
-// end brings the sibling to its end, and stream 5 if that goes on.
+// end is the step that ends the sibling, and also stream 5 if that goes on.
 func (at *way) end(r *row, outcome string) Step {
 	end := fixed(nil, echo(1, "hello"))
 	goesOn := (outcome == "=" || outcome == "narrow") && r.name != "RST_STREAM"
@@ -162,7 +162,7 @@ func (at *way) end(r *row, outcome string) Step {
 		end.Send = frames{windowUpdate(5, 100)}
 		end.Want = append(end.Want, hello(5))
 	}
-	// The state, or the row, may have taken the windows.
+	// The way or the row may have set the initial window to 0, so stream 1 gets a window for its answer.
 	end.Send = append(end.Send, windowUpdate(1, 100), data(1, endStream, "lo"))
 	return end
 }

@@ -54,7 +54,7 @@ func Compare(body, want []byte) error {
 	return nil
 }
 
-// NewCertificate returns one that nobody checks.
+// NewCertificate returns a certificate that no client checks.
 func NewCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

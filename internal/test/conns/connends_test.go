@@ -26,17 +26,17 @@ type connEnd struct {
 	config func(*filo.Server) // nil for none
 	// end uses a client's connection until it ends.
 	end    func(t *testing.T, s *filotest.Server, conn net.Conn)
-	told   []filo.ConnState // what ConnState is told at last; the default is that the connection is closed
-	over   string           // "TLS": only over TLS; "server's": not over a listener's TLS
-	early  bool             // conn is the socket, also over TLS
+	told   []filo.ConnState // the last states that ConnState is told; the default is StateClosed
+	over   string           // "TLS": only over TLS; "server's": not if the listener does the TLS
+	early  bool             // end gets the socket, also over TLS
 	leaves bool             // the client ends the connection
-	last   bool             // the server ends as well
+	last   bool             // the way also ends the server
 }
 
 // connEndParked is what ConnState is told of a connection that was parked.
 var connEndParked = []filo.ConnState{filo.StateHijacked, filo.StateClosed}
 
-// connEndHandler has a path for each way in which its answer ends the connection.
+// connEndHandler has a path for each way in which a handler's answer ends the connection.
 func connEndHandler(c *filo.Ctx) error {
 	if c.Query("body") != "" {
 		c.Response.SetBodyStream(connEndBody{}, -1)
@@ -83,7 +83,7 @@ func (connEndBody) Close() error {
 	return nil
 }
 
-// connEndPark parks a connection that ends in some way once something has come.
+// connEndPark parks a connection. When the client sends something, the connection ends in the way that how names.
 func connEndPark(c *filo.Ctx, how string) error {
 	serve := func(p *filo.ParkedConn, why filo.Wake) error {
 		if why == filo.WakeShutdown {
@@ -158,7 +158,7 @@ func connEndAnswered(end func(t *testing.T, s *filotest.Server, c *filotest.Clie
 
 // connEndParks parks the connection and wakes it.
 func connEndParks(how string) connEnd {
-	cuts := how == "close" // the client may see that before the server does
+	cuts := how == "close" // the client may see the end before the server does
 	return connEnd{told: connEndParked, leaves: cuts || how == "stays", end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
 		c := filotest.NewClient(t, conn)
 		c.Send("GET /park/" + strings.ReplaceAll(how, " ", "%20") + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
@@ -316,10 +316,10 @@ func connEndLast(e connEnd) connEnd {
 	return e
 }
 
-// connTold records what ConnState is told. It calls ended when a connection is closed, or taken over by a handler.
+// connTold records what ConnState is told. It calls ended when a connection is closed or a handler takes it over.
 type connTold struct {
 	mu    sync.Mutex
-	conns map[string]net.Conn           // by the client's address, when they are new; guarded by mu
+	conns map[string]net.Conn           // new connections, by the client's address; guarded by mu
 	told  map[net.Conn][]filo.ConnState // guarded by mu
 	ended func()
 }
@@ -336,7 +336,7 @@ func (c *connTold) changed(conn net.Conn, state filo.ConnState) {
 	}
 }
 
-// ends returns what was told of a connection at last: what comes after StateNew, StateActive and StateIdle.
+// ends returns the last states of a connection, which come after StateNew, StateActive and StateIdle.
 func (c *connTold) ends(address string) []filo.ConnState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,8 +344,8 @@ func (c *connTold) ends(address string) []filo.ConnState {
 	return slices.DeleteFunc(told, func(state filo.ConnState) bool { return state <= filo.StateIdle })
 }
 
-// Exactly once ConnState is told of the end of a connection, whatever the end is like and whatever ConnState does then. A client that has seen
-// the end finds the place free. Nothing is left of the connection afterwards, no descriptor and no goroutine either.
+// ConnState is told of the end of a connection exactly once, in whatever way the connection ends and whatever ConnState does then. A client
+// that has seen the end finds the place free. Afterwards nothing is left of the connection, no descriptor and no goroutine.
 func TestConnEnds(t *testing.T) {
 	if os.Getenv(filotest.DriverVariable) != "" {
 		t.Skip("the test chooses its drivers")
@@ -361,7 +361,7 @@ func TestConnEnds(t *testing.T) {
 		}
 		for transport := range stateServers {
 			if driver == filo.DriverLoop && transport == "listener's TLS" {
-				continue // no loop accepts from it
+				continue // no loop accepts from such a listener
 			}
 			for what, ended := range ended {
 				t.Run(fmt.Sprintf("%v/%s/%s", driver, transport, what), func(t *testing.T) {

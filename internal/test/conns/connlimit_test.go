@@ -35,8 +35,8 @@ func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve f
 	}
 }
 
-// Twice as many clients as there may be connections come one after the other: each has its first answer. Idle ones make room, one
-// that has a request doesn't.
+// Twice as many clients as there may be connections come one after the other: each gets its first answer. Idle connections make room, a
+// connection that has a request doesn't.
 func TestMaxConnsOldestIdle(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {
 		const most = 40
@@ -61,7 +61,8 @@ func TestMaxConnsOldestIdle(t *testing.T) {
 	})
 }
 
-// A client that opens many connections, and uses all of them, makes its own go, not those of a client that has few and was quiet for longer.
+// If a client opens many connections and uses all of them, its own are closed to make room, not those of a client that has few connections
+// and was quiet for longer.
 func TestMaxConnsByAddress(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, _ func(*filotest.Server) *filotest.Client) {
 		const most = 20
@@ -71,7 +72,7 @@ func TestMaxConnsByAddress(t *testing.T) {
 		dial := func(from string) *filotest.Client {
 			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", s.Addr)
 			if err != nil && from != "127.0.0.1" {
-				t.Skip(err) // some systems have only one such address
+				t.Skip(err) // some systems have only one loopback address
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// stateServers are the ways to serve a socket, and to be its client.
+// stateServers are the ways to serve a socket, each with its client.
 var stateServers = map[string]struct {
 	serve func(testing.TB, *filo.Server) *filotest.Server
 	dial  func(*filotest.Server, testing.TB) *filotest.Client
@@ -24,13 +24,14 @@ var stateServers = map[string]struct {
 	"server's TLS":   {filotest.ListenTLS, (*filotest.Server).DialTLS},
 }
 
-// stateConns passes on what ConnState is told.
+// stateConns passes on the states that ConnState is told.
 type stateConns struct {
 	conn  net.Conn
 	state filo.ConnState
 }
 
-// A connection is told of by the same net.Conn in all its states. That has its addresses, and refuses what only the server may do.
+// ConnState gets the same net.Conn in all states of a connection. That net.Conn has the connection's addresses, and refuses the calls that
+// only the server may make.
 func TestConnStateConn(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestConnStateConn(t *testing.T) {
 			for state := filo.StateNew; state != filo.StateClosed; {
 				next := filotest.Recv(t, told, "the connection to be closed")
 				if next.conn.RemoteAddr().String() != c.LocalAddr().String() {
-					continue // that look's end may be told late
+					continue // the end of that look may be told late
 				}
 				if next.conn != conn {
 					t.Errorf("in state %v it is another connection", next.state)
@@ -84,7 +85,7 @@ func TestConnStateConn(t *testing.T) {
 
 func stateSecond(_ int, err error) error { return err }
 
-// To close it ends a connection at once, whatever the server is doing with it.
+// Closing the net.Conn that ConnState got ends the connection at once, whatever the server is doing with it.
 func TestConnStateClose(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestConnStateClose(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if _, err := io.Copy(io.Discard, c.Reader); err != nil && !filotest.IsReset(err) && err != io.ErrUnexpectedEOF {
-					t.Errorf("%s: %v", what, err) // a deadline: it doesn't end
+					t.Errorf("%s: %v", what, err) // the deadline has passed: the connection doesn't end
 				}
 				c.Close()
 			}
@@ -149,8 +150,8 @@ func TestConnStateClose(t *testing.T) {
 	}
 }
 
-// The descriptor of a connection that others close is its owner's, or the lingerer's, until that one has done with it: the
-// number may be another connection's right after. (The race detector sees it if it isn't so.)
+// Even if other goroutines close a connection, its descriptor stays open until its owner, or the lingerer, has finished with it: right
+// after the close the number may be another connection's. (The race detector reports a descriptor that is closed too early.)
 func TestCloseWhileItLingers(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {

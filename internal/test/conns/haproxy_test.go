@@ -57,8 +57,8 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// What HAProxy tells arrives: the client's address by both versions, and by TLVs the host name, the TLS version and the unique ID, with a
-// checksum. Its health checks are answered as its own connections.
+// The server reads what HAProxy tells it: by both versions the client's address, and by TLVs the host name, the TLS version and the unique
+// ID, with a checksum. HAProxy's health checks are answered as connections of its own.
 func TestHAProxy(t *testing.T) {
 	log := new(filotest.Log)
 	s := filotest.Serve(t, &filo.Server{Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, nil))})

@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// tlsHalf is one direction of a TLS 1.3 connection behind its handshake: crypto/tls offers no key updates.
+// tlsHalf is one direction of a TLS 1.3 connection after its handshake. The tests need it because crypto/tls can't send key updates.
 type tlsHalf struct {
 	secret []byte
 	aead   cipher.AEAD
@@ -54,7 +54,7 @@ func tlsExpand(t *testing.T, secret []byte, label string, size int) []byte {
 	return out
 }
 
-// next returns the direction behind a key update.
+// next returns the direction as it is after a key update.
 func (h *tlsHalf) next(t *testing.T) *tlsHalf {
 	return newTLSHalf(t, tlsExpand(t, h.secret, "traffic upd", sha256.Size))
 }
@@ -105,7 +105,7 @@ type tlsRaw struct {
 	net.Conn
 	reader   *bufio.Reader
 	out, in  *tlsHalf
-	body     []byte // what it has read
+	body     []byte // the data that it has read
 	replaced int    // the server's key updates that it has read
 }
 
@@ -141,8 +141,8 @@ func dialTLSRaw(t *testing.T, s *filotest.Server) *tlsRaw {
 	return raw
 }
 
-// send sends data, and before each byte of it ten key updates that ask for one in reply. Behind more than sixteen in a row crypto/tls
-// gives up.
+// send sends data, and before each byte of it ten key updates that ask for one in reply. After more than sixteen in a row crypto/tls gives
+// up.
 func (raw *tlsRaw) send(t *testing.T, data string) {
 	var out []byte
 	for i := range len(data) {
@@ -181,13 +181,13 @@ func (raw *tlsRaw) read(t *testing.T, text string) error {
 	return nil
 }
 
-// A client that sends key updates with its body, and takes none of the replies, holds up no read of that body, and gets the replies when it
-// reads. If it doesn't, they don't fill the memory: the connection ends.
+// A client that sends key updates with its body, and takes none of the replies, doesn't hold up the reads of that body, and gets the
+// replies when it reads. If it never reads, the replies don't fill the memory: the connection ends.
 func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 	filotest.NeedLoops(t)
 	for _, test := range []struct {
 		timeout time.Duration // of the handler; 0: none
-		updates int           // ten times as many
+		updates int           // the client sends ten times as many
 		served  bool
 	}{
 		{0, 200, true}, {time.Hour, 200, true}, {0, 2_500, false}, {time.Hour, 2_500, false},
@@ -198,12 +198,12 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 				err  error
 			}
 			read := make(chan result, 1)
-			// A socket of this kind takes some hundred records. One of TCP takes many more, and the system may send nothing more in either
-			// direction once one is full.
+			// A socket of this kind takes some hundred records. A TCP socket takes many more, and once one direction is full the system may
+			// send nothing more in either.
 			listener := filotest.Listen(t, "unix", filepath.Join(t.TempDir(), "socket"))
 			s := filotest.New(&filo.Server{
 				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
-				ReadTimeout: time.Hour, // few of the bytes are the body's
+				ReadTimeout: time.Hour, // since few of the bytes are the body's
 				Handler: func(c *filo.Ctx) error {
 					c.SetTimeout(test.timeout, nil)
 					body, err := c.Body()
@@ -215,7 +215,7 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 			s.Go(func() { s.Served <- s.ServeTLS(listener, "", "") })
 			s.CloseAtEnd(t, 1)
 			raw := dialTLSRaw(t, s)
-			const rest = 16 << 10 // more than is awaited before the handler runs
+			const rest = 16 << 10 // more than the server waits for before the handler runs
 			size := test.updates + rest
 			raw.data(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
 			raw.send(t, strings.Repeat("x", test.updates))
@@ -238,8 +238,8 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// A client that sends key updates and takes every reply gets at most sixteen in a row: then its connection ends, before a request, in a head
-// and in a body. Others are served meanwhile.
+// A client that sends key updates and reads every reply gets at most sixteen replies in a row: then its connection ends, whether before a
+// request, in a head or in a body. Other clients are served meanwhile.
 func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
 	const most = 16 // crypto/tls's maxUselessRecords
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {

@@ -37,8 +37,8 @@ func lifeLingering(c *filo.Ctx) error {
 	return c.NoContent()
 }
 
-// "After an error answer the server half-closes and drains for a moment (lingering close), so that the client reads the
-// answer and not a reset": also a client that sends all it has before it reads.
+// "After an error answer the server half-closes and drains for a moment (lingering close), so that the client reads the answer and not a
+// reset": this holds also for a client that sends everything before it reads.
 func TestLingeringClose(t *testing.T) {
 	const size = 10 << 20
 	body := strings.Repeat("x", size)
@@ -61,7 +61,7 @@ func TestLingeringClose(t *testing.T) {
 		{"pipelined requests behind a close", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n" + "POST / HTTP/1.1\r\nHost: a\r\n" + length, "200"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// In a bubble the time that the lingering has isn't used up by a machine that is busy otherwise.
+			// In a bubble, a machine that is busy with something else doesn't use up the lingering's time.
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering})
 				c := filotest.NewClient(t, s.Dial(t))
@@ -71,7 +71,7 @@ func TestLingeringClose(t *testing.T) {
 				if got := filotest.Statuses(string(answer)); err != nil || got != test.status {
 					t.Errorf("got %q, %v; want %s", answer, err, test.status)
 				}
-				// How long a body in chunks is shows only after the answer.
+				// The length of a chunked body becomes known only after the answer.
 				mayKnow := !strings.Contains(test.head, "/ignore")
 				if mayKnow && !bytes.Contains(answer, []byte("\r\nConnection: close\r\n")) {
 					t.Errorf("got %q, want Connection: close", answer)
@@ -82,8 +82,8 @@ func TestLingeringClose(t *testing.T) {
 	}
 }
 
-// The same on sockets, where a close with bytes that nobody has read makes the system send a reset; for a connection
-// that is refused too.
+// The same on sockets, where the system sends a reset if a socket is closed while it has unread bytes. It also holds for a refused
+// connection.
 func TestLingeringCloseOfSockets(t *testing.T) {
 	body := strings.Repeat("x", 3<<20)
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", len(body))
@@ -107,8 +107,8 @@ func TestLingeringCloseOfSockets(t *testing.T) {
 	wantAnswerAfter(s, t, "POST /"+head+body, "503")
 }
 
-// A client that pipelines may have sent more when the connection ends with an answer, though nothing of it has come yet: it
-// gets the end, and not a reset, which might cost it the answer.
+// When the connection ends with an answer, a client that pipelines may have sent more, of which nothing has arrived yet. It sees an orderly
+// end rather than a reset, which might cost it the answer.
 func TestLingeringAfterPipelining(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: lifeLingering})
 	for range 20 {
@@ -135,8 +135,8 @@ func wantAnswerAfter(s *filotest.Server, t *testing.T, request, status string) {
 	}
 }
 
-// The lingering is bounded: a client that sends for ever, slowly or as fast as it can, is cut, as is one that does
-// nothing. It holds no worker meanwhile.
+// The lingering is bounded: a client that sends for ever, slowly or as fast as it can, is cut off, and so is a client that does nothing. A
+// connection that lingers holds no worker.
 func TestLingeringEnds(t *testing.T) {
 	for name, send := range map[string]func(*servertest.Conn) error{
 		"as fast as it can": func(c *servertest.Conn) error {
@@ -188,7 +188,7 @@ func TestLingeringEnds(t *testing.T) {
 	}
 }
 
-// Shutdown waits for those that linger, until they are done or its context is; Close ends them.
+// Shutdown waits for connections that linger, until they have ended or its context is done. Close ends them.
 func TestLingeringAtTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*filotest.Server) error
@@ -234,8 +234,7 @@ func TestLingeringAtTheEnd(t *testing.T) {
 	}
 }
 
-// A client that has closed its sending side when it gets an error has nothing more to send: the connection is closed
-// at once.
+// If a client has closed its sending side by the time it gets an error, it has nothing more to send: the connection is closed at once.
 func TestNoLingeringAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, lifeLingering)
@@ -279,8 +278,8 @@ func (c stallingConn) CloseWrite() error {
 	return c.Conn.(*servertest.Conn).CloseWrite()
 }
 
-// A connection of the user's own that takes its time with ending its side holds up none of the others that linger. It may be of a type
-// that can't be compared.
+// A connection of the user's own whose CloseWrite takes long holds up no other connection that lingers. Its type may be one that can't be
+// compared.
 func TestLingerStallingConn(t *testing.T) {
 	listener, goOn := servertest.NewListener(), make(chan struct{})
 	var stalled atomic.Int32

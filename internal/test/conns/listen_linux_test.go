@@ -25,7 +25,7 @@ import (
 // lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors and its neighbours.
 const lifeChild = "FILO_TEST_OUT_OF_DESCRIPTORS"
 
-// lifeOutOfDescriptors is a server in a process of its own, which has few descriptors.
+// lifeOutOfDescriptors is a server in a child process that may have few descriptors.
 type lifeOutOfDescriptors struct {
 	*filotest.Server
 	t     *testing.T
@@ -34,7 +34,7 @@ type lifeOutOfDescriptors struct {
 	child *exec.Cmd
 }
 
-// lifeDescriptors is more than the child has for connections.
+// lifeDescriptors is more than the number of descriptors that the child has for connections.
 const lifeDescriptors = 60
 
 func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
@@ -71,7 +71,7 @@ func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
 	return c
 }
 
-// until returns the next line that the child says with the text.
+// until returns the child's next log line that contains the text.
 func (c *lifeOutOfDescriptors) until(text string) (line string) {
 	c.t.Helper()
 	for !strings.Contains(line, text) {
@@ -90,7 +90,7 @@ func (c *lifeOutOfDescriptors) overfill() (clients []*filotest.Client) {
 	return clients
 }
 
-// end ends the child, and returns what it has said since.
+// end ends the child, and returns the lines that it has logged since.
 func (c *lifeOutOfDescriptors) end() (rest []string) {
 	c.stdin.Close()
 	for line := range c.lines {
@@ -102,8 +102,8 @@ func (c *lifeOutOfDescriptors) end() (rest []string) {
 	return rest
 }
 
-// A server that runs out of descriptors says so once, goes on serving those that it has, and accepts again when some
-// are free. A connection that can't be taken over without one is answered, and goes on.
+// A server that runs out of descriptors logs this once, goes on serving its connections, and accepts again when descriptors are free. If a
+// connection can't be taken over for lack of a descriptor, the request is answered, and the connection goes on.
 func TestOutOfDescriptors(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "1")
 	clients := s.overfill()
@@ -115,7 +115,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	for _, path := range []string{"/hijack", "/upgrade"} {
 		if filotest.Blocking() {
-			continue // there a connection is package net's from the beginning
+			continue // there package net has the connection from the beginning
 		}
 		clients[0].Send("GET " + path + takeOverRest)
 		if response, body := clients[0].Answer(); response.StatusCode != 500 || response.Close {
@@ -150,15 +150,15 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 }
 
-// Descriptors that run short again and again, as where connections are refused for MaxConns and linger, are worth a record at
-// the beginning and one when accepting works again, and nothing else goes wrong.
+// Descriptors may run short again and again, as when refused connections linger. The server then logs one record when accepting fails and
+// one when it works again, and nothing else goes wrong.
 func TestOutOfDescriptorsAgain(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "max")
 	for round := range 10 {
 		var clients []*filotest.Client
 		for range lifeDescriptors {
 			client := s.Dial(t)
-			client.Send("G") // an idle connection would make room
+			client.Send("G") // so that it isn't idle: an idle connection would make room
 			clients = append(clients, client)
 		}
 		if round == 0 {
@@ -183,7 +183,7 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 		case strings.Contains(line, "accepting connections again"):
 			again++
 		case strings.Contains(line, filotest.DriverVariable):
-		case strings.Contains(line, "msg=refused reason=max_conns"): // once a minute, if a connection comes while all are there
+		case strings.Contains(line, "msg=refused reason=max_conns"): // once a minute, if a connection comes while all others are open
 		case strings.Contains(line, "level=INFO msg=serving"), strings.Contains(line, "level=INFO msg=stopped"):
 		case strings.Contains(line, "level="):
 			t.Errorf("said: %s", line)
@@ -194,8 +194,8 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 	}
 }
 
-// By default a server has so few connections that descriptors never run out: the oldest idle connections make room for new ones. They do so
-// as well when descriptors run out before the limit is reached.
+// By default a server limits its connections so that descriptors never run out: the oldest idle connections make room for new ones. They
+// also make room if descriptors run out before the limit is reached.
 func TestDescriptorsSuffice(t *testing.T) {
 	for _, mode := range []string{"derived", "many"} {
 		t.Run(mode, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestDescriptorsSuffice(t *testing.T) {
 	}
 }
 
-// A logger that doesn't return when descriptors have run out keeps one worker, and the loops from nothing.
+// A logger that doesn't return when descriptors have run out holds up one worker, and no loop.
 func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := newLifeOutOfDescriptors(t, "logger")
@@ -267,7 +267,7 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// 40 more than are open; the read of the directory itself is one of them, and each loop needs some.
+	// 40 more than are open. The one for reading this directory is among those, and each loop needs some.
 	limit := syscall.Rlimit{Cur: uint64(len(open) + 40), Max: uint64(len(open) + 40)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -318,7 +318,7 @@ func takenOver(c *filo.Ctx) error {
 	return err
 }
 
-// A socket that somebody listens on stays theirs when its backlog is full, too.
+// A socket that another process listens on isn't replaced, even if its backlog is full.
 func TestUnixSocketBusy(t *testing.T) { lifeUnixInUse(t, lifeBusySocket) }
 
 // lifeBusySocket listens on a Unix socket that accepts nothing, and fills its backlog: a connect fails with EAGAIN.
@@ -373,7 +373,7 @@ func serversOption(t *testing.T, client net.Conn, level, option int) int {
 	return 0
 }
 
-// Each connection has TCP_NODELAY and keep-alive, whoever has opened the listener, also if it came before Serve.
+// Each connection has TCP_NODELAY and keep-alive, whoever opened the listener, also a connection that came before Serve.
 func TestOptionsOfConnections(t *testing.T) {
 	for name, listen := range map[string]func(s *filo.Server) (net.Listener, error){
 		"the server's":  func(s *filo.Server) (net.Listener, error) { return s.Listen("127.0.0.1:0") },
@@ -427,7 +427,7 @@ func TestOptionsOfConnections(t *testing.T) {
 	}
 }
 
-// The system takes little of HTTP/2's output that it can't send yet, so that an urgent answer can overtake a large one.
+// The system buffers little of HTTP/2's output that it can't send yet, so that an urgent answer can overtake a large one.
 func TestUnsentLimit(t *testing.T) {
 	const tcpNotSentLowat = 25
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
@@ -440,7 +440,7 @@ func TestUnsentLimit(t *testing.T) {
 		}
 		answer.Body.Close()
 		if _, ok := client.LocalAddr().(*net.TCPAddr); !ok {
-			return // it is in memory, and has no such limit
+			return // the connection is in memory, and has no such limit
 		}
 		if got := serversOption(t, client, syscall.IPPROTO_TCP, tcpNotSentLowat); got != 128<<10 {
 			t.Errorf("TCP_NOTSENT_LOWAT is %d", got)
@@ -448,7 +448,7 @@ func TestUnsentLimit(t *testing.T) {
 	})
 }
 
-// The file of a Unix socket never has more permissions than it is to have, even for a moment.
+// The file of a Unix socket never has more permissions than mode says, not even for a moment.
 func TestUnixSocketPermissions(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "socket")
@@ -484,7 +484,7 @@ func TestUnixSocketPermissions(t *testing.T) {
 	}
 }
 
-// An abstract name has no file: no mode is set, and a file of the same name stays as it is.
+// An abstract socket has no file: no mode is set, and a file of the same name stays as it is.
 func TestAbstractUnixSocket(t *testing.T) {
 	t.Chdir(t.TempDir())
 	name := fmt.Sprintf("@filo-test-%d", os.Getpid())

@@ -52,7 +52,7 @@ func (l *lifeFailing) failures() int {
 
 // "Accept errors (EMFILE and the like) back off and recover, with one log line, not one per try."
 func TestAcceptBacksOff(t *testing.T) {
-	// accept(2) names them: a limit, no memory, and what befell a connection before it was accepted.
+	// These errors are from accept(2): a limit, no memory, and an error of a connection before it was accepted.
 	for _, errno := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM,
 	} {
@@ -107,7 +107,7 @@ func wantBackOff(t *testing.T, calls []time.Time) {
 	}
 }
 
-// A server that backs off ends at once all the same.
+// A server ends at once even while it backs off.
 func TestAcceptBackOffEnds(t *testing.T) {
 	for name, end := range map[string]func(*filo.Server) error{
 		"Shutdown": func(s *filo.Server) error { return s.Shutdown(context.Background()) },
@@ -141,7 +141,7 @@ func TestAcceptBackOffEnds(t *testing.T) {
 	}
 }
 
-// "Serve … returns … the error that accepting failed with for good", without disturbing what is being served.
+// "Serve … returns … the error that accepting failed with for good", without disturbing the connections that are being served.
 func TestAcceptFailsForGood(t *testing.T) {
 	reason := errors.New("the listener is broken")
 	gate := filotest.NewGate()
@@ -187,7 +187,7 @@ func TestListenErrors(t *testing.T) {
 	}
 }
 
-// An address that isn't one is told from one that is taken, with what it should be.
+// The error for a malformed address differs from that for an address in use, and says what an address looks like.
 func TestListenSaysWhatAnAddressIs(t *testing.T) {
 	for _, address := range []string{"8080", "localhost", "http://localhost:8080", "::1:80:"} {
 		err := filo.ListenAndServe(address, filotest.NewGate().Handle)
@@ -283,13 +283,12 @@ func TestUnixSocketStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed.SetUnlinkOnClose(false) // as a process that was killed leaves it
+	killed.SetUnlinkOnClose(false) // a process that was killed leaves the file, too
 	killed.Close()
 	lifeUnix(t, &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}, path, 0o640)
 }
 
-// A socket that somebody listens on stays theirs, also when its backlog is full; and nothing but a stale socket is
-// ever removed.
+// A socket that another process listens on isn't replaced, even if its backlog is full. Only a stale socket is ever removed.
 func TestUnixSocketInUse(t *testing.T) {
 	for name, occupy := range map[string]func(*testing.T, string){
 		"a live server": func(t *testing.T, path string) {
@@ -316,7 +315,7 @@ func TestUnixSocketInUse(t *testing.T) {
 	}
 }
 
-// lifeUnixInUse wants a server to leave alone what occupy has put into its path.
+// lifeUnixInUse checks that a server leaves alone the file that occupy has put at its path.
 func lifeUnixInUse(t *testing.T, occupy func(*testing.T, string)) {
 	path := filepath.Join(t.TempDir(), "socket")
 	occupy(t, path)

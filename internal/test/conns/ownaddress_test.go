@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// A shyListener's connections answer RemoteAddr once, when they are told to.
+// A shyListener's connections answer RemoteAddr once, when the test lets them.
 type shyListener struct {
 	net.Listener
 	accepted chan *shyConn
@@ -55,7 +55,7 @@ func TestAddressesOfStrangers(t *testing.T) {
 	var requests sync.WaitGroup
 	t.Cleanup(func() {
 		for _, c := range all {
-			close(c.gone) // so that a server that asks once more goes on
+			close(c.gone) // so that a server that asks a second time isn't stuck
 		}
 		requests.Wait()
 	})
@@ -83,7 +83,8 @@ func TestAddressesOfStrangers(t *testing.T) {
 	get()
 	second := accepted()
 
-	// While both wait, what looks at all connections doesn't, and a refused connection isn't asked.
+	// While both connections hold their callers up, functions that look at all connections don't wait, and a refused connection isn't asked
+	// for its address.
 	filotest.Await(t, "two connections of nobody", func() bool {
 		clients := s.Clients()
 		return len(clients) == 1 && !clients[0].Address.IsValid() && clients[0].Conns == 2
@@ -104,7 +105,7 @@ func TestAddressesOfStrangers(t *testing.T) {
 	})
 }
 
-// A movingConn answers another address each time.
+// A movingConn returns another address each time.
 type movingConn struct {
 	net.Conn
 	asked atomic.Uint32
@@ -124,7 +125,7 @@ func (l movingListener) Accept() (net.Conn, error) {
 	return &movingConn{Conn: netConn}, nil
 }
 
-// MaxConnsPerIP counts a connection by the address that it has told first, and a refusal is that client's.
+// MaxConnsPerIP counts a connection by the first address that it returned, and a refusal counts for that address.
 func TestStrangerThatMoves(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{
 		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },

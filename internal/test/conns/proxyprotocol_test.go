@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// tellProxied is a handler that tells whom it takes for the client.
+// tellProxied is a handler that answers with the addresses that it sees, and with what the PROXY header says.
 func tellProxied(c *filo.Ctx) error {
 	h, ok := c.ProxyHeader()
 	if !ok {
@@ -98,7 +98,7 @@ func TestProxyProtocol(t *testing.T) {
 	})
 }
 
-// "ProxyHeader returns what a proxy has told about the connection", also what is for the proxy's users.
+// "ProxyHeader returns what a proxy has told about the connection", also the types that are reserved for the proxy's users.
 func TestProxyHeader(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
 		h, ok := c.ProxyHeader()
@@ -163,12 +163,13 @@ func TestProxyProtocolBelow(t *testing.T) {
 	}
 }
 
-// "others are closed, and so are connections without a header. The log says so". A connection that ends before a byte is nobody's mistake.
+// "others are closed, and so are connections without a header. The log says so". A connection that ends before its first byte is no
+// mistake, and isn't logged.
 func TestProxyProtocolRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		sent, want string
-		ends       bool // the client's side, then
+		ends       bool // the client closes its side then
 	}{
 		"a request":    {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "doesn't begin with a header", false},
 		"malformed":    {"PROXY TCP4 192.0.2.1\r\n", "malformed", false},
@@ -203,7 +204,7 @@ func TestProxyProtocolRefuses(t *testing.T) {
 	}
 }
 
-// Peers that aren't trusted get nothing, and fill no log.
+// Peers that aren't trusted get no answer, and don't fill the log.
 func TestProxyProtocolUntrusted(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestProxyProtocolUntrusted(t *testing.T) {
 			})
 			for range 3 {
 				c := s.Dial(t)
-				io.WriteString(c, proxied1+"GET / HTTP/1.1\r\nHost: a\r\n\r\n") // may come too late
+				io.WriteString(c, proxied1+"GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the server may have closed the connection by now
 				c.WantEnd()
 			}
 			filotest.Await(t, "the refusals", func() bool { return s.Stats().ConnsRefused == 3 })
@@ -257,7 +258,7 @@ func TestProxyProtocolConnsPerIP(t *testing.T) {
 	}
 }
 
-// Whoever takes a connection over sees the client's address, too.
+// A handler that takes a connection over sees the client's address, too.
 func TestProxyProtocolHijack(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -294,13 +295,13 @@ func TestProxyProtocolShutdown(t *testing.T) {
 	})
 }
 
-// In a loop a connection costs no worker while it waits for its header, and hardly any memory beyond that of a plain one afterwards.
+// In a loop, a connection that waits for its header costs no worker. After the header it costs hardly more memory than a plain connection.
 func TestProxyProtocolIdle(t *testing.T) {
 	filotest.NeedLoops(t)
 	const n = 400
 	heap := func() int64 {
 		var stats runtime.MemStats
-		for range 2 { // the second one frees what the first one has finalized
+		for range 2 { // the second run frees what the first one has finalized
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&stats)
@@ -326,7 +327,7 @@ func TestProxyProtocolIdle(t *testing.T) {
 		s.Close()
 		return (idle - silent) / n
 	}
-	perConn("", filo.ProxyProtocol{}) // what the first server allocates for all
+	perConn("", filo.ProxyProtocol{}) // the first server also makes allocations for later ones
 	plain := perConn("", filo.ProxyProtocol{})
 	told := perConn(proxiedHeader(), loopback)
 	t.Logf("%d bytes more for each connection", told-plain)

@@ -105,7 +105,7 @@ func TestListenAndServeTLS(t *testing.T) {
 				served <- err
 				return err
 			})
-			// A client that speaks HTTP/2.
+			// This client speaks HTTP/2.
 			transport := &http.Transport{TLSClientConfig: filotest.ClientTLS(), ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			response, err := (&http.Client{Transport: transport}).Get("https://" + address)
@@ -142,7 +142,7 @@ func TestTLSNoCommonProtocol(t *testing.T) {
 	})
 }
 
-// What isn't TLS on a TLS port ends, and disturbs nobody.
+// A connection that sends anything but TLS to a TLS port ends, and disturbs no other.
 func TestTLSOtherInput(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		for name, send := range map[string]string{
@@ -156,7 +156,7 @@ func TestTLSOtherInput(t *testing.T) {
 				c := s.Dial(t)
 				c.Send(send)
 				c.Conn.(*net.TCPConn).CloseWrite()
-				// A TLS alert, or an answer in plain text, may come; none of 2xx.
+				// A TLS alert or an answer in plain text may come, but none with a status of 2xx.
 				if rest, err := io.ReadAll(c.Reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !filotest.IsReset(err) {
 					t.Errorf("got %q, %v", rest, err)
 				}
@@ -166,7 +166,7 @@ func TestTLSOtherInput(t *testing.T) {
 	})
 }
 
-// A request without TLS is answered in plain text with net/http's words, which the client gets to read, however much it sends.
+// A request without TLS is answered in plain text with net/http's words. The client gets to read them, however much it sends.
 func TestTLSPlainHTTP(t *testing.T) {
 	const words = "Client sent an HTTP request to an HTTPS server."
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
@@ -208,7 +208,7 @@ func TestTLSPlainHTTP(t *testing.T) {
 	})
 }
 
-// What is wrong with a certificate is told with the name of what it was given by.
+// An error of a certificate names the argument or field that the certificate was given by.
 func TestTLSCertificateErrors(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	missing := filepath.Join(t.TempDir(), "missing.pem")
@@ -235,7 +235,7 @@ func TestTLSCertificateErrors(t *testing.T) {
 	}
 }
 
-// Requests over TLS are as others: kept alive, large both ways, with handlers that panic.
+// Requests over TLS work like others: connections are kept alive, bodies may be large both ways, handlers may panic.
 func TestTLSRequests(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
@@ -390,7 +390,7 @@ func TestTLSHandshakeLog(t *testing.T) {
 		if got := len(log.Lines("handshake")) > 0; got != all {
 			t.Errorf("LogAllErrors %v: logged %v", all, got)
 		}
-		// A balancer that checks whether the port is open makes no error.
+		// A balancer that only checks whether the port is open causes no record.
 		s.Dial(t).Close()
 		silent := s.Dial(t)
 		silent.Reset()
@@ -405,7 +405,7 @@ func TestTLSHandshakeLog(t *testing.T) {
 type lifeBrokenWriter struct {
 	net.Conn
 	broken atomic.Bool
-	tries  atomic.Int64 // to go on after a time-out
+	tries  atomic.Int64 // attempts to write after a time-out
 }
 
 func (c *lifeBrokenWriter) SetWriteDeadline(at time.Time) error {
@@ -422,8 +422,8 @@ func (c *lifeBrokenWriter) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// crypto/tls keeps a write's error for good ("After a Write has timed out, the TLS state is corrupt"): the connection
-// ends with it at once, whoever caused it and however early.
+// crypto/tls keeps a write's error for good ("After a Write has timed out, the TLS state is corrupt"): the connection ends at once,
+// whichever write failed and however early.
 func TestTLSWriteFailsForGood(t *testing.T) {
 	client, server := net.Pipe()
 	broken := &lifeBrokenWriter{Conn: server}
@@ -443,7 +443,7 @@ func TestTLSWriteFailsForGood(t *testing.T) {
 	}
 	go io.Copy(io.Discard, conn)
 	filotest.Recv(t, served, "the connection to end")
-	// The end of a connection has a deadline of its own.
+	// Ending a connection has a deadline of its own.
 	if tries := broken.tries.Load(); tries > 5 {
 		t.Errorf("the server tried %d times to go on", tries)
 	}
@@ -454,17 +454,17 @@ func TestTLSWriteFailsForGood(t *testing.T) {
 	s.WantNoGoroutine(t)
 }
 
-// deafAnswer is a little more than what is on its way to a client that reads nothing.
+// deafAnswer is a little more than the connection buffers for a client that reads nothing.
 const deafAnswer = 66 << 10
 
-// A client that doesn't read keeps nobody waiting for long who says goodbye to it over TLS: not a worker, a shutdown, Close, nor
-// who closes its connection from elsewhere.
+// Over TLS the end of a connection begins with an alert. A client that doesn't read keeps no sender of an alert waiting for long: no
+// worker, no Shutdown, no Close, and no other goroutine that closes the connection.
 func TestGoodbyeToDeafClients(t *testing.T) {
 	const get, post = "GET /full HTTP/1.1\r\nHost: a\r\n\r\n", "POST /full HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"
 	const atOnce = 5 * time.Millisecond // Shutdown may look before a worker has noticed, and looks again then
 	for name, test := range map[string]struct {
 		request string
-		until   filo.ConnState // when the answer has been written
+		until   filo.ConnState // the state that shows that the answer has been written
 		end     func(s *filo.Server, told net.Conn, parked *filo.ParkedConn)
 		most    time.Duration
 	}{
@@ -509,7 +509,7 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 				if _, err := io.WriteString(tls.Client(conn, filotest.ClientTLS()), test.request); err != nil {
 					t.Fatal(err)
 				}
-				// There is no room for an alert when the answer has just been written.
+				// Once the answer is written, there is no room for an alert.
 				for synctest.Wait(); len(written) == 0; synctest.Wait() {
 					if _, err := io.ReadFull(conn, make([]byte, 8)); err != nil {
 						t.Fatal(err)
@@ -532,7 +532,8 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 	}
 }
 
-// An answer that was broken off ends with a reset over TLS, too, and not with an end that a careless client takes for its own.
+// An answer that was broken off ends with a reset over TLS, too, and not with an end that a careless client takes for the end of the
+// answer.
 func TestBrokenOffOverTLS(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -553,8 +554,8 @@ func TestBrokenOffOverTLS(t *testing.T) {
 	})
 }
 
-// A request for a host whose connections must show another client certificate gets 421, by both versions of HTTP, whatever name the handshake
-// had. Where nothing differs by the host, every host is served.
+// A request for a host whose connections must show another client certificate gets 421, by both versions of HTTP, whatever name the
+// handshake had. A host whose connections need no other certificate is served.
 func TestMisdirected(t *testing.T) {
 	certificate := filotest.Certificate()
 	pool, other := x509.NewCertPool(), x509.NewCertPool()
@@ -585,7 +586,7 @@ func TestMisdirected(t *testing.T) {
 	address := filotest.Listening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
 	defer s.Close()
 	for _, test := range []struct {
-		name, host string // of the handshake, of the request
+		name, host string // the handshake's name, the request's host
 		status     int
 	}{
 		{"filo.test", "filo.test", 200},

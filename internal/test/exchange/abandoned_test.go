@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// abandonedErrors are what a handler returns whose client has left, by path: whether it is the server's fault.
+// abandonedErrors are, by path, errors that a handler returns when its client has left, each with whether it is the server's fault.
 var abandonedErrors = map[string]struct {
 	fail    func(ctx context.Context) error
 	servers bool
@@ -27,8 +27,8 @@ var abandonedErrors = map[string]struct {
 	"/500":     {func(ctx context.Context) error { return filo.Error(500, "out of order") }, true},
 }
 
-// A client that leaves before anything was sent gets no answer, and counts as none: no status, in the access log neither, and a record
-// only for an error that isn't about its leaving.
+// A client that leaves before anything was sent gets no answer, and none is counted: the access log has no status for it, either. An error
+// has a record only if it isn't about the client's leaving.
 func TestClientLeaves(t *testing.T) {
 	for _, logged := range []bool{true, false} {
 		for path, test := range abandonedErrors {
@@ -92,7 +92,8 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// resetConn ends a connection as a client that is gone does: a mere end may be that of a client that waits for its answer.
+// resetConn ends a connection by a reset, which shows that the client is gone: a client that only ends its sending side may wait for its
+// answer.
 func resetConn(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()

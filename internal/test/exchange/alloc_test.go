@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerAllocs returns how many allocations a request takes, all that the server does included. The client's part,
-// writing ready bytes and counting those that come, takes none.
+// answerAllocs returns how many allocations a request takes, all that the server does included. The client's part, which writes ready bytes
+// and counts those that come, allocates nothing.
 func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 	t.Helper()
 	h := filotest.ServeMemory(t, config)
@@ -37,7 +37,7 @@ func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 			}
 			return
 		}
-		// The first answer says how long each of them is: but for the Date they are the same.
+		// The first answer shows how long each one is: they differ only in the Date.
 		n := 0
 		for !answerComplete(out[:n]) {
 			m, err := c.Read(out[n:])
@@ -51,16 +51,16 @@ func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 		}
 		size = n
 	}
-	for range 200 { // buffers and pools get what they need
+	for range 200 { // so that buffers and pools have grown
 		exchange()
 	}
 	return testing.AllocsPerRun(2000, exchange)
 }
 
-// answerComplete reports whether b is a whole answer: all of these end in "end".
+// answerComplete reports whether b is a whole answer: all answers here end in "end".
 func answerComplete(b []byte) bool { return bytes.HasSuffix(b, []byte("end")) }
 
-// What requests and answers are made of.
+// The parts of requests and answers.
 const (
 	answerBrowser = "GET /foo/bar%20x?q=hello+world&page=2&lang=en HTTP/1.1\r\nHost: www.example.com\r\n" +
 		"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0\r\n" +
@@ -172,7 +172,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A context whose end nobody asks for is one allocation, and a value that middleware adds is another.
+// A context whose end isn't asked for costs one allocation, and a value that middleware adds costs another.
 func TestAllocationsOfAContext(t *testing.T) {
 	for want, handler := range map[float64]filo.Handler{
 		1: func(c *filo.Ctx) error { return answerWithValue(c.Context(), c) },

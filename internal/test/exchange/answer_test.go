@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// shoutingJSON is a codec that can be told from encoding/json.
+// shoutingJSON is a codec whose output differs from that of encoding/json.
 type shoutingJSON struct{}
 
 func (shoutingJSON) Marshal(v any) ([]byte, error) {
@@ -131,7 +131,7 @@ func TestAnswersOfEachKind(t *testing.T) {
 	}
 }
 
-// Without a type Content-Type is what the handler has set before, or isn't sent.
+// An answer without a type keeps the Content-Type that the handler set before, or is sent without one.
 func TestAnswersWithoutType(t *testing.T) {
 	for name, answer := range map[string]func(*filo.Ctx) error{
 		"Bytes":       func(c *filo.Ctx) error { return c.Bytes(200, "", []byte("a")) },
@@ -157,7 +157,7 @@ func TestAnswersWithoutType(t *testing.T) {
 	}
 }
 
-// RFC 6266, section 4.3: the file name is a quoted string, and filename* for what isn't ASCII. Whatever it is, it stays in its
+// RFC 6266, section 4.3: the file name is a quoted string, and filename* if it isn't ASCII. Whatever the name is, it stays within its
 // field, and names no directory.
 func TestAttachment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.txt")

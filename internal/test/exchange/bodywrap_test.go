@@ -18,8 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// bracket is a layer that shows what it was called for: it holds back what it gets until Flush or Close, and puts brackets
-// around it.
+// bracket is a layer that shows how it was called: it holds back what is written until Flush or Close, and puts brackets around it.
 type bracket struct {
 	w      io.Writer
 	held   bytes.Buffer
@@ -53,7 +52,7 @@ func (b *bracket) Close() error {
 	return b.Flush()
 }
 
-// wrapping is a middleware that wraps bodies in brackets, and says in a field what size it was told.
+// wrapping is a middleware that wraps bodies in brackets, and has a field say the size that it was told.
 func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -80,8 +79,8 @@ func TestWrapBody(t *testing.T) {
 		request string // GET / HTTP/1.1 by default
 		signs   []string
 		body    string // dechunked
-		framing string // what the head must have
-		size    string // that the function was told
+		framing string // the framing that the head must have
+		size    string // the size that the function was told
 		closed  int32
 	}{
 		"a whole body": {handler: func(c *filo.Ctx) error { return c.Text(200, "hi") },
@@ -198,8 +197,8 @@ func dechunk(t *testing.T, body string) string {
 	return content.String()
 }
 
-// What goes wrong in a layer is an error of the answer: 500 where nothing was sent, or else the body breaks off. The
-// layer is closed either way, and the server goes on.
+// A layer's error or panic is an error of the answer: a 500 if nothing was sent, or else the body breaks off. The layer is closed either
+// way, and the server goes on.
 func TestWrapBodyFails(t *testing.T) {
 	wrong := errors.New("the layer is broken")
 	for name, test := range map[string]struct {
@@ -298,7 +297,7 @@ func TestWholeBody(t *testing.T) {
 	}
 }
 
-// contextReader reads as long as its context isn't done, and tells what became of that at the end.
+// contextReader reads as long as its context isn't done, and after its Close reports the cause of the context's end.
 type contextReader struct {
 	ctx   context.Context
 	left  int64
@@ -326,8 +325,8 @@ func (r *contextReader) Close() error {
 	return nil
 }
 
-// "when the handler has returned and what Response.SetBodyStream was given has been sent": another server's answer that is
-// relayed is bound to the context that it was asked for with. A client that leaves ends it.
+// "when the handler has returned and what Response.SetBodyStream was given has been sent": a relayed answer of another server is bound to
+// the context of the request to that server. A client that leaves ends this context.
 func TestContextLastsForBodyStream(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		ended := make(chan error, 2)
@@ -352,7 +351,8 @@ func TestContextLastsForBodyStream(t *testing.T) {
 	})
 }
 
-// A body whose end is that of the connection mustn't end as if it were whole, though its handler has announced a length.
+// A body that is delimited by the connection's end mustn't end as if it were whole when it breaks off, although its handler has announced a
+// length.
 func TestWrappedBodyThatBreaksOff(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		var closed atomic.Int32
@@ -402,7 +402,7 @@ func TestWrapBodyFunctionPanics(t *testing.T) {
 	}
 }
 
-// A handler that answers HEAD by the length that GET's body would have is believed.
+// If a handler answers HEAD with the length that GET's body would have, that length is sent.
 func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 	s := servertest.New(t, wrapping(new(atomic.Int32), "[]")(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Length", "5000")
@@ -413,7 +413,7 @@ func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 	}
 }
 
-// An error of a layer is the server's, and so logged.
+// An error of a layer is the server's fault, and so is logged.
 func TestErrorOfALayerIsLogged(t *testing.T) {
 	var log filotest.Log
 	s := filotest.Serve(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
@@ -455,7 +455,7 @@ func (b closingBody) Close() error {
 	return nil
 }
 
-// What is closed at the end of a request must leave nothing to the next one.
+// A body that asks for the context when it is closed, at the end of its request, must leave nothing to the next request.
 func TestContextAskedForAtTheEnd(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

@@ -25,9 +25,9 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// textTransport brings a request that was written down, and writes the answer down. It frames no bodies.
+// textTransport is a transport whose request comes from texts, and which keeps the answer as a text. It frames no bodies.
 type textTransport struct {
-	net.Conn // unused, but for its addresses and deadlines
+	net.Conn // used only for its addresses and deadlines
 	ctx      context.Context
 	head     string
 	body     *strings.Reader
@@ -77,7 +77,7 @@ func (x *textTransport) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
 	}
 }
 
-// serveTransport runs h on a request, and returns what was answered and what inside.Carry returned.
+// serveTransport runs h on a request, and returns the answer and the error of inside.Carry.
 func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Handler) (string, error) {
 	t.Helper()
 	client, server := servertest.Pipe()
@@ -97,7 +97,7 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 
 type transportKey struct{}
 
-// A handler answers a request that was carried here as on a connection.
+// A handler answers a request from a transport in the same way as one from a connection.
 func TestServeTransport(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
@@ -158,7 +158,7 @@ func TestServeTransport(t *testing.T) {
 	}
 }
 
-// Nothing at all isn't a request.
+// Empty input isn't a request.
 func TestServeTransportNothing(t *testing.T) {
 	got, err := serveTransport(t, context.Background(), "", func(*filo.Ctx) error { t.Error("the handler was called"); return nil })
 	if !strings.HasPrefix(got, "400\n") || err != nil {
@@ -166,7 +166,7 @@ func TestServeTransportNothing(t *testing.T) {
 	}
 }
 
-// LogAllErrors logs a malformed request here, too.
+// LogAllErrors also logs a malformed request from a transport.
 func TestServeTransportLogsRefusals(t *testing.T) {
 	var log filotest.Log
 	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), head: "GET / HTTP/1.1\r\n\r\n"}
@@ -183,7 +183,7 @@ func (leftConn) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (leftConn) Close() error              { return nil }
 func (leftConn) RemoteAddr() net.Addr      { return &net.TCPAddr{} }
 
-// Behind a connection that was taken over, and was gone by then, there is nothing to answer on.
+// If the client is gone when a handler takes its connection over, no answer is sent.
 func TestServeTransportUpgradeOfAGoneClient(t *testing.T) {
 	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), hijacked: leftConn{},
 		head: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"}
@@ -197,7 +197,7 @@ func TestServeTransportUpgradeOfAGoneClient(t *testing.T) {
 	}
 }
 
-// The context of a request ends with the transport's, and its deadline is that one's.
+// The context of a request ends with the transport's context, and has the same deadline.
 func TestServeTransportContext(t *testing.T) {
 	parent, cancel := context.WithCancel(context.Background())
 	serveTransport(t, parent, filotest.GetRequest, func(c *filo.Ctx) error {
@@ -221,7 +221,7 @@ func TestServeTransportContext(t *testing.T) {
 	})
 }
 
-// A panic is the caller's, and doesn't disturb what comes after.
+// A handler's panic reaches Carry's caller, and doesn't disturb later requests.
 func TestServeTransportPanic(t *testing.T) {
 	func() {
 		defer func() {
@@ -236,7 +236,7 @@ func TestServeTransportPanic(t *testing.T) {
 	}
 }
 
-// What a Ctx inherits stays when the other one is over.
+// A Ctx inherits copies: later changes of the one Ctx don't reach the other.
 func TestInherit(t *testing.T) {
 	key := filo.NewKey[string]("key")
 	serveTransport(t, context.Background(), filotest.GetRequest, func(outer *filo.Ctx) error {
@@ -262,7 +262,7 @@ func TestInherit(t *testing.T) {
 	})
 }
 
-// A Ctx that inherits has the other one's limit for bodies.
+// A Ctx that inherits also has the other Ctx's limit for bodies.
 func TestInheritLimit(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 	for limit, want := range map[int64]error{3: filo.ErrBodyTooLarge, 4: nil, -1: nil} {
@@ -281,7 +281,7 @@ func TestInheritLimit(t *testing.T) {
 	}
 }
 
-// Informational answers come before the final one, with the fields there are.
+// Informational answers come before the final one, with the fields that are set by then.
 func TestInformational(t *testing.T) {
 	h := func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-A", "1")
@@ -408,7 +408,7 @@ func TestStreamReadFrom(t *testing.T) {
 	}
 }
 
-// "That of the Ctx ... ends with it": whatever deadline the handler sets besides.
+// "That of the Ctx ... ends with it": this holds whatever deadline the handler sets.
 func TestTransportDeadline(t *testing.T) {
 	for name, set := range map[string]func(*filo.Ctx){
 		"SetTimeout":  func(c *filo.Ctx) { c.SetTimeout(time.Hour, nil) },

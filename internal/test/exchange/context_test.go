@@ -20,8 +20,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerCause waits until a context is done, and says why it is. Without an end it says so after a minute of the
-// bubble's time.
+// answerCause waits until a context is done, and returns the cause. If the context isn't done after a minute of the bubble's time, it
+// returns errAnswerNotDone.
 func answerCause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -33,7 +33,7 @@ func answerCause(ctx context.Context) error {
 
 var errAnswerNotDone = errors.New("the context isn't done")
 
-// armedContext returns a request's context, whose client is watched from here on.
+// armedContext returns a request's context, and has the client watched from here on.
 func armedContext(c *filo.Ctx) context.Context {
 	ctx := c.Context()
 	ctx.Done()
@@ -74,9 +74,9 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A client that ends its sending side behind its request may wait for the answer, or have left. "The context of a client that has
-// done so by the time that it was asked for, or soon after, goes on for 5 seconds more, and longer if the client takes a
-// part of the answer meanwhile. What the handler answers is sent in any case." So printf | nc -N gets its answer.
+// A client that ends its sending side behind its request may wait for the answer, or have left. "The context of a client that has done so
+// by the time that it was asked for, or soon after, goes on for 5 seconds more, and longer if the client takes a part of the answer
+// meanwhile. What the handler answers is sent in any case." So "printf … | nc -N" gets its answer.
 func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	const second = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 	for _, test := range []struct {
@@ -131,8 +131,8 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	}
 }
 
-// What a client that has ended its side early writes to nobody is over with its request: the timer must not end another one's
-// context, nor that of a connection that was taken over.
+// If a client has ended its side early, a timer ends the request's context. This timer must not end the context of a later request, nor
+// that of a handler that has taken the connection over.
 func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {
@@ -158,7 +158,7 @@ func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	})
 }
 
-// The same over a socket, where request and FIN are one segment or two.
+// The context also goes on over a socket, where request and FIN are one segment or two.
 func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Body()
@@ -167,10 +167,10 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			if time.Since(begin) >= 20*time.Millisecond {
-				return c.Text(200, "late") // to end one's side so late is to leave
+				return c.Text(200, "late") // a client that ends its side so late has left
 			}
 			return c.Text(500, "cancelled: "+context.Cause(ctx).Error())
-		case <-time.After(5 * time.Millisecond): // time for the watch to be wrong in
+		case <-time.After(5 * time.Millisecond): // time in which a wrong watch would end the context
 			return c.Text(200, "answered")
 		}
 	}})
@@ -182,7 +182,7 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 		switch m := c.Receive(t, "POST"); m.Body {
 		case "answered":
 			inTime++
-		case "late": // a machine that is busy with something else
+		case "late": // the machine is busy with something else
 		default:
 			t.Fatalf("got %d %q", m.Status, m.Body)
 		}
@@ -261,7 +261,7 @@ func TestContextDeadline(t *testing.T) {
 		})
 
 		c := answerClientOf(s.Dial(t))
-		// The deadline is the request's: the connection's next one has its own.
+		// A deadline belongs to its request: the connection's next request has its own.
 		for range 2 {
 			c.Send(t, filotest.GetRequest)
 			if m := c.Receive(t, "GET"); m.Body != "late" {
@@ -275,7 +275,7 @@ func TestContextDeadline(t *testing.T) {
 	})
 }
 
-// "It is done ... when the handler has returned", however that comes.
+// "It is done ... when the handler has returned", in whatever way it has ended.
 func TestContextEndsWithTheHandler(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -455,8 +455,8 @@ func TestContextOutlivesHijack(t *testing.T) {
 	})
 }
 
-// What the watch has read for an ErrorHandler's context belongs to its connection: the next one of the same worker
-// must not find it in the read buffer.
+// The bytes that the watch has read for an ErrorHandler's context belong to their connection: the worker's next connection must not find
+// them in the read buffer.
 func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{
@@ -468,7 +468,7 @@ func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 			},
 			ErrorHandler: func(c *filo.Ctx, err error) {
 				ctx := armedContext(c)
-				time.Sleep(time.Second) // the client's bytes come meanwhile
+				time.Sleep(time.Second) // the client's next bytes come meanwhile
 				if ctx.Err() != nil {
 					t.Errorf("cause %v in the ErrorHandler", context.Cause(ctx))
 				}
@@ -488,7 +488,7 @@ func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 	})
 }
 
-// The same context without the connection's end: the next request of the same connection is answered.
+// An ErrorHandler's context on a connection that goes on: the connection's next request is answered.
 func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{
@@ -536,9 +536,8 @@ func TestContextWhileStreaming(t *testing.T) {
 	})
 }
 
-// Over a socket the end of a client comes as a FIN or as a reset. The watch takes a FIN within its first 20 ms for
-// one that came with the request, and when it begins can't be seen from outside: so the client waits longer each time,
-// until it has been noticed.
+// Over a socket the end of a client comes as a FIN or as a reset. If a FIN comes within the first 20 ms of the watch, that takes it for one
+// that came with the request. The test can't see when the watch begins: so the client waits longer each time, until its end is noticed.
 func TestContextEndsOverASocket(t *testing.T) {
 	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -583,7 +582,8 @@ func TestContextEndsOverASocket(t *testing.T) {
 	}
 }
 
-// A client that was gone before the handler asked is gone: a reset shows only to who looks first.
+// A client that was gone before the handler asked for the context is noticed, although only the first call that looks at the socket sees
+// the reset.
 func TestContextAfterAReset(t *testing.T) {
 	running, left, causes := make(chan bool, 1), make(chan bool), make(chan error, 1)
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -592,7 +592,7 @@ func TestContextAfterAReset(t *testing.T) {
 		ctx := c.Context()
 		select {
 		case <-ctx.Done():
-		case <-time.After(4 * time.Second): // of a half-close it would hear after 5
+		case <-time.After(4 * time.Second): // after a half-close the context would end after 5 seconds
 		}
 		causes <- context.Cause(ctx)
 		return nil
@@ -610,8 +610,8 @@ func TestContextAfterAReset(t *testing.T) {
 	}
 }
 
-// The wake-up that ends a watch must not cost a TLS connection its state: requests follow one another, some cut in the
-// middle of a record, and each one's handler watches.
+// The wake-up that ends a watch must not break the state of a TLS connection. Requests follow one another, some cut in the middle of a
+// record, and each handler has its client watched.
 func TestContextTLS(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -648,7 +648,7 @@ func TestContextTLS(t *testing.T) {
 		}
 	}
 	c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which no timing makes anything else
+	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which counts as a client's end at any time
 	client.NetConn().Close()
 	if cause := filotest.Recv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
@@ -670,8 +670,8 @@ func TestContextDeadlineInThePast(t *testing.T) {
 	}
 }
 
-// Values that middleware adds are those of every context that is asked for afterwards, the last one of a key counts, and they
-// end with the client.
+// Every context that is asked for after middleware has added values has these values; the last value of a key counts. Each context ends
+// when the client leaves.
 func TestContextOfMiddleware(t *testing.T) {
 	type key string
 	with := func(c *filo.Ctx, name, value string) {
@@ -718,7 +718,7 @@ func TestContextOfMiddleware(t *testing.T) {
 		}
 		c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 		filotest.Recv(t, task, "the task")
-		time.Sleep(50 * time.Millisecond) // or else the end counts as one that came with the request
+		time.Sleep(50 * time.Millisecond) // an earlier end would count as one that came with the request
 		c.Close()
 		if got, want := filotest.Recv(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
 			t.Errorf("they ended with %q", got)
@@ -806,7 +806,7 @@ func TestConnContext(t *testing.T) {
 
 type answerKey struct{}
 
-// An end of the server counts with a ConnContext, too, and no context at all is a mistake that is named.
+// With a ConnContext, too, the server's end ends the contexts. A ConnContext that returns nil is a mistake, which the log names.
 func TestConnContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)

@@ -55,7 +55,7 @@ func resetByClient(c net.Conn) {
 	c.Close()
 }
 
-// "Any goroutine may use it": here the first to ask is none of the handler's, and hears that the client leaves.
+// "Any goroutine may use it": here another goroutine than the handler's is the first to ask, and learns that the client leaves.
 func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 	running, causes := make(chan bool, 1), make(chan error, 1)
 	contextHosts(t, func(c *filo.Ctx) error {
@@ -181,7 +181,7 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 	askers.Wait()
 }
 
-// A deadline that is set behind middleware which has added values counts, unless somebody waits for the context by then.
+// If a handler sets a deadline after middleware has added values, the deadline counts, unless a goroutine already waits for the context.
 func TestContextDeadlineSetLater(t *testing.T) {
 	answerRequest(t, func(c *filo.Ctx) error {
 		ctx := context.WithValue(c.Context(), answerKey{}, 1)
@@ -211,7 +211,7 @@ func TestContextDeadlineSetLater(t *testing.T) {
 	}, filotest.GetRequest)
 }
 
-// What has ended before anybody asked is found at the first look.
+// A context whose end came before anybody asked for it is done at the first look.
 func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	errOver := errors.New("over")
 	over, cancel := context.WithCancelCause(context.WithValue(context.Background(), answerKey{}, "value"))
@@ -248,7 +248,7 @@ func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	}
 }
 
-// A write that fails says that the client is gone, also to a context that nobody has asked by then.
+// A failed write shows that the client is gone, also to a context that is only asked for afterwards.
 func TestContextOfALostClientIsAskedLate(t *testing.T) {
 	causes, left := make(chan error, 1), make(chan bool)
 	contextHosts(t, func(c *filo.Ctx) error {
@@ -270,7 +270,7 @@ func TestContextOfALostClientIsAskedLate(t *testing.T) {
 	})
 }
 
-// A handler that has given its connection away may end its goroutine: its context ends all the same.
+// If a handler ends its goroutine after it has given its connection away, its context ends all the same.
 func TestContextEndsWithTheGoroutineOfATaker(t *testing.T) {
 	kept := make(chan context.Context, 1)
 	contextHosts(t, func(c *filo.Ctx) error {

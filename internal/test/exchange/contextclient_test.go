@@ -25,7 +25,7 @@ type leaving struct {
 	atOnce        bool                              // the client doesn't wait until the handler has the context
 }
 
-// leavings are the ways to leave. Nothing tells some of them from the end of a client that waits for its answer.
+// leavings are the ways in which a client leaves. Some of them look the same as the half-close of a client that waits for its answer.
 func leavings() []leaving {
 	const get, post = "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", "POST /%d HTTP/1.1\r\nHost: a\r\n"
 	readBody := func(c *filo.Ctx) { c.Body() }
@@ -66,7 +66,7 @@ func leavings() []leaving {
 	}
 }
 
-// leavingHost is a server whose handlers are those of leavings: "/1" is the second one's.
+// leavingHost is a server with the handlers of leavings: "/1" is the path of the second.
 type leavingHost struct {
 	driver           filo.Driver
 	network, address string
@@ -103,7 +103,7 @@ func newLeavingHost(t *testing.T, driver filo.Driver, network string) *leavingHo
 func (h *leavingHost) handle(c *filo.Ctx) error {
 	i, err := strconv.Atoi(c.Path()[1:])
 	if err != nil {
-		return c.NoContent() // of one behind
+		return c.NoContent() // a request that follows
 	}
 	ask := h.leavings[i].handler
 	if ask == nil {
@@ -151,14 +151,14 @@ func (h *leavingHost) leave(t *testing.T, i int, reset bool) {
 	conn.Close()
 	h.left[i] <- true
 	if l.atOnce && reset {
-		return // the request may have gone with it
+		return // the request may have been lost with the connection
 	}
 	if cause := <-h.causes[i]; !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("driver %v, %s, %s, reset %v: cause %v, want ErrClientGone", h.driver, h.network, l.name, reset, cause)
 	}
 }
 
-// Nobody's handler waits for ever for a client that has left.
+// No handler waits for ever for a client that has left.
 func TestContextOfAClientThatLeaves(t *testing.T) {
 	t.Parallel()
 	var clients sync.WaitGroup // all at once, since some take seconds

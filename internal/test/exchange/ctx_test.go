@@ -48,8 +48,7 @@ func answerUndated(t *testing.T, wire string) string {
 	return out.String()
 }
 
-// answerLog keeps log records, for tests of what is logged, but not what is only said because of the driver that is under test, and nothing
-// about the server's own life.
+// answerLog keeps log records for tests, but not those that are only due to the driver under test, and none about the server's own life.
 type answerLog struct {
 	mu      sync.Mutex
 	records []string // guarded by mu
@@ -423,7 +422,7 @@ func TestWrongStatusIsLogged(t *testing.T) {
 	}
 }
 
-// Name is the Server field, of the server's own answers too; "-" sends none.
+// Name is the value of the Server field, also of the server's own answers. With "-" no Server field is sent.
 func TestServerName(t *testing.T) {
 	for name, want := range map[string]string{"": "filo", "mine/1.0 (x)": "mine/1.0 (x)", "-": "", "two\r\nX-Lines: 1": "two  X-Lines: 1"} {
 		h := filotest.ServeMemory(t, &filo.Server{Name: name, Handler: func(c *filo.Ctx) error { return nil }})
@@ -436,7 +435,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// The Date of an answer is that of the moment (RFC 9110, section 6.6.1), also when the server has rested.
+// The Date of an answer is the current one (RFC 9110, section 6.6.1), also after the server has rested.
 func TestDateIsCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error { return nil })
@@ -466,7 +465,7 @@ func TestPipelining(t *testing.T) {
 			fmt.Fprintf(&all, "POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", i, i*31, strings.Repeat("b", i*31))
 		case 3:
 			fmt.Fprintf(&all, "HEAD /%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
-		case 4: // its body isn't read by the handler
+		case 4: // the handler doesn't read this request's body
 			fmt.Fprintf(&all, "PUT /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", i, i+1, strings.Repeat("c", i+1))
 		}
 	}
@@ -664,7 +663,7 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// A client that leaves while a file is sent to it is no error of the server's, and the file is closed.
+// If a client leaves while a file is sent to it, this is no error of the server's, and the file is closed.
 func TestFileToAClientThatIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<30)); err != nil {

@@ -15,7 +15,7 @@ import (
 
 type userKey struct{}
 
-// What is stored for a request is gone with it, and so are its parameters, its route and its context.
+// Values that are stored for a request are gone with the request, and so are its parameters, its route and its context.
 func TestValuesEndWithTheirRequest(t *testing.T) {
 	number := filo.NewKey[int]("number")
 	same := filo.NewKey[int]("number")
@@ -84,7 +84,7 @@ func TestLogger(t *testing.T) {
 		return nil
 	}})
 	c := s.Dial(t)
-	for _, path := range []string{"/a", "/b"} { // the second request has nothing of the first one's
+	for _, path := range []string{"/a", "/b"} { // the second request has no attributes of the first
 		c.Get(path)
 		c.Want(200, "", false)
 	}
@@ -148,7 +148,8 @@ func TestRenderError(t *testing.T) {
 	}
 }
 
-// ErrAbort, and what comes behind a head that was sent, can't be rendered. The server logs it once, however many have tried.
+// ErrAbort, and an error that comes after the head was sent, can't be rendered. The server logs such an error once, however many
+// middlewares have tried to render it.
 func TestRenderErrorTooLate(t *testing.T) {
 	log := &answerLog{}
 	s := filotest.Serve(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {

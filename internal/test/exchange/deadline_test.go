@@ -49,7 +49,7 @@ func TestSetReadDeadline(t *testing.T) {
 	}
 }
 
-// A deadline in the year 9999 is none for today.
+// A deadline in the year 9999 doesn't pass today.
 func TestFarDeadlines(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		far, wakes := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), make(chan filo.Wake, 100)
@@ -87,7 +87,7 @@ func TestFarDeadlines(t *testing.T) {
 	})
 }
 
-// A client that takes nothing holds up a handler that streams until its deadline.
+// A client that reads nothing holds up a handler that streams only until the handler's deadline.
 func TestSetWriteDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
 		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
@@ -126,7 +126,7 @@ func TestWriteDeadlineOfTheHandlerAlone(t *testing.T) {
 	}
 }
 
-// A deadline in the distant past is one.
+// A deadline in the distant past counts as one that has passed.
 func TestWriteDeadlineLongPast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(file, make([]byte, 16<<20), 0o600); err != nil {

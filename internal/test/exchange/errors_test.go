@@ -66,7 +66,7 @@ func TestErrorStatus(t *testing.T) {
 	}
 }
 
-// What test.err is for a handler that panics.
+// Values of test.err for a handler that panics.
 type (
 	errAnswerPanic      string
 	errAnswerPanicError struct{ error }
@@ -103,7 +103,7 @@ func TestErrorKeepsFields(t *testing.T) {
 	}
 }
 
-// RFC 9457, section 3: problem details for clients that prefer JSON. RFC 9110, section 12.5.1: which that is.
+// RFC 9457, section 3: problem details for clients that prefer JSON. RFC 9110, section 12.5.1: which clients prefer it.
 func TestErrorByAccept(t *testing.T) {
 	for _, test := range []struct {
 		accept string
@@ -152,7 +152,7 @@ func TestErrorByAccept(t *testing.T) {
 	}
 }
 
-// Who has no preference gets what the request's body was, or else what the server's ErrorHandler has as its default.
+// A client without a preference gets the format of its request's body, or else the default of the server's ErrorHandler.
 func TestErrorWithoutPreference(t *testing.T) {
 	const axios = "Accept: application/json, text/plain, */*"
 	for _, test := range []struct {
@@ -192,7 +192,7 @@ func TestErrorWithoutPreference(t *testing.T) {
 	}
 }
 
-// Whose answer was to be JSON can read an error in it.
+// If the answer was going to be JSON, the error is sent in JSON, which the client can read.
 func TestErrorOfJSONAnswer(t *testing.T) {
 	for accept, want := range map[string]string{"*/*": "application/problem+json", "text/plain": "text/plain; charset=utf-8"} {
 		h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -241,7 +241,7 @@ func TestProblemDetails(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", test.name, m.Body, test.want)
 		}
 	}
-	// What can't be encoded is no reason for no answer.
+	// Extensions that can't be encoded don't prevent an answer.
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		return &filo.HTTPError{Status: 403, Detail: "d", Extensions: map[string]any{"f": func() {}}}
 	}, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
@@ -293,7 +293,7 @@ func TestErrorHandler(t *testing.T) {
 			"stream not sent": func(c *filo.Ctx) error { c.Stream().WriteString("dropped"); return errAnswerSecret },
 		} {
 			if test.name == "nothing" && name == "stream not sent" {
-				continue // what that answers with is nobody's promise
+				continue // no document says what this answers
 			}
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				var got error
@@ -337,7 +337,7 @@ func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
 	}
 }
 
-// ErrAbort, returned or panicked, wrapped or not, "closes the connection without an answer and without a log record".
+// ErrAbort, as the handler's error or its panic, wrapped or not, "closes the connection without an answer and without a log record".
 func TestAbort(t *testing.T) {
 	for name, fail := range map[string]func(c *filo.Ctx) error{
 		"returned":         func(c *filo.Ctx) error { return filo.ErrAbort },
@@ -367,8 +367,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// "A panic is a 500 and a log record with its stack, never the end of the process": the worker, its connection and the
-// others go on. What a handler ends with Goexit ends with its goroutine: 500, and the connection closes.
+// "A panic is a 500 and a log record with its stack, never the end of the process": the worker, its connection and the others go on. If a
+// handler ends its goroutine by Goexit, the answer is a 500, and the connection closes.
 func TestPanicsAndGoexit(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -435,7 +435,8 @@ func TestPanicsAndGoexit(t *testing.T) {
 	}
 }
 
-// With Goexit answered, what the client had sent before doesn't make the close a reset that destroys the answer.
+// After the answer to a Goexit, the bytes that the client has already sent don't turn the close into a reset, which would destroy the
+// answer.
 func TestGoexitWithABodyOnItsWay(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error { answerGoexit(); return nil }})
 	for range 10 {
@@ -451,7 +452,7 @@ func TestGoexitWithABodyOnItsWay(t *testing.T) {
 	}
 }
 
-// What is logged: the server's own failures always, what clients do wrong only with LogAllErrors; and never twice.
+// The server's own failures are always logged, clients' mistakes only with LogAllErrors, and nothing is logged twice.
 func TestErrorsLogged(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -475,8 +476,8 @@ func TestErrorsLogged(t *testing.T) {
 	}
 }
 
-// An ErrorHandler knows the errors of its program: one that it answers with 404 is no failure of the server's, and one
-// that it answers with 503 is.
+// An ErrorHandler knows the errors of its program: an error that it answers with 404 is no failure of the server's, and an error that it
+// answers with 503 is one.
 func TestErrorsLoggedByTheirAnswer(t *testing.T) {
 	for _, test := range []struct {
 		err    error
@@ -502,7 +503,7 @@ func TestErrorsLoggedByTheirAnswer(t *testing.T) {
 	}
 }
 
-// A client that leaves is no failure of the server's, in whatever form its handler passes that on.
+// A client that leaves is no failure of the server's, in whatever form the handler returns this error.
 func TestErrorsOfAClientThatIsGone(t *testing.T) {
 	const body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbegun"
 	wait := func(c *filo.Ctx) context.Context {
@@ -551,8 +552,8 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// What a handler has said of the answer that it meant to give isn't said of a failure; how long the whole is, of which a range was
-// asked for, is. What forbids a cache to keep it stays, in substance: a failure may be of somebody's own.
+// The caching fields that a handler set for its intended answer aren't sent with a failure, but Content-Range with the whole length is. A
+// directive that forbids caches to keep the answer stays in substance: a failure may be meant for one client only.
 func TestErrorKeepsNoPromises(t *testing.T) {
 	for _, test := range []struct {
 		status      int
@@ -577,7 +578,7 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		{404, "Cache-Control", "no-cache", "no-cache"},
 		{404, "Cache-Control", "max-age=5", "no-store"},
 		{404, "X-Other", "max-age=5", ""},
-		// Fields for some caches alone (RFC 9213), which these go by instead of Cache-Control.
+		// Fields for certain caches (RFC 9213), which those caches obey instead of Cache-Control.
 		{500, "CDN-Cache-Control", "max-age=60", "no-store"},
 		{404, "cdn-cache-control", "max-age=60\npublic", "no-store"},
 		{404, "CDN-Cache-Control", "no-store", "no-store"},
@@ -621,7 +622,7 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 	}
 }
 
-// A browser doesn't take a failure, whose text may have come from a request, for a page or a script.
+// A browser takes no failure for a page or a script: its text may come from the request.
 func TestErrorNoSniff(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json"} {
 		for _, status := range []int{400, 404, 500} {
@@ -635,8 +636,8 @@ func TestErrorNoSniff(t *testing.T) {
 	}
 }
 
-// The form of an error depends on Accept, and caches may keep some errors without being told to (RFC 9110, section 15.1): they learn
-// what the answer depends on, once, and beside what the handler has said.
+// The form of an error depends on Accept, and caches may keep some errors without being told to (RFC 9110, section 15.1): so Vary says what
+// the answer depends on, once, in addition to what the handler has put there.
 func TestErrorsVary(t *testing.T) {
 	for _, test := range []struct {
 		why      string
@@ -673,7 +674,7 @@ func TestErrorsVary(t *testing.T) {
 	}
 }
 
-// A client's text that is in an error, or in what a handler panics with, makes no record of the server long.
+// A client's text in an error, or in the value of a handler's panic, makes no log record long.
 func TestLoggedErrorsAreShort(t *testing.T) {
 	client := strings.Repeat("a\x00", 4<<10)
 	for name, handler := range map[string]filo.Handler{
@@ -699,7 +700,7 @@ func TestLoggedErrorsAreShort(t *testing.T) {
 		io.Copy(io.Discard, conn)
 		conn.Close()
 		server.Shutdown(context.Background())
-		filotest.Await(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // of the hijacker, which nobody waits for
+		filotest.Await(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // of the hijacker
 		for line := range strings.Lines(log.String()) {
 			if line, _, _ = strings.Cut(line, " stack="); len(line) > 2<<10 {
 				t.Errorf("%s: a record takes %d bytes", name, len(line))

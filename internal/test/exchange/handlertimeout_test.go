@@ -79,7 +79,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 					<-answered
 					return late(t, c)
 				}})
-				// The answers to what was pipelined before come first, and what comes behind gets none.
+				// Requests that were pipelined before are answered first, and those behind get no answer.
 				client.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n")
 				client.Want(200, "quick", false)
 				client.Want(503, filotest.TimedOutBody, true)
@@ -95,7 +95,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 	}
 }
 
-// A handler that answers or ends its time-out in time has the answer to itself, and the connection goes on.
+// If a handler answers in time, or ends its time-out in time, only its own answer is sent, and the connection goes on.
 func TestTimeoutThatDoesNotCome(t *testing.T) {
 	for name, handler := range map[string]filo.Handler{
 		"an answer in time": func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); return c.Text(200, "hi") },
@@ -165,8 +165,8 @@ func TestTimeoutAfterTheHead(t *testing.T) {
 	})
 }
 
-// A handler hears from its context that the time is over, mostly before the timer has fired: the answer is the time-out's all
-// the same, and its error isn't logged as the server's fault.
+// A handler learns from its context that the time is over, mostly before the timer has fired. The answer is the time-out's all the same,
+// and the handler's error isn't logged as the server's fault.
 func TestTimeoutByContext(t *testing.T) {
 	var log filotest.Log
 	for name, handler := range map[string]filo.Handler{
@@ -198,7 +198,7 @@ func TestTimeoutByContext(t *testing.T) {
 	}
 }
 
-// "once the head is on its way": the context that was asked for before the time-out was set ends as well.
+// "once the head is on its way": a context that was asked for before the time-out was set ends, too.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
@@ -215,7 +215,7 @@ func TestTimeoutEndsEarlierContext(t *testing.T) {
 	client.WantEOF()
 }
 
-// The time-out comes while the handler waits for a body, and ends the wait. What comes of the body later isn't taken for a request.
+// The time-out comes while the handler waits for a body, and ends the wait. Bytes of the body that come later aren't taken for a request.
 func TestTimeoutInBody(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		returned := make(chan error, 2)
@@ -238,7 +238,7 @@ func TestTimeoutInBody(t *testing.T) {
 	})
 }
 
-// A slow client, which takes nothing of an interim answer, doesn't put off the end of the context.
+// A slow client that reads nothing of an interim answer doesn't delay the end of the context.
 func TestTimeoutWhileClientIsSlow(t *testing.T) {
 	ended := make(chan struct{})
 	s := &filo.Server{WriteTimeout: -1, Handler: func(c *filo.Ctx) error {
@@ -260,7 +260,7 @@ func TestTimeoutWhileClientIsSlow(t *testing.T) {
 	s.Close()
 }
 
-// A client that waits for 100 (Continue) doesn't get it behind the final answer.
+// A client that waits for 100 (Continue) doesn't get it after the final answer.
 func TestTimeoutBeforeContinue(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		answered, returned := make(chan struct{}), make(chan error, 1)
@@ -281,8 +281,8 @@ func TestTimeoutBeforeContinue(t *testing.T) {
 	})
 }
 
-// Where the answer and the time-out come together, the client gets one of them, whole, and the server takes up no other
-// request after a time-out's.
+// If the answer and the time-out come at the same time, the client gets one of them whole, and after a time-out's answer the server serves
+// no further request.
 func TestTimeoutRaces(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		const clients, requests = 8, 100
@@ -303,7 +303,7 @@ func TestTimeoutRaces(t *testing.T) {
 			return c.Text(200, "in time")
 		}})
 		if first.Conn.LocalAddr().Network() != "tcp" {
-			return // one connection is all there is
+			return // there is only one connection
 		}
 		var all sync.WaitGroup
 		for i := range clients {
@@ -345,8 +345,8 @@ func TestTimeoutRaces(t *testing.T) {
 	})
 }
 
-// What a handler has left running when it has returned is none of the next request's: a time-out that the ErrorHandler sets
-// isn't one, and the connection lives on.
+// A time-out that is still set when a handler has returned doesn't affect the next request: one that the ErrorHandler sets has no effect,
+// and the connection goes on.
 func TestTimeoutAfterTheHandler(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{
@@ -372,7 +372,7 @@ func TestTimeoutAfterTheHandler(t *testing.T) {
 	})
 }
 
-// A status that is none of an error is 500, as elsewhere.
+// A status that isn't an error's becomes 500, as elsewhere.
 func TestTimeoutStatus(t *testing.T) {
 	for _, status := range []int{-1, 0, 200, 600, 1 << 20} {
 		s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -391,7 +391,8 @@ func TestTimeoutStatus(t *testing.T) {
 	}
 }
 
-// "After that its context is done": also one that was asked for before, and of a handler that streams. An earlier deadline stays.
+// "After that its context is done": also a context that was asked for before, and that of a handler that streams. An earlier deadline
+// stays.
 func TestTimeoutAndContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
@@ -399,7 +400,7 @@ func TestTimeoutAndContext(t *testing.T) {
 			ctx := armedContext(c)
 			c.SetTimeout(time.Millisecond, nil)
 			if err := c.Stream().Flush(); err != nil {
-				return nil // it has come already
+				return nil // the time-out has come already
 			}
 			<-ctx.Done()
 			_, err := c.Stream().WriteString(context.Cause(ctx).Error())
@@ -451,8 +452,8 @@ func TestTimeoutBeforeEnter(t *testing.T) {
 	}
 }
 
-// A handler that parks its connection when its time is over, or nearly so, gets the connection or the time-out, and the client
-// one whole answer. (That the two don't touch the connection at once the race detector sees.)
+// If a handler parks its connection just when its time is over, either it gets the connection or the time-out comes, and the client gets
+// one whole answer. (The race detector checks that the two don't touch the connection at once.)
 func TestTimeoutAgainstPark(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		for _, path := range []string{"/park", "/stream"} {
@@ -499,8 +500,8 @@ type panickyConn struct{ net.Conn }
 
 func (panickyConn) Write([]byte) (int, error) { panic("a write") }
 
-// A connection that panics when the answers before it are to be written costs itself: who serves it gets the panic, and isn't
-// left waiting for a time-out's lock.
+// If a connection panics when earlier answers are written to it, only that connection is lost: the panic reaches the caller that serves it,
+// which isn't left waiting for a time-out's lock.
 func TestEnterWithAWriteThatPanics(t *testing.T) {
 	var class class.Class
 	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })

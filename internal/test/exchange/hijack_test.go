@@ -25,7 +25,7 @@ func answerEcho(conn net.Conn, buffered []byte) {
 	io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
 }
 
-// Hijack hands over everything that came behind the head: a body that nobody has read, and more.
+// Hijack hands over all bytes that came after the head: an unread body, and anything after it.
 func TestHijackBuffered(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
@@ -68,7 +68,7 @@ func TestHijackBuffered(t *testing.T) {
 // the handler alone.
 func TestHijackGivesTheConnection(t *testing.T) {
 	t.Parallel()
-	const limit = time.Second // which a request keeps to on a slow machine, too
+	const limit = time.Second // long enough for a request on a slow machine
 	conns := make(chan net.Conn, 1)
 	h := filotest.ServeSocket(t, &filo.Server{ReadTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, ReadHeaderTimeout: limit,
 		Handler: func(c *filo.Ctx) error {
@@ -90,12 +90,12 @@ func TestHijackGivesTheConnection(t *testing.T) {
 		stats := h.Config.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
-	// The server's worker is on to others, and its time-outs have nothing to do with this connection.
+	// The server's worker serves other connections now, and the server's time-outs don't apply to this one.
 	for range 3 {
 		other := h.Connect(t)
 		other.Send(t, filotest.GetRequest)
 		filotest.Recv(t, conns, "another handler").Close()
-		time.Sleep(limit / 2) // longer in all than the time-outs that mustn't count
+		time.Sleep(limit / 2) // longer in all than the time-outs, which mustn't apply
 	}
 	for _, text := range []string{"one", "two"} {
 		c.Send(t, text)
@@ -148,7 +148,7 @@ func TestHijackAndShutdown(t *testing.T) {
 	}
 }
 
-// Under TLS the handler gets the *tls.Conn, and what the server had read of the next record.
+// Under TLS the handler gets the *tls.Conn, and the bytes that the server has already read and decrypted.
 func TestHijackTLS(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -255,7 +255,7 @@ func TestUpgradeRefused(t *testing.T) {
 			t.Errorf("%s: a 426 with %q, want Upgrade and its connection option", test.rule, m.Fields)
 		}
 	}
-	// A list of protocols, in any case, of which the server takes one.
+	// Upgrade may list protocols, in upper or lower case, of which the server takes one.
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		conn, _, err := c.Upgrade("websocket")
 		if err == nil {
@@ -268,7 +268,7 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 }
 
-// What a handler calls after it has taken the connection over says so and touches nothing.
+// A method that a handler calls after it has taken the connection over returns an error that says so, and touches nothing.
 func TestHijackTwice(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -305,14 +305,14 @@ func TestHijackTwice(t *testing.T) {
 		}}
 	}, func(t *testing.T, h *filotest.Host) {
 		c := h.Connect(t)
-		// A body that is still to come: nobody may wait for it.
+		// The body is still to come: nothing may wait for it.
 		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
 		c.WantEnd(t)
 	})
 }
 
-// An answer after the connection was taken over reaches nobody, and the log says so, once. Other errors are most often those of
-// a client that has left: they are logged only with LogAllErrors.
+// An answer that is set after the connection was taken over isn't sent, and the log says so once. Other errors are most often those of a
+// client that has left: they are logged only with LogAllErrors.
 func TestAnswerAfterTakingOver(t *testing.T) {
 	hijack := func(c *filo.Ctx) error {
 		conn, _, err := c.Hijack()
@@ -364,7 +364,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 	}
 }
 
-// "Closed if it is an io.Closer": also a reader whose bytes nobody gets.
+// "Closed if it is an io.Closer": also a reader whose bytes aren't sent.
 func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 	closed := make(chan bool, 1)
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -379,7 +379,7 @@ func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 	filotest.Recv(t, closed, "the reader to be closed")
 }
 
-// tellingCloser is a reader that says when it is closed.
+// tellingCloser is a reader that records when it is closed.
 type tellingCloser struct {
 	io.Reader
 	closed chan<- bool
@@ -577,7 +577,7 @@ func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 	})
 }
 
-// Without a worker to give its loop to, a handler can't take the connection over: it must not have said that it does.
+// If no worker can take over the handler's loop, the handler can't take the connection over, and no 101 may have been sent.
 func TestUpgradeWithoutAPlace(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -608,7 +608,7 @@ func TestUpgradeWithoutAPlace(t *testing.T) {
 			defer client.Close()
 			client.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			response, body := client.Answer()
-			// A leader that was away for so long that it has lost its loop has a place beyond the limit.
+			// If a leader was away for so long that it has lost its loop, it has a place beyond the limit.
 			if response.StatusCode == 101 && s.Stats().Retakes > retakes {
 				return false
 			}

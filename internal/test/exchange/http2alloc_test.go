@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2Requests returns the frames of as many requests, and the offsets of their streams' numbers. Their fields are the same each time, since
-// none enters the table of HPACK.
+// http2Requests returns the frames of as many requests as streams says, and the offsets of their streams' numbers. Their fields are the
+// same each time, since none enters the table of HPACK.
 func http2Requests(streams int, method string, body []byte) (frames []byte, numbers []int) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
@@ -107,7 +107,7 @@ func TestHTTP2Allocations(t *testing.T) {
 					}
 				}
 			}
-			for range 200 { // buffers and pools get what they need
+			for range 200 { // so that buffers and pools have grown
 				exchange()
 			}
 			if allocs := testing.AllocsPerRun(2000, exchange); allocs != 0 {

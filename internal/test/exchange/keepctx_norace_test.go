@@ -50,7 +50,7 @@ func TestKeptCtxSaysSo(t *testing.T) {
 	}
 }
 
-// callAll calls all methods of a receiver with zero values, and returns how many have said that it is used too late.
+// callAll calls all methods of a receiver with zero values, and returns how many panicked because it is used too late.
 func callAll(t *testing.T, receiver any) (said int) {
 	v := reflect.ValueOf(receiver)
 	for i := range v.NumMethod() {

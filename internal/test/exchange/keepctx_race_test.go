@@ -66,7 +66,7 @@ func TestKeptCtxPanics(t *testing.T) {
 	}
 }
 
-// A goroutine that a handler left behind and that uses the Ctx gets the panic as well, and a body reader.
+// A goroutine that a handler left behind also gets the panic if it uses the Ctx, and so does one that uses a body reader.
 func TestKeptBodyReaderPanics(t *testing.T) {
 	values := make(chan any, 1)
 	next := make(chan bool)
@@ -95,7 +95,7 @@ const (
 
 var answerKeptBody = strings.Repeat("x", 20_000)
 
-// answerBorrowed is each []byte that can be had of a request.
+// answerBorrowed are all the ways to get a []byte of a request.
 var answerBorrowed = []struct {
 	name, fields, body string
 	keep               func(c *filo.Ctx) []byte
@@ -143,8 +143,8 @@ var answerBorrowed = []struct {
 	}},
 }
 
-// "A race build overwrites released buffers, so that a borrowed slice kept too long shows in tests": each []byte that
-// can be had of a request.
+// "A race build overwrites released buffers, so that a borrowed slice kept too long shows in tests": this holds for each []byte that a
+// request's methods return.
 func TestKeptSlicesAreOverwritten(t *testing.T) {
 	for _, test := range answerBorrowed {
 		for _, end := range []string{"keep-alive", "close"} {
@@ -198,8 +198,8 @@ func TestKeptStringsStay(t *testing.T) {
 	}
 }
 
-// The race detector takes a request for something that comes before its handler, and an answer for something that
-// comes after it, over real sockets too: users' tests rely on that, as with net/http.
+// The race detector sees that a request happens before its handler, and the answer after it, over real sockets too: users' tests rely on
+// that order, as with net/http.
 func TestRaceDetectorSeesOrderOfSockets(t *testing.T) {
 	given, taken := 0, 0
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {

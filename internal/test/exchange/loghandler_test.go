@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Code that has only a context logs with the attributes of its request, once each, also after the request.
+// Code that has only a context logs with the attributes of its request, each of them once, also after the request.
 func TestLogHandler(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(filo.LogHandler(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -30,7 +30,7 @@ func TestLogHandler(t *testing.T) {
 	r := router.New()
 	r.Use(middleware.RequestID(middleware.RequestIDOptions{Generate: func() string { return "id-1" }}), func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			// Others derive a context before more is known.
+			// Other middleware may derive a context before all attributes are known.
 			c.SetContext(context.WithValue(c.Context(), key{}, 1))
 			c.AddLogAttributes(func(_ *filo.Ctx, attributes []slog.Attr) []slog.Attr { return append(attributes, slog.Int("user", 7)) })
 			return next(c)

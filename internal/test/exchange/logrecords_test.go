@@ -23,7 +23,7 @@ type jsonError struct{ cause string }
 func (e jsonError) Error() string                { return e.cause }
 func (e jsonError) MarshalJSON() ([]byte, error) { return json.Marshal("no details") }
 
-// A log in JSON names the cause of a failure, as one in text does, and clients don't see it.
+// A JSON log names the cause of a failure, as a text log does, and clients don't see the cause.
 func TestLogOfCause(t *testing.T) {
 	const cause = `pq: relation "users" doesn't exist`
 	withCause := &filo.HTTPError{Status: 503, Detail: "try later", Title: "Busy", Extensions: map[string]any{"retry": 5}, Err: errors.New(cause)}
@@ -52,7 +52,7 @@ func TestLogOfCause(t *testing.T) {
 	}
 }
 
-// The other records with an error say the same in JSON as in text: of refused requests, panics and connections that were taken over.
+// The other records that have an error, of refused requests, panics and connections that were taken over, say the same in JSON as in text.
 func TestLogOfErrors(t *testing.T) {
 	records, logger := logtest.New(t)
 	cause := &filo.HTTPError{Status: 502, Err: jsonError{"the cause"}}
@@ -97,7 +97,7 @@ func TestLogOfDurations(t *testing.T) {
 	}
 }
 
-// The text is that of Error, for handlers that ask for the value.
+// A log handler that asks for the value gets the text of Error.
 func TestHTTPErrorLogValue(t *testing.T) {
 	err := &filo.HTTPError{Status: 404, Detail: "no such user", Err: errors.New("sql: no rows")}
 	if value := slog.AnyValue(err).Resolve(); value.Kind() != slog.KindString || value.String() != err.Error() {

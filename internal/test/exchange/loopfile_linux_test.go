@@ -15,10 +15,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// slowFileSize is more than is on its way to a client that doesn't read.
+// slowFileSize is more than the sockets buffer for a client that doesn't read.
 const slowFileSize = 24 << 20
 
-// slowFile is a body that is a file, and counts its ends.
+// slowFile is a body that is a file, and counts how often it is closed.
 type slowFile struct {
 	*io.SectionReader
 	closed *atomic.Int32
@@ -35,7 +35,7 @@ func (f slowFile) Close() error {
 	return nil
 }
 
-// slowFiles serves a file, with one place for handlers that aren't quick. The other requests need that place.
+// slowFiles serves a file, with one place for handlers that aren't quick. Requests for /work need that place.
 func slowFiles(t *testing.T, config *filo.Server) (s *filotest.Server, file *os.File, content []byte, closed *atomic.Int32) {
 	filotest.NeedLoops(t)
 	file, content = sectionFile(t, slowFileSize)
@@ -53,7 +53,7 @@ func slowFiles(t *testing.T, config *filo.Server) (s *filotest.Server, file *os.
 	return filotest.Serve(t, config), file, content, closed
 }
 
-// keep requests the file, and returns the answer, whose body isn't read, when the loop has it.
+// keep requests the file, and doesn't read the answer's body. It returns the answer once the loop has the rest of the file to send.
 func keep(c *filotest.Client, s *filotest.Server, path string) (response *http.Response) {
 	c.T.Helper()
 	const work = "GET /work HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -103,7 +103,7 @@ func TestSlowDownloadsHoldNoWorker(t *testing.T) {
 	filotest.Await(t, "the files to be closed", func() bool { return closed.Load() == 2 })
 }
 
-// However the sending of a file ends for which no worker waits, it is closed once.
+// A file that is sent without a waiting worker is closed exactly once, however the sending ends.
 func TestSlowDownloadEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *filo.Server
@@ -190,8 +190,8 @@ func TestFilesWithoutHandOff(t *testing.T) {
 	})
 }
 
-// Files that are larger than what a client takes at once, or than what a leader sends, are sent whole, or not at all, while no place is free
-// for a worker that waits.
+// While no place is free for a worker that waits, a file that is larger than the client takes at once, or than a leader sends, is sent
+// whole or not at all.
 func TestFilesWithoutPlace(t *testing.T) {
 	filotest.NeedLoops(t)
 	file, content := sectionFile(t, slowFileSize)

@@ -103,7 +103,7 @@ func TestRequestProto(t *testing.T) {
 	}
 }
 
-// RFC 9112, section 9.3: whether the connection goes on after a request, and Request.Close says so.
+// RFC 9112, section 9.3: whether the connection goes on after a request. Request.Close reports it.
 func TestRequestClose(t *testing.T) {
 	for _, test := range []struct {
 		rule, version, field string
@@ -142,7 +142,7 @@ func TestRequestClose(t *testing.T) {
 	}
 }
 
-// answerBodies are ways to send a body, with what a handler gets of it.
+// answerBodies are ways to send a body, with what a handler then reads.
 var answerBodies = []struct {
 	name, head, body string
 	want             string
@@ -166,8 +166,8 @@ var answerBodies = []struct {
 	{name: "chunked, cut", head: "Transfer-Encoding: chunked", body: "5\r\n01234\r\n", err: 400},
 }
 
-// Body and BodyReader give the same bytes and the same errors, and an error that the handler returns as it is gives its
-// status. What had come by then is never returned as the body.
+// Body and BodyReader return the same bytes and the same errors, and if the handler returns such an error, the answer has its status. A
+// part that came before the error is never returned as the body.
 func TestRequestBody(t *testing.T) {
 	readers := map[string]func(c *filo.Ctx) (string, error){
 		"Body":       answerReadBody,
@@ -241,7 +241,7 @@ func TestRequestBodyErrorStays(t *testing.T) {
 	h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123")
 }
 
-// The same the other way round: a reader's error is Body's as well, and doesn't make it wait for more.
+// The same the other way round: after a reader's error Body returns that error, and doesn't wait for more.
 func TestRequestBodyAfterAFailedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{ReadTimeout: time.Second, Handler: func(c *filo.Ctx) error {
@@ -367,7 +367,7 @@ func TestRequestTrailer(t *testing.T) {
 	}
 }
 
-// A trailer belongs to its request.
+// A trailer belongs to its request alone.
 func TestRequestTrailerIsNotKept(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if _, err := c.Body(); err != nil {
@@ -411,7 +411,7 @@ func TestRequestForm(t *testing.T) {
 		}})
 		c := h.Connect(t)
 		c.Send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", test.contentType, len(test.body)))
-		io.WriteString(c, test.body) // one that is refused may be cut off
+		io.WriteString(c, test.body) // the connection of a refused body may be closed by now
 		if m := c.Receive(t, "POST"); m.Status != test.status || test.status == 200 && m.Body != test.want {
 			t.Errorf("%s: got %d %q, want %d %q", test.rule, m.Status, m.Body, test.status, test.want)
 		}
@@ -450,7 +450,7 @@ func answerMultipart(t *testing.T, file string) (contentType, body string) {
 	return w.FormDataContentType(), b.String()
 }
 
-// Files that don't fit the memory go to temporary files, which are gone when the handler has returned, however it did.
+// Files that don't fit the memory go to temporary files, which are gone when the handler has returned or panicked.
 func TestRequestMultipartForm(t *testing.T) {
 	directory := t.TempDir()
 	t.Setenv("TMPDIR", directory)
@@ -464,7 +464,7 @@ func TestRequestMultipartForm(t *testing.T) {
 	large := strings.Repeat("0123456789", 200_000)
 	for _, test := range []struct {
 		name, file string
-		files      int // temporary ones while the handler runs
+		files      int // temporary files while the handler runs
 		end        func(c *filo.Ctx) error
 		want       int
 	}{
@@ -536,7 +536,7 @@ func answerPost(contentType, body string) string {
 	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", contentType, len(body), body)
 }
 
-// The parts one by one, as they come.
+// MultipartReader returns the parts one by one, as they come.
 func TestRequestMultipartReader(t *testing.T) {
 	contentType, body := answerMultipart(t, "file")
 	handler := func(c *filo.Ctx) error {
@@ -579,13 +579,13 @@ func answerEchoed(c *filo.Ctx) error {
 	return c.Text(200, string(body))
 }
 
-// answerExpectations are requests with Expect, and what comes of them.
+// answerExpectations are requests with Expect, and their answers.
 var answerExpectations = []struct {
 	name, rule string
 	handler    filo.Handler
 	request    string
-	asked      bool   // for the body, by 100
-	body       string // sent when it was
+	asked      bool   // the server has asked for the body, by a 100
+	body       string // sent once the server has asked
 	status     int
 	answer     string
 	goesOn     bool
@@ -652,8 +652,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// A handler may read the body when the answer's head is on its way already. A 100 behind that would be a part of the
-// answer for the client, which has a final status and sends the body or not.
+// A handler may read the body when the answer's head is already on its way. The client would take a 100 after that head for a part of the
+// answer. It has a final status, and sends the body or doesn't.
 func TestExpectContinueBehindTheHead(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
@@ -683,7 +683,7 @@ func TestExpectContinueBehindTheHead(t *testing.T) {
 	})
 }
 
-// A client that doesn't wait for the 100 and sends a body that nobody reads: it must not be taken for the next request.
+// If a client doesn't wait for the 100, and the handler doesn't read the body, the body must not be taken for the next request.
 func TestExpectContinueBodyIsNoRequest(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	filotest.EachHost(t, func() *filo.Server {
@@ -696,8 +696,8 @@ func TestExpectContinueBodyIsNoRequest(t *testing.T) {
 	})
 }
 
-// The handler of a request may change its header fields, as middleware does. They lie in the read buffer in front of
-// the bytes of the next request, which must stay what they are.
+// The handler of a request may change its header fields, as middleware does. The fields lie in the read buffer in front of the next
+// request, whose bytes must stay unchanged.
 func TestRequestHeaderSetByMiddleware(t *testing.T) {
 	change := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -748,7 +748,7 @@ func TestRequestHeaderReset(t *testing.T) {
 	}
 }
 
-// answerBehaviour is something that a handler does, with the answer's body that must come of it.
+// answerBehaviour is something that a handler does, with the answer's body that must result.
 type answerBehaviour struct {
 	handle filo.Handler
 	status int
@@ -806,7 +806,7 @@ var answerBehaviours = map[string]answerBehaviour{
 	}, 200, func(path, _ string) string { return "tail of " + path }},
 }
 
-// Whatever handlers do, in whatever order the requests come and wherever they are cut: each gets its own answer.
+// Each request gets its own answer, whatever the handlers do, in whatever order the requests come and wherever they are cut.
 func TestRandomExchanges(t *testing.T) {
 	names := slices.Sorted(maps.Keys(answerBehaviours))
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {

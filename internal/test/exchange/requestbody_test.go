@@ -160,8 +160,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// A replacement that leaves a part of the body unread doesn't make the rest the next request, and lets the next one be
-// answered.
+// If a replacement leaves a part of the body unread, the rest isn't taken for the next request, and the next request is answered.
 func TestSetBodyReaderKeepsConnection(t *testing.T) {
 	for why, body := range map[string]string{
 		"nothing is left":             "abc",
@@ -185,7 +184,7 @@ func TestSetBodyReaderKeepsConnection(t *testing.T) {
 	}
 }
 
-// The client is asked for its body when that is read, not when it is replaced.
+// The client is asked for its body when the body is read, not when it is replaced.
 func TestSetBodyReaderContinue(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Request.SetBodyReader(upper{c.BodyReader()})
@@ -301,8 +300,8 @@ func BenchmarkSetBodyReader(b *testing.B) {
 	}
 }
 
-// A connection whose answer hasn't announced its end goes on, however much of the body nobody has read: a client that has been
-// answered may have sent the next request before it can see that the connection is closed.
+// A connection whose answer hasn't announced its end goes on, however much of the body is unread: once the client has its answer, it may
+// send the next request before it can see that the connection is closed.
 func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 	handlers := map[string]filo.Handler{
 		"whole": func(c *filo.Ctx) error { return c.Text(200, "whole") },
@@ -360,7 +359,7 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// Shutdown doesn't wait for the end of a body that nobody reads, whether its client sends or not.
+// Shutdown doesn't wait for the end of an unread body, whether its client sends or not.
 func TestShutdownEndsUnreadBodies(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{true, false} {
@@ -381,7 +380,7 @@ func TestShutdownEndsUnreadBodies(t *testing.T) {
 				if _, err := c.Write([]byte("1\r\nx\r\n")); err != nil {
 					break
 				}
-				time.Sleep(time.Millisecond) // a client that is slow, and faster than the lowest rate
+				time.Sleep(time.Millisecond) // the client is slow, but faster than the lowest rate
 			}
 			if err := <-over; err != nil {
 				t.Errorf("a client that sends: %v: %v", sends, err)
@@ -390,9 +389,9 @@ func TestShutdownEndsUnreadBodies(t *testing.T) {
 	}
 }
 
-// A body that nobody reads and that doesn't end keeps no connection for ever.
+// An unread body without an end doesn't keep its connection open for ever.
 func TestUnreadBodyWithoutAnEnd(t *testing.T) {
-	// More than the server skips, reads while the connection lingers, and what is on its way.
+	// More than the sum of what the server skips, what it reads while the connection lingers, and what is on its way.
 	const maxSent = 128 << 20
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
@@ -413,7 +412,8 @@ func TestUnreadBodyWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// Body, a reader and a form read the same bytes. What finds them gone says so, and in an order that works all get the whole body.
+// Body, a reader and a form read the same bytes. A call that comes when the bytes are gone says so in its error; in an order that works,
+// each call gets the whole body.
 func TestBodyAndForms(t *testing.T) {
 	const (
 		multi   = "--b\r\nContent-Disposition: form-data; name=\"k\"; filename=\"f\"\r\n\r\nvalue\r\n--b--\r\n"
@@ -559,8 +559,9 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	}
 }
 
-// How much is to come of a body in chunks is unknown when the head of a streamed answer promises a further request. That is answered if no more
-// than 16 MB come. Otherwise the client has its whole answer, and then the end of the connection: what it sends next isn't served.
+// When the head of a streamed answer promises that a further request is served, the server doesn't know how much of a chunked body is still
+// to come. It serves that request if no more than 16 MB come. Otherwise the client gets its whole answer and then the end of the
+// connection, and its next request isn't served.
 func TestEarlyAnswersToChunks(t *testing.T) {
 	for _, test := range []struct {
 		size int

@@ -112,7 +112,7 @@ func TestSectionsOfOneFile(t *testing.T) {
 		if _, err := section.Seek(10, io.SeekStart); err != nil {
 			return err
 		}
-		c.Response.SetBodyStream(section, section.Size()-10) // from its position on
+		c.Response.SetBodyStream(section, section.Size()-10) // from the section's position on
 		return nil
 	}, func(t *testing.T, dial func() (net.Conn, error)) {
 		closed.Store(0)
@@ -137,7 +137,8 @@ func TestSectionsOfOneFile(t *testing.T) {
 	})
 }
 
-// A stream takes sections, and leaves them behind what it took. One that goes beyond the end of the file ends there.
+// A stream sends sections, and leaves each section's position after the bytes that it sent. A section that goes beyond the end of the file
+// ends there.
 func TestStreamReadFromSection(t *testing.T) {
 	file, content := sectionFile(t, 300_000)
 	sectionHosts(t, func(c *filo.Ctx) error {
@@ -161,7 +162,7 @@ func TestStreamReadFromSection(t *testing.T) {
 	})
 }
 
-// What ends before its size breaks the connection off, whether it is the section or the file that does.
+// If a section or its file ends before the announced size, the connection is broken off.
 func TestSectionEndsEarly(t *testing.T) {
 	file, _ := sectionFile(t, 300_000)
 	for name, section := range map[string]*io.SectionReader{
@@ -182,7 +183,7 @@ func TestSectionEndsEarly(t *testing.T) {
 	}
 }
 
-// A section of what isn't a file, and a file that the system doesn't send by itself, are copied.
+// A section of something other than a file, and a file that the system can't send by itself, are copied.
 func TestSectionsThatAreCopied(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 2000)
 	sectionHosts(t, func(c *filo.Ctx) error {
@@ -212,7 +213,7 @@ func TestSectionsThatAreCopied(t *testing.T) {
 	})
 }
 
-// A file that is closed while its section is to be sent is an error, and not another file.
+// If a file is closed before its section is sent, this is an error, and no other file with the same descriptor is sent.
 func TestSectionOfAClosedFile(t *testing.T) {
 	file, _ := sectionFile(t, 100_000)
 	file.Close()
@@ -226,7 +227,7 @@ func TestSectionOfAClosedFile(t *testing.T) {
 	})
 }
 
-// shoutingFile and shoutingSection read what no file holds.
+// shoutingFile and shoutingSection return other bytes than the file holds.
 type shoutingFile struct{ *os.File }
 
 func (f shoutingFile) Read(p []byte) (int, error) { return shout(f.File, p) }
@@ -241,7 +242,7 @@ func shout(r io.Reader, p []byte) (int, error) {
 	return n, err
 }
 
-// What embeds a file, and has a Read of its own, is read: it may decrypt.
+// A type that embeds a file and has its own Read isn't sent by the system but read: its Read may decrypt.
 func TestEmbeddedFilesAreRead(t *testing.T) {
 	const size = 100_000
 	path := filepath.Join(t.TempDir(), "f")

@@ -20,12 +20,12 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerStream makes a handler of what it does with the stream.
+// answerStream returns a handler that calls write with its stream.
 func answerStream(write func(c *filo.Ctx, w *filo.StreamWriter) error) filo.Handler {
 	return func(c *filo.Ctx) error { return write(c, c.Stream()) }
 }
 
-// What goes over the wire, byte by byte. Requests and answers are written with "\n" for CRLF.
+// answerStreams are exchanges, byte by byte. Requests and answers are written with "\n" for CRLF.
 var answerStreams = []struct {
 	name, rule string
 	handler    filo.Handler
@@ -298,7 +298,7 @@ var answerStreams = []struct {
 	{
 		name: "SetBodyStream without a size", rule: "until io.EOF if size is negative",
 		handler: func(c *filo.Ctx) error {
-			c.Response.Header.Set("Content-Length", "3") // of something else
+			c.Response.Header.Set("Content-Length", "3") // the length of something else
 			c.Response.SetBodyStream(iotest.OneByteReader(strings.NewReader("0123456789")), -1)
 			return nil
 		},
@@ -370,7 +370,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// Every way to write a body arrives whole and as it was written, whatever the sizes of the pieces.
+// A body arrives whole and as it was written, by each way to write it and whatever the sizes of the pieces.
 func TestStreamSizes(t *testing.T) {
 	sizes := []int{1, 100, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 40000, 300_000}
 	content := bytes.Repeat([]byte("0123456789abcde"), 200_000)
@@ -414,7 +414,7 @@ func TestStreamSizes(t *testing.T) {
 	}
 }
 
-// "The head is sent at the first Flush, or when 8 KB have gathered": and Flush means that it is sent.
+// "The head is sent at the first Flush, or when 8 KB have gathered": after Flush the head has been sent.
 func TestStreamSendsWhileTheHandlerRuns(t *testing.T) {
 	next := make(chan bool)
 	filotest.EachHost(t, func() *filo.Server {
@@ -500,7 +500,7 @@ func TestStreamAgainstItsContentLength(t *testing.T) {
 					if m := c.Receive(t, "GET"); m.Body != "12345" {
 						t.Errorf("body %q", m.Body)
 					}
-					c.Send(t, filotest.GetRequest) // the connection goes on
+					c.Send(t, filotest.GetRequest) // to see that the connection goes on
 					c.Receive(t, "GET")
 					return
 				}
@@ -566,18 +566,18 @@ func TestStreamAndErrors(t *testing.T) {
 	}
 }
 
-// The same to an HTTP/1.0 client, whose body ends with the connection: only a reset tells it that something is missing
-// (RFC 9112, section 8: a body delimited by the close of the connection "is considered complete").
+// The same for an HTTP/1.0 client, to which the body ends with the connection: only a reset shows it that something is missing (RFC 9112,
+// section 8: a body delimited by the close of the connection "is considered complete").
 func TestStreamBrokenOffForHTTP10(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		w.WriteString("written")
 		w.Flush()
-		// The client has what was sent before the reset comes, which might destroy it.
+		// The client reads what was sent before the reset comes, which might destroy it.
 		c.Body()
 		return errAnswer
 	})})
 	c := h.Connect(t)
-	body := strings.Repeat("x", 20_000) // more than what is waited for before the handler runs
+	body := strings.Repeat("x", 20_000) // more than the server waits for before the handler runs
 	c.Send(t, "POST / HTTP/1.0\r\nContent-Length: 20000\r\n\r\n")
 	if head, err := filotest.ReadLines(c.In); err != nil || len(head) == 0 {
 		t.Fatalf("head %q, %v", head, err)
@@ -591,7 +591,7 @@ func TestStreamBrokenOffForHTTP10(t *testing.T) {
 	}
 }
 
-// Writes to a status that has no body fail, and those to a HEAD are dropped without one.
+// Writes to an answer whose status has no body fail. Writes to the answer to a HEAD are dropped without an error.
 func TestStreamBodyNotAllowed(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		if c.Method() == "HEAD" {
@@ -650,7 +650,7 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 			t.Error("no error for a client that is gone")
 		}
 	})
-	// LogAllErrors "also logs what clients do wrong": without it a client that leaves is no error of the server's.
+	// LogAllErrors "also logs what clients do wrong": without it a client that leaves isn't logged.
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q", records)
 	}
@@ -715,7 +715,7 @@ var answerClosings = []struct {
 	stream  func() io.Reader
 	size    int64
 	request string
-	after   func(c *filo.Ctx) error // what the handler does with it set
+	after   func(c *filo.Ctx) error // what the handler does after it has set the stream
 }{
 	{name: "sent", stream: answerABC, size: 3},
 	{name: "sent, size unknown", stream: answerABC, size: -1},
@@ -748,8 +748,8 @@ var answerClosings = []struct {
 	}},
 }
 
-// "It is read when the handler has returned, and closed afterwards if it is an io.Closer": once, whatever happens, and
-// not later than the answer is over.
+// "It is read when the handler has returned, and closed afterwards if it is an io.Closer": once, whatever happens, and no later than the
+// end of the answer.
 func TestBodyStreamIsClosedOnce(t *testing.T) {
 	for _, test := range answerClosings {
 		t.Run(test.name, func(t *testing.T) {
@@ -809,7 +809,7 @@ func TestBodyStreamToAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A body stream that ends early or fails breaks the answer off, or is a 500 when none of it was sent.
+// If a body stream ends early or fails, the answer is broken off, or is a 500 if none of it was sent.
 func TestBodyStreamFails(t *testing.T) {
 	long := strings.Repeat("x", 20000)
 	for _, test := range []struct {
@@ -845,8 +845,8 @@ func TestBodyStreamFails(t *testing.T) {
 	}
 }
 
-// A reader of the handler's that panics is the handler's panic: it costs the connection and nothing else, also where
-// the connection is served on the caller's goroutine.
+// A panic of the handler's reader counts as the handler's panic: it costs the connection and nothing else, also if the connection is served
+// on the caller's goroutine.
 func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	client, server := servertest.Pipe()
 	io.WriteString(client, filotest.GetRequest)
@@ -869,8 +869,8 @@ func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	}
 }
 
-// Closing is the user's code as well. Without the defence the connection would stay in the books, and Shutdown would
-// wait for it for ever.
+// Close is the user's code as well. If its panic weren't caught, the connection would stay registered, and Shutdown would wait for it for
+// ever.
 func TestBodyStreamCloserPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &answerLog{}

@@ -12,12 +12,12 @@ import (
 	"github.com/filohttp/filo/pool"
 )
 
-// taskServer answers by leaving a task that says when it runs, and ends when it is told to or its context is done.
+// taskServer's handler starts a task, which reports that it runs, and ends when the test lets it or its context is done.
 type taskServer struct {
 	*filotest.Server
 	began   chan struct{}
 	release chan struct{}
-	ended   chan error // what its context has ended for
+	ended   chan error // the cause of the end of its context
 }
 
 func serveTasks(t *testing.T, config *filo.Server) *taskServer {
@@ -52,7 +52,7 @@ func serveTasks(t *testing.T, config *filo.Server) *taskServer {
 	return s
 }
 
-// leave makes a request that leaves a task.
+// leave makes a request that starts a task.
 func (s *taskServer) leave(t *testing.T) {
 	t.Helper()
 	c := s.Dial(t)
@@ -62,7 +62,7 @@ func (s *taskServer) leave(t *testing.T) {
 	filotest.Recv(t, s.began, "the task to run")
 }
 
-// A task goes on when its request, that one's deadline and its client are gone, and Shutdown waits for it.
+// A task goes on when its request is over, the request's deadline has passed and the client is gone. Shutdown waits for the task.
 func TestTaskOutlivesItsRequest(t *testing.T) {
 	s := serveTasks(t, &filo.Server{})
 	s.leave(t)
@@ -149,7 +149,7 @@ func TestTaskOverload(t *testing.T) {
 	}
 }
 
-// A pool that was released is as one that is full.
+// A pool that was released refuses tasks like a full one.
 func TestTaskReleasedPool(t *testing.T) {
 	tasks, err := pool.NewPool(1)
 	if err != nil {

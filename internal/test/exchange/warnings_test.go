@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Browsers drop a Secure cookie over plain HTTP, unless it comes from their own machine: a login that is followed by 401 has nothing else
-// that says why.
+// Browsers drop a Secure cookie over plain HTTP, unless it comes from their own machine. If every request after a login gets a 401, only
+// this warning says why.
 func TestSecureCookieOverPlainHTTP(t *testing.T) {
 	tcp := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1234"))
 	for _, test := range []struct {
@@ -59,8 +59,8 @@ func TestSecureCookieOverPlainHTTP(t *testing.T) {
 	}
 }
 
-// A handler that refuses a request and goes on lets the client have what it asked for. Builds with the race detector say so once; a page for
-// a status that was set, and an answer in the place of an error that was rendered, are no mistakes.
+// A handler that refuses a request but doesn't return gives the client what it asked for after all. Builds with the race detector log this
+// once. It is no mistake to send a page for a status that was set, or to replace a rendered error by another answer.
 func TestReplacedAnswer(t *testing.T) {
 	refuse := func(c *filo.Ctx) { c.Text(401, "log in first") }
 	for name, test := range map[string]struct {
@@ -106,12 +106,12 @@ func TestReplacedAnswer(t *testing.T) {
 	}
 }
 
-// A route that was told to be inline and blocks holds up other connections, which is said once, with the route.
+// An inline route that blocks holds up other connections. The log says so once, with the route.
 func TestBlockingInline(t *testing.T) {
 	filotest.NeedLoops(t)
 	log := new(filotest.Log)
 	r := router.New()
-	// So long that even a busy machine sees that the loop is lost in most calls.
+	// The sleep is so long that the loop is taken away in most calls, even on a busy machine.
 	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(30 * time.Millisecond); return c.NoContent() }).Inline()
 	s := filotest.Serve(t, &filo.Server{Handler: r.Serve, Logger: log.Logger(), Leaders: 1}, filotest.Listen(t, "tcp", "127.0.0.1:0"))
 	c := s.Dial(t)
@@ -122,7 +122,7 @@ func TestBlockingInline(t *testing.T) {
 		c.Get("/blocks")
 		c.Want(204, "", false)
 	}
-	for range 20 { // the word isn't repeated
+	for range 20 { // the warning isn't repeated
 		c.Get("/blocks")
 		c.Want(204, "", false)
 	}

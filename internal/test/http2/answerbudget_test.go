@@ -19,7 +19,7 @@ import (
 // shut are the settings of a client that opens no window.
 var shut = http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
 
-// tally counts what is read of a body, by all answers.
+// tally counts the bytes that all answers read of a body.
 type tally struct {
 	io.Reader
 	n *atomic.Int64
@@ -41,7 +41,7 @@ func (c *frameClient) heads(n int) {
 	}
 }
 
-// bodies reads until n answers have ended, and returns what came of each.
+// bodies reads until n answers have ended, and returns what came of each one's body.
 func (c *frameClient) bodies(n int) map[uint32]string {
 	c.Helper()
 	got := make(map[uint32]string)
@@ -68,8 +68,8 @@ func (c *frameClient) bodies(n int) map[uint32]string {
 	return got
 }
 
-// Nothing is read of a body while the client's windows are closed: neither the streams' nor that of the connection. What they let through a
-// byte at a time is read a little at a time.
+// Nothing is read of an answer's body while the client's windows are closed, the streams' or the connection's. If the windows open by a
+// byte at a time, the body is read a little at a time.
 func TestHTTP2ReadsNothingAhead(t *testing.T) {
 	const streams, size = 50, 100 << 10
 	content := strings.Repeat("0123456789", size/10)
@@ -108,7 +108,7 @@ func TestHTTP2ReadsNothingAhead(t *testing.T) {
 		}
 		c.ping(1)
 		c.await("PING 1")
-		// A few streams have read for the same bytes of the connection's window.
+		// A few streams may have read for the same bytes of the connection's window.
 		if n := read.Load(); n > 65535+streams*(36<<10) {
 			t.Errorf("%d bytes were read when the connection's window had let 65535 through", n)
 		}
@@ -127,8 +127,8 @@ func TestHTTP2ReadsNothingAhead(t *testing.T) {
 	})
 }
 
-// Whole answers that wait for windows take no more than the budget, whatever the number of connections. Those that are made for one client
-// get a 503 beyond it, the others wait in their workers, and all of the room is free again in the end.
+// Whole answers that wait for windows take no more than the budget, whatever the number of connections. Beyond the budget, answers that
+// were made for one client become a 503, the others wait in their workers, and in the end all of the room is free again.
 func TestAnswerBudget(t *testing.T) {
 	const size, streams, fit = 100 << 10, 20, 10
 	text := strings.Repeat("x", size)
@@ -146,7 +146,7 @@ func TestAnswerBudget(t *testing.T) {
 					c.Request(1+2*i, "/", true)
 				}
 				readBegun(c.Send(), streams)
-				// Answers that are made at the same time may each find the last room. The texts of the refusals wait, too.
+				// Answers that are made at the same time may each take the last room. The texts of the refusals wait, too.
 				atOnce := runtime.GOMAXPROCS(0) - 1
 				most := int64((fit+atOnce)*size + streams*100)
 				if used := s.Stats().AnswersBuffered; used > most {
@@ -194,8 +194,8 @@ func readBegun(c *filotest.RawHTTP2, n int) {
 	}
 }
 
-// A request's memory is free when its handler has returned, however long its answer waits: a client that refers to a large field of HPACK's
-// table would have much of that for a few bytes.
+// A request's memory is free when its handler has returned, however long its answer waits: otherwise a client that refers to a large field
+// of HPACK's table would take up much memory with a few bytes.
 func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 	const requests, size = 100, 3500
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -220,7 +220,8 @@ func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 	})
 }
 
-// What streaming handlers have written ahead of clients that don't read their sockets, with open windows, is bounded for all of them together.
+// If clients open their windows but don't read their sockets, the bytes that streaming handlers have written ahead are bounded for all
+// clients together.
 func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	const conns, streams, limit = 3, 20, 2 << 20
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -251,7 +252,7 @@ func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	})
 }
 
-// While the windows are closed nothing of a parked stream's queue is copied, and all of it comes when they open, that of the connection last.
+// While the windows are closed, nothing of a parked stream's queue is copied. All of it comes when they open, the connection's window last.
 func TestParkedStreamsCopyNothingAhead(t *testing.T) {
 	const streams, size, messages = 20, 10 << 10, 20
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {

@@ -46,7 +46,7 @@ func serveBodies(t *testing.T, config *filo.Server) *bodyServer {
 	return s
 }
 
-// begin sends a request that goes on, and awaits its handler.
+// begin sends a request whose body is still to come, and waits for its handler.
 func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
 	c.t.Helper()
 	id := c.ask(path, true)
@@ -60,13 +60,14 @@ func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
 	filotest.Await(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
 }
 
-// fill makes a request whose body takes up half of what there is: 2,000 bytes. From there on nobody may have more than a thirty-second part.
+// fill makes a request whose body takes up half of the budget of 2,000 bytes. From then on no client may have more than one thirty-second
+// of the budget.
 func (s *bodyServer) fill(t *testing.T, c *http2Raw) uint32 {
 	t.Helper()
 	id := s.begin(c, "/hold")
 	c.WriteData(id, false, make([]byte, 800))
 	s.awaitBuffered(t, 799)
-	c.WriteData(id, false, make([]byte, 100)) // still less than half, but not with the room that a growing buffer gets
+	c.WriteData(id, false, make([]byte, 100)) // still less than half, but more with the room that a growing buffer gets
 	s.awaitBuffered(t, 1_000)
 	return id
 }
@@ -99,8 +100,8 @@ func (c *http2Raw) answer(id uint32) (status string) {
 	return status
 }
 
-// Beyond the limit, requests are refused and handlers that are behind get a 503, but not those that wait for their body. What is read is
-// free again.
+// Beyond the limit, requests are refused, and handlers that are behind their bodies get a 503, but not handlers that wait for their bodies.
+// The memory of bytes that were read is free again.
 func TestHTTP2BodiesLimit(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
@@ -144,7 +145,7 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 	}
 }
 
-// A body that the server still awaits is refused in a way that lets the client try again, without a handler.
+// A request whose body the server still awaits is refused in a way that lets the client try again, and its handler isn't called.
 func TestHTTP2BodiesAwaited(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
@@ -156,7 +157,7 @@ func TestHTTP2BodiesAwaited(t *testing.T) {
 	close(s.release)
 }
 
-// The part of a client is that of its connection, or of its address if MaxConnsPerIP is set.
+// A client's share counts for its connection, or for its address if MaxConnsPerIP is set.
 func TestHTTP2BodiesOfOneClient(t *testing.T) {
 	for name, perAddress := range map[string]int{"connection": 0, "address": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -211,14 +212,14 @@ func TestHTTP2BodiesComeBack(t *testing.T) {
 	}
 }
 
-// ping returns when all has been taken that was sent before.
+// ping returns when the server has read everything that was sent before.
 func (c *http2Raw) ping() {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
 	c.await("the answer to PING", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
 }
 
-// The reader of a body isn't left asleep beside a handler that keeps the connection's worker.
+// The reader of a body is woken even while another handler keeps the connection's worker.
 func TestHTTP2BodyBesideHandler(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		waits, read := make(chan struct{}), make(chan string, 1)
@@ -247,7 +248,8 @@ func TestHTTP2BodyBesideHandler(t *testing.T) {
 	})
 }
 
-// A body that is wanted as a whole comes slowly, but fast enough: what has come counts, though it wakes nobody.
+// A body whose handler wants it whole comes slowly, but fast enough: the bytes that come count for the rate although they don't wake the
+// handler.
 func TestHTTP2GatheredSlowly(t *testing.T) {
 	t.Parallel()
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -263,7 +265,7 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 		c := dial().Request(1, "/", false, ":method", "POST", "content-length", fmt.Sprint(size)).Send()
 		filotest.Await(t, "the handler to wait", func() bool { return strings.Contains(s.Goroutines(), "awaitBodyLocked") })
 		c.Data(1, false, bytes.Repeat([]byte("x"), size/10)).Send()
-		time.Sleep(config.ReadTimeout * 3 / 4) // some looks find nothing meanwhile
+		time.Sleep(config.ReadTimeout * 3 / 4) // so that some checks find no new bytes
 		c.Data(1, false, bytes.Repeat([]byte("x"), size/2)).Data(1, true, bytes.Repeat([]byte("x"), size*4/10)).Send()
 		c.WantAnswer(1, fmt.Sprintf("200 %d %[1]d", size))
 	})
@@ -302,7 +304,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 			filotest.Await(t, "the handlers", func() bool { return running.Load() == requests })
 			return first, int64(filotest.HeapInUse()) - int64(before)
 		}
-		first, _ := ask("/other", true) // it makes the workers
+		first, _ := ask("/other", true) // so that the workers exist
 		for range requests {
 			proceed <- struct{}{}
 		}
@@ -339,7 +341,7 @@ func TestHTTP2RefusalCounts(t *testing.T) {
 		t.Errorf("after a request too many: %+v", got)
 	}
 	for range 100 {
-		c.WriteWindowUpdate(1, 0) // a fault of the stream, which has ended the first time
+		c.WriteWindowUpdate(1, 0) // a fault of the stream, which the first one has ended
 		c.ask("/", false)
 	}
 	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })

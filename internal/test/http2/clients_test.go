@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// This file has habits of clients that a server must put up with: none of them is a reason to end a connection.
+// This file tests habits of clients that a server must put up with: none is a reason to end a connection.
 
 // wantNoRefusals fails the test if the server has refused something, or ended a connection because of glitches.
 func wantNoRefusals(t *testing.T, s *filo.Server) {
@@ -24,7 +24,7 @@ func wantNoRefusals(t *testing.T, s *filo.Server) {
 	}
 }
 
-// net/http's client opens the window of a stream for every 4 KB that the program reads, also when the whole answer has come long ago.
+// net/http's client opens the window of a stream for every 4 KB that the program reads, even if the whole answer came long ago.
 func TestHTTP2ClientReadsInPieces(t *testing.T) {
 	const size, answers = 64 << 10, 100
 	body := randomBytes(size)
@@ -69,7 +69,7 @@ func TestHTTP2ClientReadsInPieces(t *testing.T) {
 	})
 }
 
-// What clients send because of an answer, or behind it. Each is sent for many answers on one connection.
+// Frames that clients send because of an answer, or after it. Each kind is sent for many answers on one connection.
 func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 	const rounds = 60
 	large := strings.Repeat("x", 60_000)
@@ -77,7 +77,7 @@ func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 		path    string
 		upload  bool // the request has a body that doesn't end
 		behind  func(c *frameClient, stream uint32)
-		refused bool // it is nothing that clients do
+		refused bool // no client does this
 	}{
 		"updates of 4 KB (Go)": {path: "/large", behind: func(c *frameClient, stream uint32) {
 			for range len(large) / 4096 {
@@ -158,7 +158,8 @@ func (c *frameClient) whole(stream uint32) error {
 	}
 }
 
-// Users of a proxy, or of gRPC, cancel requests, and they all share a connection: as many as they let be answered are no glitches.
+// The users of a proxy, or of gRPC, share a connection, and cancel requests: as long as a client lets as many requests be answered as it
+// cancels, no cancellation is a glitch.
 func TestHTTP2ClientsCancel(t *testing.T) {
 	const glitches = 20
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -180,7 +181,7 @@ func TestHTTP2ClientsCancel(t *testing.T) {
 			cancel(stream + 2)
 		}
 		wantNoRefusals(t, s)
-		for range 3 * glitches { // none are answered any more
+		for range 3 * glitches { // none of these is answered
 			cancel(stream)
 			stream += 2
 		}

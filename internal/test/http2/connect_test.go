@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// connectAnswers are handlers that answer 2xx to CONNECT in all ways, and the bodies of their answers.
+// connectAnswers are handlers that answer CONNECT with a 2xx in all ways, each with its answer's body.
 func connectAnswers(t *testing.T) map[string]struct {
 	handler filo.Handler
 	body    string
@@ -64,7 +64,7 @@ func connectAnswers(t *testing.T) map[string]struct {
 		"parked": {func(c *filo.Ctx) error {
 			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
 			if err != nil {
-				return nil // by HTTP/2 and in a carried request
+				return nil // so it is by HTTP/2 and for a carried request
 			}
 			p.Write([]byte("parked"))
 			p.End()
@@ -88,7 +88,7 @@ func connectRefusing(handler filo.Handler, others *atomic.Int32) filo.Handler {
 	}
 }
 
-// wantTunnel sends CONNECT, with bytes behind that look like a request, and wants an answer without framing and the connection's end.
+// wantTunnel sends CONNECT, followed by bytes that look like a request, and wants an answer without framing and then the connection's end.
 func wantTunnel(t *testing.T, conn net.Conn, body string, others *atomic.Int32) {
 	t.Helper()
 	c := filotest.NewClient(t, conn)
@@ -117,7 +117,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// The same of a request that net/http has received.
+// A CONNECT that net/http has received is answered in the same way.
 func TestConnectCarried(t *testing.T) {
 	for name, test := range connectAnswers(t) {
 		if name == "parked" {
@@ -173,7 +173,7 @@ func TestConnectHTTP2(t *testing.T) {
 	}
 }
 
-// CONNECT that is refused is an answer like any other, and an upgrade is none to CONNECT.
+// The refusal of a CONNECT is an answer like any other, and a handler can't answer a CONNECT by an upgrade.
 func TestConnectRefused(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Method() == "CONNECT" {

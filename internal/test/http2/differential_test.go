@@ -39,7 +39,7 @@ var differentialRequests = [][]string{
 	{"POST", "/toolarge", strings.Repeat("x", 70_000)},
 }
 
-// differentialSkips are the fields that the protocols themselves define otherwise, and the time.
+// differentialSkips are the fields that the two protocols define differently, and Date.
 var differentialSkips = []string{"Date", "Connection", "Transfer-Encoding", "Keep-Alive"}
 
 // exchangeOf makes a request, and describes all that the client sees of the answer.
@@ -86,7 +86,7 @@ func exchangeOf(client *http.Client, url string, r []string) string {
 	}
 	fmt.Fprintf(&seen, "trailer %v\n%q", response.Trailer, b)
 	if _, boundary, ok := strings.Cut(response.Header.Get("Content-Type"), "boundary="); ok {
-		return strings.ReplaceAll(seen.String(), boundary, "boundary") // each answer has another one
+		return strings.ReplaceAll(seen.String(), boundary, "boundary") // each answer has another boundary
 	}
 	return seen.String()
 }
@@ -212,7 +212,7 @@ func TestHTTP2AnswersAsHTTP1(t *testing.T) {
 	})
 }
 
-// A handler of net/http is answered by both protocols as by net/http's own server.
+// By both protocols a handler of net/http gives the same answers as on net/http's own server.
 func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	path := differentialFile(t)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,8 +278,8 @@ func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	})
 	theirs := httptest.NewServer(handler)
 	defer theirs.Close()
-	// What filo's server does for handlers that net/http's doesn't know, or what their documentation says is different. Beside trailers
-	// HTTP/1.1 can't have the length that HTTP/2 has.
+	// Left out are features of filo's server that net/http's doesn't have, and documented differences. With trailers, HTTP/1.1 can't send
+	// the length that HTTP/2 sends.
 	requests := slices.DeleteFunc(slices.Clone(differentialRequests), func(r []string) bool {
 		return slices.Contains([]string{"/compressed", "/error", "/cut", "/trailer", "/timeout", "/toolarge", "/status/205"}, r[1])
 	})

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A request that was answered isn't one that waits for its body: another request may have its memory by now, on another connection.
+// Once a request is answered, it no longer counts as one that waits for its body: another connection's request may have its memory by then.
 func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var second *filotest.RawHTTP2
@@ -47,7 +47,7 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 		second.WantAnswer(1, "200 /second ")
 		for round := range 20 {
 			id := uint32(3 + 1000*round)
-			// More requests than a turn has room for, behind one that was undecided.
+			// After an undecided request come more requests than a turn has room for.
 			first.Request(id, "/undecided", false, ":method", "POST").Data(id, true, []byte("x"))
 			last := id
 			for i := range 300 {
@@ -68,11 +68,11 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 	})
 }
 
-// The connection of a handler that hangs goes to another worker, also when the seat was lost before the handler began.
+// The connection of a handler that hangs goes to another worker, even if the seat was lost before the handler began.
 func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	var delay atomic.Bool
-	var retakes atomic.Uint64 // before the request
+	var retakes atomic.Uint64 // the count before the request
 	release, stuck := make(chan struct{}), make(chan struct{})
 	var s *filotest.Server
 	config := &filo.Server{Leaders: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
@@ -118,7 +118,7 @@ func TestHTTP2BodyIsBounded(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			for read < total {
 				for sent.Load() < min(read+50_000, total) {
-					time.Sleep(time.Millisecond) // some of the body always waits
+					time.Sleep(time.Millisecond) // so that some of the body always waits
 				}
 				n, err := c.BodyReader().Read(b)
 				if err != nil {
@@ -180,7 +180,7 @@ func TestHTTP2ListensWhileSending(t *testing.T) {
 	})
 }
 
-// User code that panics, or ends its goroutine, costs its connection at most.
+// If user code panics or ends its goroutine, at most its connection is lost.
 func TestHTTP2ConnStatePanics(t *testing.T) {
 	for _, test := range []struct {
 		at     string
@@ -204,7 +204,7 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 				c.Request(1, "/", true).Send()
 				if test.at != "new" {
 					c.WantAnswer(1, "200 ok")
-					filotest.Await(t, "an idle connection", idle.Load) // Stats tells earlier
+					filotest.Await(t, "an idle connection", idle.Load) // Stats would show it too early
 					armed.Store(true)
 					c.Request(3, "/", true).Send()
 				}
@@ -266,7 +266,7 @@ func TestHTTP2ServeConnPanics(t *testing.T) {
 	}
 }
 
-// Code that ends its goroutine or panics once its handler has returned costs the stream at most.
+// If user code panics or ends its goroutine after its handler has returned, at most the stream is lost.
 func TestHTTP2FailuresAtTheEnd(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		fail := func(c *filo.Ctx) {
@@ -334,7 +334,7 @@ func (f readFunc) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Behind RST_STREAM nothing comes on its stream: the client checks.
+// After RST_STREAM nothing comes on the stream: filotest's client checks that.
 func TestHTTP2NothingBehindReset(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error {
@@ -359,7 +359,7 @@ func TestHTTP2NothingBehindReset(t *testing.T) {
 	})
 }
 
-// A connection that ends because of an error keeps no handler, also if its client doesn't read.
+// When a connection ends because of an error, none of its handlers goes on waiting, even if its client doesn't read.
 func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	large := make([]byte, 64<<20)
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -386,11 +386,12 @@ func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	})
 }
 
-// A handler that was answered by its time-out, and waits for its body, learns that at once, whatever its client does. So does one of net/http.
+// If the time-out answers while the handler waits for its body, the handler learns that at once, whatever its client does. A handler of
+// net/http does, too.
 func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		ended := make(chan error, 1)
-		read := func(r io.Reader) { // of a handler
+		read := func(r io.Reader) { // as a handler reads
 			_, err := io.Copy(io.Discard, r)
 			ended <- err
 		}
@@ -419,7 +420,7 @@ func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	})
 }
 
-// A stream that was over when its connection was taken from its handler is over but once.
+// A stream that was over when its connection was taken from its handler isn't ended a second time.
 func TestHTTP2TakenWhenOver(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		release, stuck := make(chan struct{}), make(chan struct{}, 2)
@@ -447,7 +448,7 @@ func TestHTTP2TakenWhenOver(t *testing.T) {
 		filotest.Recv(t, stuck, "the handler")
 		c.WantAnswer(id, "503 Service Unavailable: the handler took too long\n")
 		c.Request(id+2, "/", true).Send()
-		c.WantAnswer(id+2, "200 ok") // so the connection was taken away
+		c.WantAnswer(id+2, "200 ok") // so another worker has taken the connection
 		close(release)
 		c.Request(id+4, "/park", true).Send()
 		c.Add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).Send()
@@ -520,7 +521,7 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 	})
 }
 
-// A client that always has a frame under way isn't one whose frames don't come.
+// A client that always has a part of a frame under way isn't taken for one whose frame doesn't come.
 func TestHTTP2FramesInPieces(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const timeout = 200 * time.Millisecond
@@ -544,7 +545,8 @@ func TestHTTP2FramesInPieces(t *testing.T) {
 	})
 }
 
-// A ConnContext that panics is called again for the next request: a connection without its values would be somebody else's.
+// A ConnContext that panics is called again for the next request: without the connection's values, a request might be served as another
+// user's.
 func TestHTTP2ConnContextPanics(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		type key struct{}
@@ -592,7 +594,7 @@ func TestHTTP2LargeHead(t *testing.T) {
 	})
 }
 
-// The preface is a head that may not take longer than others.
+// The preface may not take longer than a request's head.
 func TestHTTP2PrefaceTrickles(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
@@ -617,7 +619,7 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 	}
 }
 
-// "IdleTimeout is how long a connection may wait between requests": a client that sends PINGs meanwhile doesn't put it off.
+// "IdleTimeout is how long a connection may wait between requests": PINGs that the client sends meanwhile don't extend it.
 func TestHTTP2IdlePings(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{IdleTimeout: 200 * time.Millisecond, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})

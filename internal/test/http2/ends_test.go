@@ -28,8 +28,8 @@ type frameClient struct {
 	testing.TB
 }
 
-// eachFrames runs a test with a client that speaks in frames, over a socket and over a connection in memory. The client has sent its preface
-// and the settings.
+// eachFrames runs a test with a client that speaks in frames, over a socket and over a connection in memory. The client has already sent
+// its preface and the settings.
 func eachFrames(t *testing.T, test func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient)) {
 	run := func(t *testing.T, listener net.Listener, connect func() (net.Conn, error)) {
 		test(t, func(config *filo.Server, settings ...http2.Setting) *frameClient {
@@ -134,14 +134,14 @@ func (c *frameClient) want(frames ...string) {
 	}
 }
 
-// ping sends a PING. Its answer follows what the server has sent because of the frames before.
+// ping sends a PING. Its answer comes after everything that the server sends because of earlier frames.
 func (c *frameClient) ping(n byte) {
 	c.Helper()
 	c.done(c.WritePing(false, [8]byte{n}))
 }
 
-// A client that has its whole answer is told to stop when it hasn't ended its request within a second, though it is silent and no
-// time-out of the server's is set. So such a request doesn't keep its place, or the connection, for ever.
+// If a client has its whole answer and doesn't end its request within a second, the server resets the stream, even if the client is silent
+// and the server has no time-outs. So such a request doesn't keep its place, or the connection, for ever.
 func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -159,7 +159,7 @@ func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 		c.want("HEADERS 1 200", `DATA 1 "ok" END`)
 		c.done(c.WriteData(1, true, []byte("late")))
 		c.request(3, "POST", "/", false)
-		c.want("HEADERS 3 200", `DATA 3 "ok" END`, "RST_STREAM 3 NO_ERROR") // and none of 1
+		c.want("HEADERS 3 200", `DATA 3 "ok" END`, "RST_STREAM 3 NO_ERROR") // and no RST_STREAM for stream 1
 		c.request(5, "POST", "/apart", false)
 		c.ping(1)
 		c.want("PING 1") // so another worker has the connection
@@ -171,7 +171,7 @@ func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 	})
 }
 
-// A final answer to a request that waits for a 100 is followed by a reset no sooner than any other.
+// A final answer to a request that waits for a 100 is followed by a reset no sooner than any other answer.
 func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		c := dial(&filo.Server{Handler: route(map[string]filo.Handler{
@@ -196,8 +196,8 @@ func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 	})
 }
 
-// A client that looks at its answer only when it has sent its whole request, as Java's does, can send it: what has come before the answer, while
-// the handler still ran and afterwards gives it its stream's window back.
+// A client that reads its answer only after it has sent its whole request, as Java's does, can send all of it: the server opens the
+// stream's window again for all bytes that come, before the answer, while the handler still runs, and afterwards.
 func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
 	const size, piece = 600 << 10, 16 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -281,7 +281,7 @@ func TestHTTP2HeadOfStream(t *testing.T) {
 	})
 }
 
-// The client that doesn't open its window for the rest of an answer has WriteTimeout, however long the connection may be idle.
+// A client that doesn't open its window for the rest of an answer is given up after WriteTimeout, however long the connection may be idle.
 func TestHTTP2AnswerWithoutWindow(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		apart := make(chan struct{})
@@ -298,7 +298,7 @@ func TestHTTP2AnswerWithoutWindow(t *testing.T) {
 	})
 }
 
-// Pieces of an answer that wait for the client's window cost memory for what they are, not for all that waits.
+// A piece of an answer that waits for the client's window costs memory for its own size, not for that of everything that waits.
 func TestHTTP2PiecesWithoutWindow(t *testing.T) {
 	const size = 4 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -344,7 +344,7 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 			if err := stream.Flush(); err != nil {
 				t.Error(err)
 			}
-			<-arrived // what is flushed may wait behind another writer, and a reset drops what waits
+			<-arrived // flushed bytes may wait behind another writer, and a reset drops bytes that wait
 			for _, deadline := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Hour)} {
 				if err := c.SetWriteDeadline(deadline); err != nil {
 					t.Error(err)
@@ -373,7 +373,7 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 	})
 }
 
-// A trailer follows any answer that may have one, and leaves it its length. The head says which fields follow.
+// A trailer may follow any answer whose status permits one, and the answer keeps its length. The head says which fields follow.
 func TestHTTP2Trailers(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		trailer := func(answer filo.Handler) filo.Handler {
@@ -447,7 +447,7 @@ func TestHTTP2Silent(t *testing.T) {
 	})
 }
 
-// What follows the head of a 2xx to CONNECT is a tunnel's bytes: no trailer section is sent, nor announced.
+// After the head of a 2xx to CONNECT come a tunnel's bytes: no trailer section is sent or announced.
 func TestHTTP2ConnectWithoutTrailer(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// SETTINGS cost the client more where thousands of streams are open, since each may have another window then.
+// SETTINGS cost the client more while thousands of streams are open, since each of these may get another window.
 func TestHTTP2SettingsOfManyStreams(t *testing.T) {
-	const streams, floods = 1280, 200 // without the streams, 500 are too many
+	const streams, floods = 1280, 200 // without the streams, 500 SETTINGS are too many
 	s, dial := filotest.ServeRawHTTP2(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }, HTTP2: filo.HTTP2Options{MaxConcurrentStreams: streams},
 	}, false)
@@ -35,13 +35,13 @@ func TestHTTP2SettingsOfManyStreams(t *testing.T) {
 	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
 }
 
-// What has come of a body is credited once, whether its handler reads it before or after the client has reset the stream.
+// The bytes of a body are credited once, whether the handler reads them before or after the client has reset the stream.
 func TestHTTP2CreditedOnce(t *testing.T) {
 	const streams, size = 8, 8 << 10
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		begun, reset, read := make(chan struct{}, streams), make(chan struct{}), make(chan int, streams)
 		_, dial := serve(&filo.Server{
-			// The windows don't grow, so increments stand for bytes that have come.
+			// The windows don't grow, so the increments add up to the bytes that have come.
 			HTTP2: filo.HTTP2Options{MaxStreamWindow: 1, MaxConnWindow: 1},
 			Handler: func(c *filo.Ctx) error {
 				if c.Path() == "/last" {
@@ -112,7 +112,7 @@ func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 
 // With ConnState set, a request whose handler runs where it was read starts no goroutine, and the connection is idle after each.
 func TestHTTP2IdleWithoutGoroutine(t *testing.T) {
-	filotest.NeedLoops(t) // in the other driver each answer is sent by a goroutine
+	filotest.NeedLoops(t) // in the other driver a goroutine sends each answer
 	const requests = 200
 	idle := make(chan struct{}, 2*requests)
 	_, dial := filotest.ServeRawHTTP2(t, &filo.Server{

@@ -20,7 +20,7 @@ import (
 // framesHTTP2 is a client that sends frames as a test wants them.
 type framesHTTP2 struct {
 	*http2.Framer
-	out    bytes.Buffer // what the Framer has written and send hasn't sent
+	out    bytes.Buffer // frames that the Framer has written and send hasn't sent yet
 	conn   net.Conn
 	fields bytes.Buffer
 	t      testing.TB
@@ -40,7 +40,7 @@ func dialFramesHTTP2(t testing.TB, addr string) *framesHTTP2 {
 	return c
 }
 
-// send sends what was written.
+// send sends the frames that were written.
 func (c *framesHTTP2) send() {
 	c.t.Helper()
 	if _, err := c.conn.Write(c.out.Bytes()); err != nil {
@@ -67,7 +67,7 @@ func (c *framesHTTP2) request(id uint32, path string, endStream bool, fields ...
 	c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields.Bytes(), EndStream: endStream, EndHeaders: true})
 }
 
-// Handlers that wait aren't run for a client that has left, although its requests are read one after the other.
+// Requests that wait for their handlers aren't run if the client has left, although its requests are read one after the other.
 func TestHTTP2ClientLeft(t *testing.T) {
 	filotest.NeedLoops(t)
 	const requests = 100
@@ -80,7 +80,7 @@ func TestHTTP2ClientLeft(t *testing.T) {
 		c.request(1+2*i, "/", true)
 	}
 	c.send()
-	c.conn.Close() // before the server accepts: the end has come with the requests
+	c.conn.Close() // before the server accepts, so that the end comes with the requests
 	filotest.Serve(t, &filo.Server{
 		Handler: filo.Offload(func(c *filo.Ctx) error {
 			calls.Add(1)
@@ -100,7 +100,7 @@ func TestHTTP2ClientLeft(t *testing.T) {
 	}
 }
 
-// settle reads frames until the answer to a PING, and calls each with the others.
+// settle reads frames until the answer to a PING, and calls each for the other frames.
 func (c *framesHTTP2) settle(each func(http2.Frame)) {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
@@ -140,7 +140,8 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 		MaxBodyBytes: -1,
 		HTTP2:        filo.HTTP2Options{Unencrypted: true, MaxStreamWindow: limit, MaxConnWindow: limit, MaxGlitches: -1},
 	})
-	// A connection from before Serve has none of the listener's options, such as TCP_NODELAY: each round would take 40 ms.
+	// The first connection may be from before Serve. It wouldn't have the listener's options, such as TCP_NODELAY: each round would take 40
+	// ms.
 	filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, 204, "")
 	c := dialFramesHTTP2(t, s.Addr)
 	conn, windows := begin, map[uint32]int{}
@@ -195,7 +196,7 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 	}
 }
 
-// countingBody is endless, counts what is read of it, and says when it is closed.
+// countingBody is an endless body that counts the bytes that are read, and records when it is closed.
 type countingBody struct {
 	read   atomic.Int64
 	closed chan struct{}
@@ -211,7 +212,7 @@ func (b *countingBody) Close() error {
 	return nil
 }
 
-// Of a body nothing is read ahead of the client's window, however long it is.
+// No byte of a body is read ahead of the client's window, however long the body is.
 func TestHTTP2ReadAhead(t *testing.T) {
 	const window = 1<<16 - 1
 	body := &countingBody{closed: make(chan struct{})}
@@ -240,8 +241,8 @@ func TestHTTP2ReadAhead(t *testing.T) {
 	}
 }
 
-// Requests that are the same are each their own, whatever the handlers before have made of theirs. The connections have other texts behind
-// the same indices, and mostly the same worker.
+// Each of several equal requests is independent, whatever earlier handlers have changed in theirs. On each connection the same indices
+// stand for other texts, and mostly the same worker serves them.
 func TestHTTP2SameRequests(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -284,7 +285,7 @@ func TestHTTP2WrongSettings(t *testing.T) {
 			{ID: http2.SettingMaxFrameSize, Val: 1 << 24}:      http2.ErrCodeProtocol,
 			{ID: http2.SettingInitialWindowSize, Val: 1 << 31}: http2.ErrCodeFlowControl,
 		} {
-			// The client takes an acknowledgement for which it has sent nothing for an error, and of these SETTINGS it keeps no account.
+			// The client takes an acknowledgement without SETTINGS of its own for an error, and doesn't count these SETTINGS as its own.
 			dial().Add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize}, wrong) }).Send().WantEnd(code)
 		}
 	})

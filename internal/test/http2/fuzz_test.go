@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fuzzHTTP2Handler does one of several things, as the path's length has it.
+// fuzzHTTP2Handler does one of several things, chosen by the path's length.
 func fuzzHTTP2Handler(c *filo.Ctx) error {
 	switch len(c.Path()) % 8 {
 	case 2:
@@ -45,7 +45,7 @@ func fuzzHTTP2Handler(c *filo.Ctx) error {
 	return c.Text(200, c.Path())
 }
 
-// fuzzHTTP2Seeds are what clients send behind the preface and SETTINGS.
+// fuzzHTTP2Seeds are inputs that a client sends after its preface and SETTINGS.
 func fuzzHTTP2Seeds() (seeds [][]byte) {
 	for _, add := range []func(c *filotest.RawHTTP2){
 		func(c *filotest.RawHTTP2) { c.Request(1, "/", true).Request(3, "/1", true, ":method", "HEAD") },
@@ -87,8 +87,8 @@ func fuzzHTTP2Seeds() (seeds [][]byte) {
 	return seeds
 }
 
-// FuzzHTTP2 sends what a client may send, in pieces: the server must not panic, what it sends must be frames that it may send, and when the
-// client has ended its side nothing may be left.
+// FuzzHTTP2 sends a client's input in pieces: the server must not panic, and must send only frames that a server may send. When the client
+// has ended its side, nothing may be left.
 func FuzzHTTP2(f *testing.F) {
 	for _, seed := range fuzzHTTP2Seeds() {
 		for _, socket := range []bool{false, true} {
@@ -165,7 +165,7 @@ func checkServerHTTP2(conn net.Conn) error {
 		frame, err := framer.ReadFrame()
 		switch {
 		case err == io.EOF, err == io.ErrUnexpectedEOF, filotest.IsReset(err):
-			return nil // a client that sends too much for a lingering server may cut it off
+			return nil // a lingering server may reset a client that sends too much
 		case err != nil:
 			return fmt.Errorf("reading frames: %w", err)
 		}

@@ -110,7 +110,7 @@ func TestHTTP2Answers(t *testing.T) {
 	})
 }
 
-// Fields reach both sides, as HTTP/2 has them.
+// Fields reach both sides in HTTP/2's form.
 func TestHTTP2Fields(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Name: "test", Handler: func(c *filo.Ctx) error {
@@ -242,8 +242,8 @@ func TestHTTP2FullDuplex(t *testing.T) {
 	})
 }
 
-// Requests of one connection are served at once, whether their handlers are known to be quick or wait. A handler that was always quick and
-// now waits for ever holds up no sibling.
+// Requests of one connection are served at the same time, whether their handlers are known to be quick or wait. A handler that was always
+// quick and now waits for ever holds up no sibling.
 func TestHTTP2StuckHandler(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		stuck, release := make(chan struct{}, 100), make(chan struct{})
@@ -323,7 +323,7 @@ func TestHTTP2Mixed(t *testing.T) {
 	})
 }
 
-// The context of a request ends when its client resets the stream, and no other one's.
+// When a client resets a stream, that request's context ends, and no other.
 func TestHTTP2ContextEnds(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, ended := make(chan struct{}, 2), make(chan error, 2)
@@ -364,7 +364,7 @@ func TestHTTP2ContextEnds(t *testing.T) {
 	})
 }
 
-// A handler's time-out answers in its place, and siblings go on.
+// A time-out answers instead of the handler, and siblings go on.
 func TestHTTP2Timeout(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -382,7 +382,7 @@ func TestHTTP2Timeout(t *testing.T) {
 	})
 }
 
-// Nothing of a connection is lost with the goroutine of one of its handlers.
+// If a handler ends its goroutine, its connection loses nothing.
 func TestHTTP2Goexit(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -443,7 +443,7 @@ func TestHTTP2Overload(t *testing.T) {
 	})
 }
 
-// With a Queue a stream over Concurrency waits for a place, and its siblings go on. The queue ends at its length.
+// With a Queue a stream over Concurrency waits for a place, and its siblings go on. Streams beyond the queue's length are refused.
 func TestHTTP2Queue(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan string, 10), make(chan struct{})
@@ -482,7 +482,7 @@ func TestHTTP2Queue(t *testing.T) {
 	})
 }
 
-// A shutdown lets the streams end, and loses no request of a client that goes on.
+// A shutdown lets the streams end, and loses no request of a client that goes on sending.
 func TestHTTP2Shutdown(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release, draining := make(chan struct{}, 1), make(chan struct{}), make(chan (<-chan struct{}), 1)
@@ -569,7 +569,8 @@ func TestHTTP2SlowBody(t *testing.T) {
 	})
 }
 
-// A client that takes nothing of a large answer holds up neither its siblings nor the server's memory, and is given up after WriteTimeout.
+// A client that reads nothing of a large answer holds up no sibling of that stream, takes up little of the server's memory, and is given up
+// after WriteTimeout.
 func TestHTTP2SlowReader(t *testing.T) {
 	large := randomBytes(8 << 20)
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
@@ -599,13 +600,14 @@ func TestHTTP2SlowReader(t *testing.T) {
 	})
 }
 
-// ConnContext and ConnState know connections of HTTP/2.
+// ConnContext and ConnState are called for connections of HTTP/2.
 func TestHTTP2ConnState(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		type key struct{}
 		var mu sync.Mutex
 		all, contexts := make(map[net.Conn][]filo.ConnState), 0
-		// states returns those of the connection that has had a request: with TLS there is another one, which found that the server listens.
+		// states returns the states of the connection that has had a request: with TLS there is another connection, which only tested that
+		// the server listens.
 		states := func() []filo.ConnState {
 			mu.Lock()
 			defer mu.Unlock()
@@ -638,14 +640,15 @@ func TestHTTP2ConnState(t *testing.T) {
 		c.CloseIdleConnections()
 		filotest.Await(t, "the connection to end", ends(filo.StateClosed))
 		want := "[new active idle active idle active idle closed]"
-		// Without TLS the first bytes make the connection active, and the first request needn't have come with the client's preface.
+		// Without TLS the first bytes make the connection active. If the first request hasn't come with the client's preface, the
+		// connection is idle in between.
 		if got := fmt.Sprint(states()); got != want && got != strings.Replace(want, "new", "new active idle", 1) || contexts != 1 {
 			t.Errorf("%s, want %s; ConnContext was called %d times", got, want, contexts)
 		}
 	})
 }
 
-// What needs the connection for itself isn't to be had, with an error that says why.
+// Methods that would take the connection over fail by HTTP/2, with an error that says why.
 func TestHTTP2Hijack(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Streams that are open keep their connection, however long nothing happens, with and without PINGs.
+// Open streams keep their connection open, however long nothing happens, with and without PINGs.
 func TestHTTP2IdleKeepsStreams(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		parked, next := make(chan *filo.ParkedConn, 1), make(chan struct{})
@@ -35,7 +35,7 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 			}
 			return c.Text(200, "ok")
 		}})
-		// Each stream begins before the one before ends, so the connection is never idle, however slow the machine is.
+		// Each stream begins before the previous one ends, so the connection is never idle, however slow the machine is.
 		c := dial().Request(1, "/wait", true).Send()
 		time.Sleep(600 * time.Millisecond)
 		c.Request(3, "/upload", false, ":method", "POST").Send()

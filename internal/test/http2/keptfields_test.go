@@ -81,8 +81,8 @@ type keptLayer struct{ io.Writer }
 
 func (keptLayer) Close() error { return nil }
 
-// keptHandler is middleware, which sets one field before the handler and one when the head is made, around the senders. committed gets
-// what middleware sees when the handler has returned.
+// keptHandler is middleware around the senders: it sets one field before the handler and one when the head is made. It calls committed when
+// the handler has returned.
 func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	routes := make(map[string]filo.Handler, len(keptSenders))
 	for _, sender := range keptSenders {
@@ -107,9 +107,9 @@ func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	}
 }
 
-// Whoever sends an answer, it has the fields that middleware has set before the handler, and those of WrapBody's functions, except
-// those that describe a wrapped body where none is sent. Middleware
-// sees that an answer which was sent, or whose connection was taken over, can't be changed any more.
+// In whatever way an answer is sent, it has the fields that middleware has set before the handler, and those that WrapBody's functions set,
+// except the fields that describe a wrapped body if no body is sent. After the handler, middleware sees whether the answer was sent or its
+// connection was taken over: then the answer can't be changed any more.
 func TestFieldsAreKept(t *testing.T) {
 	returned := make(chan string, 1000) // the paths of the handlers that have returned
 	config := func(t *testing.T) *filo.Server {
@@ -140,7 +140,7 @@ func TestFieldsAreKept(t *testing.T) {
 	http1 := func(t *testing.T, raw func(t testing.TB, request string) string, carried bool) {
 		for _, sender := range keptSenders {
 			if carried && (strings.HasPrefix(sender.path, "/park") || sender.path == "/panic") {
-				continue // the first isn't possible, and the second is the other server's to answer
+				continue // a carried request can't be parked, and the other server answers a panic
 			}
 			fields := "Connection: close\r\n"
 			if sender.extend {
@@ -175,7 +175,7 @@ func TestFieldsAreKept(t *testing.T) {
 				}
 				wantStatus(t, stream, status)
 				wants(t, sender.path, sender.late, sender.bare, func(name string) string { return stream.Field(strings.ToLower(name)) })
-				// The head may arrive before Upgrade or Park has returned, and they fail if the client leaves meanwhile.
+				// The head may arrive before Upgrade or Park has returned. They would fail if the client left before that.
 				for sender.path != "/panic" && <-returned != sender.path {
 				}
 			}
@@ -201,7 +201,7 @@ func TestFieldsAreKept(t *testing.T) {
 	})
 }
 
-// "a server MUST NOT generate content in a 205 response" (RFC 9110, section 15.3.6), by whichever method the handler answers.
+// "a server MUST NOT generate content in a 205 response" (RFC 9110, section 15.3.6), whichever method the handler answers by.
 func TestResetContentHasNoContent(t *testing.T) {
 	h := route(map[string]filo.Handler{
 		"/text": func(c *filo.Ctx) error { return c.Text(205, "content") },

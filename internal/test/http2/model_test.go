@@ -24,10 +24,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Environment variables: the first repeats the plan of a run that has failed, and the second makes runs longer.
+// Environment variables: the first makes a run repeat the plan of a failed one, and the second makes runs longer.
 const (
 	http2ModelSeed  = "FILO_TEST_SEED"
-	http2ModelSteps = "FILO_TEST_STEPS" // of each connection
+	http2ModelSteps = "FILO_TEST_STEPS" // the steps of each connection
 )
 
 const (
@@ -45,15 +45,15 @@ type http2Model struct {
 	dial    func() (net.Conn, error)
 	seed    uint64
 	steps   int
-	small   bool // Concurrency is: a request may be refused
+	small   bool // Concurrency is small: a request may be refused
 	classes map[string]*class.Class
 	next    atomic.Uint32
 	calls   [http2ModelMost]atomic.Int32
 	ending  atomic.Bool // Shutdown or Close was called
-	cuts    bool        // it will be Close
+	cuts    bool        // the end will be by Close
 }
 
-// http2ModelRequest is a request, and what is known of its answer.
+// http2ModelRequest is a request, with what the test knows of its answer.
 type http2ModelRequest struct {
 	id     uint32
 	path   string
@@ -89,7 +89,7 @@ func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
 		}
 	})
 	log := new(filotest.Log)
-	t.Cleanup(func() { // what a handler panics with is "on purpose"
+	t.Cleanup(func() { // the handlers' own panics are "on purpose"
 		for _, line := range log.Lines("panic in ") {
 			if !strings.Contains(line, "on purpose") {
 				t.Error(strings.ReplaceAll(line, `\n`, "\n"))
@@ -107,7 +107,7 @@ func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
 	return m
 }
 
-// handle is told by the path what to do: how it is classed, the work, how much of it, and the request's number.
+// handle does what the path says: how the handler is classed, the work, how much of it, and the request's number.
 func (m *http2Model) handle(c *filo.Ctx) error {
 	part := strings.Split(c.Path(), "/")
 	work := part[2]
@@ -270,7 +270,7 @@ func (m *http2Model) request(random *rand.Rand, id uint32) *http2ModelRequest {
 	return r
 }
 
-// run starts the clients, and returns what they are waited for by.
+// run starts the clients, and returns the group that waits for them.
 func (m *http2Model) run() *sync.WaitGroup {
 	clients := new(sync.WaitGroup)
 	for i := range http2ModelClients {
@@ -293,20 +293,20 @@ func (m *http2Model) run() *sync.WaitGroup {
 	return clients
 }
 
-// http2ModelConn is a connection of a client, and what was asked for on it.
+// http2ModelConn is a client's connection, with its requests.
 type http2ModelConn struct {
 	*filotest.RawHTTP2
 	m        *http2Model
 	random   *rand.Rand
 	requests []*http2ModelRequest
-	sent     int64         // of bodies
-	progress chan struct{} // something has come; capacity 1
-	over     chan struct{} // nothing more comes, because of err
+	sent     int64         // bytes of bodies
+	progress chan struct{} // receives when something has come; capacity 1
+	over     chan struct{} // closed when nothing more comes, because of err
 	err      error
 	refused  bool
 }
 
-// connection is what a client does with one connection.
+// connection does what a client does on one connection.
 func (m *http2Model) connection(random *rand.Rand, raw *filotest.RawHTTP2) {
 	c := &http2ModelConn{RawHTTP2: raw, m: m, random: random, progress: make(chan struct{}, 1), over: make(chan struct{})}
 	go c.read()
@@ -409,7 +409,7 @@ func (c *http2ModelConn) running() (n int) {
 	defer c.Books.Unlock()
 	for _, r := range c.requests {
 		if !r.stream.Ended && !r.stream.Reset {
-			n++ // also one that the client has reset: its handler may run
+			n++ // also a stream that the client has reset: its handler may still run
 		}
 	}
 	return n
@@ -436,8 +436,8 @@ func (c *http2ModelConn) begin() {
 	}
 }
 
-// push sends some of a request's body, as far as the windows allow, and returns how much. last says that the end comes at once with the
-// last of it.
+// push sends some of a request's body, as far as the windows allow, and returns how much. With last, the body's last bytes also end the
+// stream.
 func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) (n int) {
 	c.Books.Lock()
 	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.Grown-r.sent, 65535+c.Grown-c.sent, 16<<10))
@@ -464,7 +464,7 @@ func (c *http2ModelConn) resetIt(r *http2ModelRequest) {
 	c.Add(func(f *http2.Framer) { f.WriteRSTStream(r.id, http2.ErrCodeCancel) })
 }
 
-// cut sends what was added, in pieces.
+// cut sends the added frames, in pieces.
 func (c *http2ModelConn) cut() {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -502,7 +502,7 @@ func (c *http2ModelConn) finish() {
 			break
 		}
 		if pushed > 0 {
-			continue // the windows may allow more, and the server need not say anything
+			continue // the windows may allow more without a frame from the server
 		}
 		select {
 		case <-c.progress:
@@ -526,7 +526,7 @@ func (c *http2ModelConn) finish() {
 	}
 }
 
-// wrong returns what is wrong with an answer. ended is why the connection has ended, if it has.
+// wrong returns what is wrong with an answer. ended is the reason for the connection's end, or nil.
 func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	s, status := r.stream, 200
 	switch {
@@ -535,7 +535,7 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	case c.m.small && s.Ended && s.Status == 503:
 		return nil
 	case c.m.ending.Load() && !c.GoneAll && s.Status == 0 && ended != nil:
-		return nil // it has come behind the server's last look
+		return nil // the request came after the server's last look
 	case c.m.ending.Load() && r.work == "park":
 		return nil
 	}
@@ -590,7 +590,8 @@ func eachHTTP2Model(t *testing.T, concurrency []int, test func(t *testing.T, m *
 	}
 }
 
-// Whatever clients and handlers do, each request that isn't reset is answered as it should be, and nothing is left when they have gone.
+// Whatever clients and handlers do, each request that isn't reset is answered as it should be, and nothing is left when the clients have
+// gone.
 func TestHTTP2Model(t *testing.T) {
 	eachHTTP2Model(t, []int{2, 1000}, func(t *testing.T, m *http2Model) {
 		m.run().Wait()
@@ -601,7 +602,7 @@ func TestHTTP2Model(t *testing.T) {
 	})
 }
 
-// A shutdown in the middle of it all answers a request as a whole, or says that it wasn't served.
+// During a shutdown in the middle of all this, each request is answered as a whole, or the server says that it wasn't served.
 func TestHTTP2ModelShutdown(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		clients := m.run()
@@ -615,7 +616,7 @@ func TestHTTP2ModelShutdown(t *testing.T) {
 	})
 }
 
-// Close in the middle of it all ends every connection, and leaves nothing behind.
+// Close in the middle of all this ends every connection, and leaves nothing behind.
 func TestHTTP2ModelClose(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		m.cuts = true

@@ -22,7 +22,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// parkAll parks each request's stream, and passes it on. The function ends when the client does, and says goodbye in a shutdown.
+// parkAll parks each request's stream, and sends it to parked. The stream's function ends when the client does, and says goodbye in a
+// shutdown.
 func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
@@ -42,8 +43,8 @@ func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	}
 }
 
-// A stream whose memory another connection's request with a body has left is parked, and its client goes. The connection, which never had a
-// body, goes on.
+// A parked stream reuses the memory of another connection's request, which had a body. When the client resets the stream, its own
+// connection, which never had a body, goes on.
 func TestHTTP2ParkedAfterABody(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
 	park := parkAll(parked, ended)
@@ -69,7 +70,7 @@ func TestHTTP2ParkedAfterABody(t *testing.T) {
 	without.WantAnswer(21, "200 ok")
 }
 
-// What is written and queued on a parked stream arrives, in order, and siblings go on.
+// Bytes that are written or queued on a parked stream arrive in order, and siblings go on.
 func TestHTTP2Parked(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
@@ -189,14 +190,14 @@ func TestHTTP2Ping(t *testing.T) {
 			c.Want("GET", "/slow", nil, 200, "ok") // net/http's client answers the PINGs
 		}()
 		filotest.Recv(t, begun, "the handler")
-		time.Sleep(50 * time.Millisecond) // several PINGs; the test passes without them, too
+		time.Sleep(50 * time.Millisecond) // time for several PINGs; the test also passes without them
 		close(release)
 		filotest.Recv(t, slow, "the answer")
 		c.Want("GET", "/", nil, 200, "ok")
 	})
 }
 
-// http2Raw is a client that sends and takes frames one by one, and opens windows when the test says so.
+// http2Raw is a client that sends and reads frames one by one, and opens windows when the test says so.
 type http2Raw struct {
 	*http2.Framer
 	net.Conn
@@ -221,7 +222,7 @@ func newHTTP2Raw(t testing.TB, s *filotest.Server, settings ...http2.Setting) *h
 	return c
 }
 
-// ask sends a request, without its end if it goes on, and returns its stream.
+// ask sends a request, without END_STREAM if goesOn, and returns its stream.
 func (c *http2Raw) ask(path string, goesOn bool) uint32 {
 	c.t.Helper()
 	return c.askWith(path, goesOn)
@@ -246,7 +247,7 @@ func (c *http2Raw) askWith(path string, goesOn bool, field ...string) uint32 {
 	return id
 }
 
-// await reads frames up to one of which is holds.
+// await reads frames up to the first one for which is returns true.
 func (c *http2Raw) await(what string, is func(http2.Frame) bool) {
 	c.t.Helper()
 	for {
@@ -298,7 +299,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 	config.HTTP2.MaxConcurrentStreams = streams
 	s := serveRaw(t, config)
 	c := newHTTP2Raw(t, s)
-	c.head(c.ask("/", false)) // what a first stream needs isn't counted
+	c.head(c.ask("/", false)) // so that what only a first stream needs isn't counted
 	conns := []*filo.ParkedConn{<-parked}
 	before := parkedHeap()
 	for range streams - 1 {
@@ -306,7 +307,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 		conns = append(conns, <-parked)
 	}
 	filotest.Await(t, "the streams to rest", func() bool { return !strings.Contains(s.Goroutines(), "Parked") })
-	// 700 bytes or so are the stream's, and some are the workers' that have run the handlers.
+	// The stream takes about 700 bytes, and the workers that have run the handlers take some.
 	if each := (parkedHeap() - before) / streams; each > 1536 && !race.Enabled {
 		t.Errorf("%d bytes for each stream", each)
 	}
@@ -332,13 +333,13 @@ func TestHTTP2ParkedRests(t *testing.T) {
 func parkedHeap() int {
 	var m runtime.MemStats
 	for range 3 {
-		runtime.GC() // pools give up what they hold in the second
+		runtime.GC() // pools give up their contents only in the second GC
 	}
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// What the client's window doesn't allow waits, within its limit and its deadline, and in the order of the calls.
+// Bytes that the client's window doesn't allow yet wait in the order of the calls, within the queue's limit and the deadline.
 func TestHTTP2ParkedWindow(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
 	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended)})
@@ -347,7 +348,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	c.head(id)
 	p := <-parked
 
-	// The stream itself keeps some of it, and the rest is the queue's.
+	// The stream itself takes some of it, and the rest waits in the queue.
 	head := strings.Repeat("h", 20_000)
 	p.SetQueueLimit(10_000)
 	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); err != nil {
@@ -415,7 +416,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 }
 
-// A Write that waits for the window of a client ends with the stream, and so does one that waits while the function runs.
+// A Write that waits for a client's window ends when the stream does, and so does a Write that waits while the stream's function runs.
 func TestHTTP2ParkedWriteEnds(t *testing.T) {
 	for name, end := range map[string]func(*http2Raw, uint32, *filo.ParkedConn){
 		"reset":      func(c *http2Raw, id uint32, _ *filo.ParkedConn) { c.WriteRSTStream(id, http2.ErrCodeCancel) },
@@ -465,7 +466,7 @@ func TestHTTP2ParkedWriteEnds(t *testing.T) {
 	}
 }
 
-// A parked stream on a connection that takes no requests any more learns of a shutdown like any other.
+// A parked stream on a connection that takes no further requests learns of a shutdown like any other.
 func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
 	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended), MaxRequestsPerConn: 1})

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// A client that sends many requests, and takes the answers later, gets them all. Until then no more of them are made than may wait.
+// A client that sends many requests, and reads the answers later, gets them all. Until then no more answers are made than may wait.
 func TestHTTP2AnswersNotTaken(t *testing.T) {
 	const requests, size = 3000, 15 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -29,7 +29,7 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 				c.request(2*i+1, "GET", "/", true)
 			}
 		}()
-		time.Sleep(200 * time.Millisecond) // the longer, the more would be made without a limit
+		time.Sleep(200 * time.Millisecond) // the longer this is, the more answers would be made without a limit
 		if n := handled.Load(); n == requests {
 			t.Errorf("all %d answers were made while the client took none", n)
 		}
@@ -56,7 +56,8 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 	})
 }
 
-// A request that is refused before its body has come keeps its place no longer than any other, and what comes of the body is no fault.
+// A request that is refused before its body has come keeps its place no longer than any other, and the bytes of its body that come later
+// are no fault.
 func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -74,7 +75,7 @@ func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 				ponged = true
 			case strings.HasPrefix(got, "DATA 3 ") && strings.HasSuffix(got, " END"):
 				answered = true
-			case got != "RST_STREAM 3 NO_ERROR": // on a slow machine, on which the rest comes late
+			case got != "RST_STREAM 3 NO_ERROR": // which comes on a slow machine, where the rest of the body is late
 				t.Fatalf("got %s", got)
 			}
 		}

@@ -55,7 +55,7 @@ func TestHTTP2WritesFromOneBuffer(t *testing.T) {
 	})
 }
 
-// same returns how many bytes are the same from the beginning on.
+// same returns the length of the common beginning of a and b.
 func same(a, b []byte) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -63,7 +63,7 @@ func same(a, b []byte) (n int) {
 	return n
 }
 
-// The error of a write says that a client was given up because it has taken too little, whether its window or its socket was in the way.
+// If a client was given up because it has read too little, the error of a write says so, whether its window or its socket was full.
 func TestHTTP2WriteErrorOfSlowClient(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, window := range []uint32{100_000, 1 << 30} {

@@ -83,7 +83,7 @@ func wantStatus(t *testing.T, s *h2test.Stream, want int) {
 	}
 }
 
-// wantGet is a sibling, which goes on whatever happens to other streams.
+// wantGet makes a request on a sibling stream, which works whatever happens to other streams.
 func wantGet(t *testing.T, c *h2test.Client) {
 	t.Helper()
 	if status, body, err := c.Get("/"); status != 200 || body != "ok" || err != nil {
@@ -113,7 +113,7 @@ func upgradeEcho(protocol string, ended chan<- error) filo.Handler {
 	}
 }
 
-// RFC 8441, section 3: :protocol is allowed only if the server has said so, and a plain CONNECT stays what it was.
+// RFC 8441, section 3: :protocol is allowed only if the server has offered it, and a plain CONNECT works as before.
 func TestExtendedConnectOffer(t *testing.T) {
 	for _, offered := range []bool{false, true} {
 		listener := servertest.NewListener()
@@ -147,7 +147,7 @@ func TestExtendedConnectOffer(t *testing.T) {
 	}
 }
 
-// What the handler of an Upgrade sees of a request is what it sees of one by HTTP/1.1.
+// The handler of an Upgrade sees the same of a request as by HTTP/1.1.
 func TestExtendedConnectRequest(t *testing.T) {
 	listener := servertest.NewListener()
 	config := &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -176,14 +176,14 @@ func TestExtendedConnectRequest(t *testing.T) {
 	}
 }
 
-// Ctx.Upgrade gives the stream as a connection: each side sends through the other's windows, and ends when it likes.
+// Ctx.Upgrade returns the stream as a connection: each side sends within the other's windows, and ends its own direction when it likes.
 func TestExtendedConnectUpgrade(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		ended := make(chan error, 10)
 		_, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/":     func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/echo": upgradeEcho("echo", ended),
-			"/keeps": func(c *filo.Ctx) error { // another goroutine has the connection
+			"/keeps": func(c *filo.Ctx) error { // another goroutine keeps the connection
 				conn, _, err := c.Upgrade("echo")
 				if err == nil {
 					go func() {
@@ -225,7 +225,7 @@ func TestExtendedConnectUpgrade(t *testing.T) {
 	})
 }
 
-// A client that resets its stream, or whose connection ends, is lost: what is read and written fails.
+// When a client resets its stream, or its connection ends, reads and writes fail.
 func TestExtendedConnectLost(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		ended := make(chan error, 10)
@@ -274,7 +274,7 @@ func TestExtendedConnectLost(t *testing.T) {
 	})
 }
 
-// Whatever isn't switched isn't answered with success, which the client would take for the switch; and what is malformed is reset.
+// A request that isn't switched isn't answered with a 2xx, which the client would take for the switch. A malformed request is reset.
 func TestExtendedConnectRefused(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		_, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
@@ -348,7 +348,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 			}
 			wantGet(t, c)
 		}
-		// Not malformed, though it can't be of much use: a client that has ended its side, and one that sends behind that.
+		// Not malformed, though of little use: a client that has ended its side with its request, and a client that sends after that.
 		s := c.Open(true, of(method, protocol, scheme, path, authority)...)
 		wantStatus(t, s, 200)
 		if b, err := io.ReadAll(s); len(b) > 0 || err != nil {
@@ -365,7 +365,8 @@ func TestExtendedConnectRefused(t *testing.T) {
 	})
 }
 
-// A client that doesn't take what one stream sends, or whose tunnel isn't read, has the windows of that stream, and no more.
+// If a client doesn't read what one stream sends, or the server's side doesn't read a tunnel, this fills that stream's windows, and no
+// more.
 func TestExtendedConnectSlow(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		conns, ended := make(chan net.Conn, 1), make(chan error, 10)
@@ -388,13 +389,13 @@ func TestExtendedConnectSlow(t *testing.T) {
 		other := c.Connect("echo", "/echo")
 		wantStatus(t, other, 200)
 
-		// What nobody reads fills the stream's window, and not the connection's.
+		// Unread bytes fill the stream's window, and not the connection's.
 		held.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		sent, err := held.Write(make([]byte, 1<<20))
 		if err == nil || sent != 65535 {
 			t.Errorf("%d bytes were taken, %v", sent, err)
 		}
-		// What isn't taken waits in the stream, and the writer with it.
+		// Bytes that the client doesn't read wait in the stream, and so does their writer.
 		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		if n, err := conn.Write(make([]byte, 1<<20)); n < 65535 || n > 128<<10 || !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 			t.Errorf("%d bytes were written, %v", n, err)
@@ -411,7 +412,7 @@ func TestExtendedConnectSlow(t *testing.T) {
 	})
 }
 
-// Small messages are no glitches, not even to a client that opens both windows after each.
+// Small messages don't count as glitches, even if the client opens both windows after each one.
 func TestExtendedConnectSmallMessages(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		config := &filo.Server{Handler: route(map[string]filo.Handler{
@@ -446,7 +447,8 @@ func TestExtendedConnectSmallMessages(t *testing.T) {
 	})
 }
 
-// A closed connection sends what was written, as TCP does, and its stream is over a moment later although the client doesn't end its side.
+// A closed connection still sends the bytes that were written, as TCP does, and its stream is over a moment later even if the client
+// doesn't end its side.
 func TestExtendedConnectClose(t *testing.T) {
 	t.Parallel()
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
@@ -489,7 +491,7 @@ func TestExtendedConnectClose(t *testing.T) {
 		if err := c2.Ping(); err != nil {
 			t.Error(err)
 		}
-		conn.Close() // and nothing more comes of the client
+		conn.Close() // nothing more comes from the client
 		filotest.Await(t, "the streams to be gone", func() bool { return s.Stats().Streams == 0 })
 		if err := c.Ping(); err != nil {
 			t.Error(err)
@@ -497,7 +499,7 @@ func TestExtendedConnectClose(t *testing.T) {
 	})
 }
 
-// Ctx.Park parks the stream: it is served when something comes, and ends as a parked connection does.
+// Ctx.Park parks the stream: it is served when something comes, and ends like a parked connection.
 func TestExtendedConnectPark(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
@@ -565,7 +567,7 @@ func TestExtendedConnectPark(t *testing.T) {
 			}
 			got, err := io.ReadAll(stream)
 			if end == "connection" {
-				err = nil // io.EOF over TLS, which says goodbye
+				err = nil // io.EOF over TLS, which sends a close_notify
 			}
 			if string(got) != left || !errors.Is(err, want) {
 				t.Errorf("%s: %q, %v; want %v", end, got, err, want)
@@ -580,7 +582,7 @@ func TestExtendedConnectPark(t *testing.T) {
 	})
 }
 
-// Shutdown waits for the streams that handlers have taken over, and ends what is left when its context does.
+// Shutdown waits for the streams that handlers have taken over, and ends those that are left when its context is done.
 func TestExtendedConnectShutdown(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		conns := make(chan net.Conn, 1)
@@ -618,7 +620,7 @@ func TestExtendedConnectShutdown(t *testing.T) {
 	})
 }
 
-// The connection of Ctx.Upgrade is a net.Conn in every respect that package nettest knows.
+// The connection of Ctx.Upgrade is a net.Conn in every respect that package nettest tests.
 func TestExtendedConnectNetConn(t *testing.T) {
 	listener := servertest.NewListener()
 	conns := make(chan net.Conn, 1)

@@ -13,13 +13,13 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// FILO_DRIVER overrides Server.Driver in both directions, and a line of the log says so where it does. Without a value it leaves the
-// choice to the program.
+// FILO_DRIVER overrides Server.Driver in both directions, and if it does, a line of the log says so. Without a value it leaves the choice
+// to the program.
 func TestDriverVariable(t *testing.T) {
 	for _, test := range []struct {
 		value   string
 		program filo.Driver
-		want    filo.Driver // Auto: whatever is possible
+		want    filo.Driver // DriverAuto: any driver
 		logged  bool
 	}{
 		{"", filo.DriverAuto, filo.DriverAuto, false},
@@ -40,7 +40,8 @@ func TestDriverVariable(t *testing.T) {
 			var log filotest.Log
 			s := filotest.Serve(t, &filo.Server{Driver: test.program, Logger: log.Logger(),
 				Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
-			// A connection that waits for its next request has a worker of its own in one driver, and a loop's leader in the other.
+			// A connection that waits for its next request has a worker of its own in the blocking driver, and only a loop's leader in the
+			// other.
 			c := s.Dial(t)
 			c.Get("/")
 			c.Want(200, "served", false)
@@ -83,7 +84,7 @@ func TestDriverVariableIsReadOnce(t *testing.T) {
 	}
 }
 
-// With a value that names no driver nothing is served, and the error says which values there are.
+// If the value names no driver, nothing is served, and the error lists the values.
 func TestDriverVariableThatNamesNoDriver(t *testing.T) {
 	t.Setenv(filotest.DriverVariable, "Blocking")
 	const want = `filo: the environment variable FILO_DRIVER is "Blocking": set it to "loop" or "blocking", or unset it to leave the choice to the program`
@@ -110,8 +111,8 @@ func TestDriverVariableThatNamesNoDriver(t *testing.T) {
 	}
 }
 
-// The loop driver doesn't serve other listeners than the system's own sockets. The error says what to do: that depends on who has
-// asked for the driver.
+// The loop driver serves only listeners that are the system's own sockets. The error says what to do, which depends on whether the program
+// or the variable asked for this driver.
 func TestLoopDriverWithAnotherListener(t *testing.T) {
 	for _, test := range []struct {
 		value   string

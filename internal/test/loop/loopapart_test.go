@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// apartHandler answers with what it knows of its request: its form, its deadline, and whether it has a stream.
+// apartHandler answers with its request's form and deadline, and with whether it has a stream.
 func apartHandler(c *filo.Ctx) error {
 	switch c.Path() {
 	case "/stream":
@@ -34,8 +34,8 @@ func apartHandler(c *filo.Ctx) error {
 	return c.Text(200, answer)
 }
 
-// Requests whose handler has returned and that aren't over, since the client keeps back the rest of a body or doesn't take
-// its answer, leave nothing to the next request that the same worker serves.
+// After its handler has returned, a request isn't over while the client keeps back the rest of a body or doesn't read its answer. Such a
+// request leaves nothing to the next one that the same worker serves.
 func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	filotest.NeedLoops(t)
 	form := func(value string) string {
@@ -48,7 +48,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	first := form("first")
 	for name, test := range map[string]struct {
 		request string
-		reads   string // what the client reads of the answer before it stops; "" is nothing at all
+		reads   string // the part of the answer that the client reads before it stops; "" for none
 	}{
 		"the rest of a form isn't sent":   {post("/form", "", first, len(first)+20000), "first"},
 		"an answer isn't taken":           {post("/large", "Connection: close\r\n", first, len(first)), ""},
@@ -90,7 +90,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	}
 }
 
-// Clients that begin a TLS handshake, and don't go on, hold no worker, and keep nobody out.
+// Clients that begin a TLS handshake and don't go on hold no worker, and keep no other client out.
 func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{
@@ -107,7 +107,7 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 		c.Get("/")
 		c.Served("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "fine")
 	}
-	// One that ends there, or sends something else, is told so, or gets the end at once.
+	// A client that ends its side there, or sends something else, gets an alert or the end at once.
 	for name, hello := range map[string]string{"an end": "\x16\x03", "another record": "\x17\x03\x01\x00\x01", "no TLS": "GET / HTTP/1.1\r\n"} {
 		c := s.Dial(t)
 		c.Send(hello)
@@ -120,14 +120,14 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	}
 }
 
-// "Handshakes on a worker, with a time-out": it counts from the client's first byte.
+// "Handshakes on a worker, with a time-out": the time-out counts from the client's first byte.
 func TestUnfinishedHelloTimesOut(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})
 	c := s.Dial(t)
 	begun := time.Now()
 	for _, piece := range []string{"\x16", "\x03", "\x01"} {
-		io.WriteString(c, piece) // on a busy machine the time-out may come before the last one
+		io.WriteString(c, piece) // on a busy machine the time-out may come before the last piece
 		time.Sleep(30 * time.Millisecond)
 	}
 	c.Conn.SetReadDeadline(time.Now().Add(filotest.Bound))
@@ -137,7 +137,7 @@ func TestUnfinishedHelloTimesOut(t *testing.T) {
 	t.Logf("closed after %v", time.Since(begun))
 }
 
-// The deadline of a parked connection's writers is theirs, whatever the connection's loop is doing.
+// The write deadline of a parked connection holds for its writers, whatever the connection's loop is doing.
 func TestParkedWriteDeadlines(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -179,7 +179,7 @@ func TestParkedWriteDeadlines(t *testing.T) {
 	}
 }
 
-// However the client takes its time, the answers to its pipelined requests are all there, and in their order.
+// However slowly the client reads, it gets all answers to its pipelined requests, in order.
 func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	padding := strings.Repeat(".", 7000)

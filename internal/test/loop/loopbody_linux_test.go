@@ -13,7 +13,7 @@ import (
 
 const gatheredSize = 3 << 20
 
-// gatheringServer has a handler that wants bodies as a whole.
+// gatheringServer serves a handler that wants bodies as a whole.
 func gatheringServer(t *testing.T, config *filo.Server, body []byte) *filotest.Server {
 	filotest.NeedLoops(t)
 	config.Handler = func(c *filo.Ctx) error {
@@ -29,8 +29,8 @@ func gatheringServer(t *testing.T, config *filo.Server, body []byte) *filotest.S
 	return filotest.Serve(t, config)
 }
 
-// A handler that waits for much of a body gets the last bytes, too, however few they are, and what follows the body is served: a request
-// that comes with its end, and one that comes when the connection is idle.
+// A handler that waits for much of a body gets the last bytes, too, however few they are. The next request is served, whether it comes with
+// the body's end or when the connection is idle.
 func TestGatheredBodies(t *testing.T) {
 	body := make([]byte, gatheredSize)
 	rand.NewChaCha8([32]byte{}).Read(body)
@@ -61,7 +61,7 @@ func TestGatheredBodies(t *testing.T) {
 	}
 }
 
-// A client that sends a little of what the handler waits for, but is quick enough, isn't too slow. One that sends nothing more is.
+// A client that sends the body in small pieces, but fast enough, isn't given up as too slow. A client that sends nothing more is.
 func TestGatheredBodyIsSlow(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), gatheredSize)
 	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)

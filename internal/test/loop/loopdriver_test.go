@@ -20,8 +20,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// A request that comes with the last bytes of a body, which the handler reads into its own buffer, is answered though no
-// event says so.
+// If a request comes with the last bytes of a body, which the handler reads into its own buffer, it is answered although no further event
+// reports it.
 func TestRequestBehindALargeBody(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		body, err := c.Body()
@@ -43,8 +43,8 @@ func TestRequestBehindALargeBody(t *testing.T) {
 	}
 }
 
-// A class that isn't known is handed off, one that was quick runs where its request was read, one that is slow is handed off
-// again; and what was said outright holds from the beginning.
+// A call of an unknown class is handed off, a call of a quick class runs where its request was read, and a call of a class that has become
+// slow is handed off again. Inline and Offload hold from the beginning.
 func TestClasses(t *testing.T) {
 	filotest.NeedLoops(t)
 	var learned class.Class
@@ -80,7 +80,7 @@ func TestClasses(t *testing.T) {
 	if kind := filotest.ClassOf(s.Server, "learned").Kind; kind == "unknown" {
 		t.Errorf("after a call it is %q", kind)
 	}
-	// A worker that has left its loop and finds the next request there serves that too: so not each call is a handoff.
+	// A worker that has left its loop may find the next request on its connection and serve that, too: so not each call is a handoff.
 	filotest.Await(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
 	// A worker that a busy machine has stopped in an inline call loses its loop.
 	filotest.Await(t, "inline calls to be run where they were read", func() bool { return ask("/inline", 10) == 0 })
@@ -91,13 +91,13 @@ func TestClasses(t *testing.T) {
 	filotest.Await(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
 
-// What a handler does before it enters a class is in the server's own: it is left to another worker when it waits mostly, and
-// when it has held up the loop now and then.
+// Before a handler enters a class, its work counts for the server's own class. That class is handed off once its calls mostly wait, and
+// once some of them have held up the loop.
 func TestClassBeforeEnter(t *testing.T) {
 	t.Parallel()
 	filotest.NeedLoops(t)
 	learned := class.Class{Name: "learned"}
-	calls := 0 // of one client
+	calls := 0 // calls of one client
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		calls++
 		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
@@ -125,7 +125,7 @@ func TestClassBeforeEnter(t *testing.T) {
 	filotest.Await(t, "a beginning that waits at times to be blamed", func() bool { return ask("/sometimes", 10).Retakes > retakes+2 })
 }
 
-// A retake is blamed once on the server's own class, whether or not the handler has ever entered another one.
+// A retake is counted once, for the server's own class, whether or not the handler has ever entered another class.
 func TestRetakeIsBlamedOnce(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -152,7 +152,7 @@ func TestRetakeIsBlamedOnce(t *testing.T) {
 	}
 }
 
-// A handler that never returns, though it was quick until then, costs nobody but its client anything.
+// A handler that never returns, though it was quick until then, affects no client but its own.
 func TestHandlerThatNeverReturns(t *testing.T) {
 	filotest.NeedLoops(t)
 	release := make(chan struct{})
@@ -179,16 +179,16 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		}
 		filotest.Await(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
 	}
-	// On a busy machine loops are also taken from leaders that merely got no processor, and that come back.
+	// On a busy machine loops are also taken from leaders that merely got no processor. These come back.
 	filotest.Await(t, "two workers to lead, and four to run", func() bool {
 		stats := s.Stats()
 		return stats.WorkersLeading == 2 && stats.WorkersRunning == 4
 	})
 }
 
-// Handlers that never return, though they are thought to be quick, are no way around Concurrency. What has lost its loop counts;
-// beyond Concurrency there is one for each seat at most, and those that have one of the places which are kept for quick handlers.
-// Who comes then gets a 503. An ErrorHandler that doesn't return either has its clients wait in the end.
+// Handlers that never return, though they are taken for quick, don't get around Concurrency. A worker that has lost its loop counts. Beyond
+// Concurrency there is at most one worker for each seat, and one for each place that is kept for quick handlers. Further requests get a
+// 503. If the ErrorHandler doesn't return either, further clients have to wait in the end.
 func TestHandlersThatNeverReturn(t *testing.T) {
 	filotest.NeedLoops(t)
 	const concurrency, loops, kept, clients = 3, 2, 32, 200
@@ -247,19 +247,19 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 						}
 						return true
 					}
-					// A leader that had lost its loop without a handler has given its place back since: for another one.
+					// A leader that had lost its loop without a handler has given its place back: another handler can hang in it.
 					c.Get("/never")
 					asked = append(asked, c)
 					return false
 				})
 			} else {
-				// A leader may rest while another one is stuck.
+				// One leader may be resting while the other is stuck.
 				filotest.Await(t, "as many as may be to run", func() bool { return running.Load() > int64(test.most-loops) })
 			}
 			if n := most.Load(); n < concurrency || n > int64(test.most) {
 				t.Errorf("%d ran at once, want %d at most", n, test.most)
 			}
-			if n := runtime.NumGoroutine() - before; n > test.most+loops { // the ready ones
+			if n := runtime.NumGoroutine() - before; n > test.most+loops { // loops: the ready workers
 				t.Errorf("%d goroutines more than before", n)
 			}
 			free()
@@ -290,7 +290,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		return work(c)
 	}})
 	defer gate.Open()
-	// served reports whether a request finds a place.
+	// served reports whether a request is served rather than refused.
 	served := func(c *filotest.Client) bool {
 		t.Helper()
 		c.Get("/")
@@ -298,7 +298,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		if response.StatusCode == 200 {
 			return true
 		}
-		// A leader whose thread doesn't get a processor for long loses its loop, and counts until it has one again.
+		// A leader whose thread gets no processor for long loses its loop, and counts until it has a loop again.
 		if s.Stats().Retakes == 0 {
 			t.Fatalf("got %d %q", response.StatusCode, body)
 		}
@@ -409,7 +409,7 @@ func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
 	})
 }
 
-// The end of a client's side that comes with its request is no reason not to answer, and the connection ends at once.
+// If a client ends its side together with its request, the request is answered, and then the connection ends at once.
 func TestEndWithTheRequest(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{IdleTimeout: time.Hour})
 	for range 50 {
@@ -428,7 +428,7 @@ func TestEndWithTheRequest(t *testing.T) {
 	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
-// A second instance is refused the address, though the loops share it.
+// A second instance can't listen on the address, although the loops' sockets share it.
 func TestAddressOfItsOwn(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := &filo.Server{Handler: filotest.NewGate().Handle, Leaders: 3}
@@ -463,7 +463,7 @@ func TestAddressOfItsOwn(t *testing.T) {
 	}
 }
 
-// A handler that computes in a loop that had nothing to do before loses that loop, though nobody may be waiting in the runtime's poller.
+// A handler that computes in a loop which had nothing to do before loses that loop, even if no thread is waiting in the runtime's poller.
 func TestComputingAfterIdleness(t *testing.T) {
 	filotest.NeedLoops(t)
 	var computes atomic.Bool
@@ -476,7 +476,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 		return c.Text(200, "done")
 	})})
 	computing, other := s.Dial(t), s.Dial(t)
-	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds: after the last ones the monitor looks seldom, and not at all
+	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds: after 35 the monitor looks seldom, after 1500 never
 		time.Sleep(time.Duration(idle) * time.Millisecond)
 		computes.Store(true)
 		computing.Get("/compute")
@@ -488,8 +488,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 	}
 }
 
-// All are served while leaders get no processor of their own, and when there are processors again, and a shutdown finds nothing in its
-// way.
+// All clients are served while leaders get no processor of their own, and when there are processors again. A shutdown isn't held up.
 func TestLeadersWithoutProcessors(t *testing.T) {
 	filotest.NeedLoops(t)
 	if runtime.NumCPU() > 8 {

@@ -26,7 +26,7 @@ import (
 // faultModes are the ways to class a handler outright.
 var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload}
 
-// faultGate is a gate whose requests for /hold may block, while others are answered at once.
+// faultGate serves a gate: requests for /hold may block, others are answered at once.
 func faultGate(t *testing.T, config *filo.Server) (*filotest.Server, *filotest.Gate) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -42,7 +42,7 @@ func faultGate(t *testing.T, config *filo.Server) (*filotest.Server, *filotest.G
 	return s, gate
 }
 
-// faultRest waits until the server is as it was at first, and checks that fresh connections are answered by all loops.
+// faultRest waits until the server is as it was at first, and checks that all loops answer new connections.
 func faultRest(t *testing.T, s *filotest.Server, body string) {
 	t.Helper()
 	filotest.Await(t, "the server to be as at first", func() bool {
@@ -64,10 +64,10 @@ func faultRest(t *testing.T, s *filotest.Server, body string) {
 
 const faultGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// What comes of a body that its handler hasn't read is never taken for a request, though the head came in pieces.
+// The bytes of a body that its handler hasn't read are never taken for a request, even if the head came in pieces.
 func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 	filotest.NeedLoops(t)
-	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // more than is waited for
+	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // more than the server waits for before the handler
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
 			var smuggled atomic.Int32
@@ -86,7 +86,7 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 					c.Send("POST /first HTTP/1.1\r\nHo")
 					filotest.Await(t, "the beginning of the head to be read", func() bool { return s.Stats().ConnsActive == 1 })
 					c.Send("st: a\r\n" + framing.field + "\r\n\r\n")
-					if framing.field[0] == 'T' { // or else what has come of it would be waited for
+					if framing.field[0] == 'T' { // until this much has come, the server would wait for more
 						c.Send(framing.body[:17_000])
 						c.Want(200, "/first", false)
 						c.Send(framing.body[17_000:])
@@ -109,7 +109,8 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 	}
 }
 
-// A request of a handler that isn't known to be quick is refused before it, by the ErrorHandler, and its connection stays.
+// If no place is free and a handler isn't known to be quick, the request is refused by the ErrorHandler, the handler isn't called, and the
+// connection stays open.
 func TestPlaceTakenByTheHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -149,7 +150,7 @@ func TestPlaceTakenByTheHandler(t *testing.T) {
 	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
-// A quick handler that turns out to need a worker of its own, when there is none, is refused as others are.
+// If a quick handler turns out to need a worker of its own, and there is none, its request is refused like others.
 func TestNoPlaceToWaitIn(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate, file := filotest.NewGate(), filepath.Join(t.TempDir(), "file")
@@ -159,7 +160,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	hold := filo.Offload(gate.Handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/file" {
-			// A body that may be wrapped isn't sent by the leader.
+			// The leader doesn't send a body that may be wrapped.
 			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { return nil })
 			return c.File(file)
 		}
@@ -200,7 +201,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	}
 }
 
-// An ErrorHandler that waits for the rest of a refused request's body gives the loop away, if there is a place by then.
+// If an ErrorHandler waits for the rest of a refused request's body, it gives the loop away, provided that a place is free by then.
 func TestRefusedBodyIsRead(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate, refused := filotest.NewGate(), make(chan struct{})
@@ -212,7 +213,8 @@ func TestRefusedBodyIsRead(t *testing.T) {
 		}
 		close(refused)
 		filotest.Await(t, "the place to be free", func() bool {
-			// The answer is counted before its worker's place is free. This worker counts as well, once it has lost its loop by waiting here.
+			// The answer is counted before its worker's place is free. This handler's own worker also counts, once it has lost its loop by
+			// waiting here.
 			stats := s.Stats()
 			return stats.Requests[2] == 1 && stats.WorkersRunning <= min(int(stats.Retakes), 1)
 		})
@@ -231,15 +233,15 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	c.Want(503, "5 <nil>", false)
 }
 
-// With an offloaded handler in every place others get a whole 503 that says when to come again, quick ones are answered, and
-// afterwards all is as before.
+// While offloaded handlers have every place, further requests for them get a whole 503 that says when to come again, and quick ones are
+// answered. Afterwards the server is as before.
 func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Leaders: 2, Concurrency: 1})
 	holder := s.Dial(t)
 	gate.HoldPlace(t, s, holder)
 	const overload = "Service Unavailable: too many requests at once\n"
-	// refused asks for what there is no place for. It reports false if the leader was away for so long that it has lost its loop:
-	// then it has a place beyond the limit, and may answer.
+	// refused sends a request for which there is no place. It reports false if the leader was away for so long that it has lost its loop:
+	// then the leader has a place beyond the limit, and may answer.
 	refused := func(c *filotest.Client, request string, closes bool) bool {
 		retakes := s.Stats().Retakes
 		c.Send(request)
@@ -252,7 +254,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 		}
 		return true
 	}
-	for rounds := 0; rounds < 16; { // so that both loops get some
+	for rounds := 0; rounds < 16; { // so that both loops get some connections
 		c := s.Dial(t)
 		c.Get("/")
 		c.Want(200, "quick", false)
@@ -260,18 +262,18 @@ func TestEveryPlaceTaken(t *testing.T) {
 			c.Close()
 			continue
 		}
-		// What belongs to the refused request is skipped, and its connection goes on.
+		// The rest of the refused request is skipped, and its connection goes on.
 		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.Send("lo\r\n0\r\n\r\n")
 		c.Get("/")
 		c.Want(200, "quick", false)
-		// Nobody need send what won't be read.
+		// A client needn't send a body that won't be read.
 		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
 		if whole {
 			rounds++
 		}
-		// One that is never complete doesn't need the place.
+		// A request that is never complete doesn't need the place.
 		half := s.Dial(t)
 		half.Send("GET /offload HTTP/1.1\r\n")
 		half.Reset()
@@ -289,8 +291,7 @@ func TestEveryPlaceTaken(t *testing.T) {
 	})
 }
 
-// An inline handler that finds out that it must wait for its body, when there is no worker to do so, is answered 503: it isn't
-// the client's fault.
+// If an inline handler must wait for its body, and there is no worker that can wait, the answer is a 503: it isn't the client's fault.
 func TestBodyWithoutAWorker(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -326,17 +327,17 @@ func TestBodyWithoutAWorker(t *testing.T) {
 				return s.Stats().Retakes > 0
 			}
 		})
-		io.WriteString(c, strings.Repeat("x", 20_000)) // as far as it gets
+		io.WriteString(c, strings.Repeat("x", 20_000)) // the connection may end before all of it is sent
 		<-answered
 		response, body := c.Answer()
-		// A leader whose thread doesn't get a processor for long loses its loop, and may wait for the body.
+		// A leader whose thread gets no processor for long loses its loop, and may then wait for the body.
 		if response.StatusCode != 503 && !(response.StatusCode == 200 && s.Stats().Retakes > 0) {
 			t.Errorf("got %d %q, want 503", response.StatusCode, body)
 		}
 	}
 }
 
-// A large answer of an inline handler, and those before it, come whole though no worker is there to wait for its client.
+// A large answer of an inline handler, and the answers before it, come whole although no worker can wait for the client.
 func TestLargeAnswerWithoutAWorker(t *testing.T) {
 	filotest.NeedLoops(t)
 	large := strings.Repeat("0123456789abcdef", 300<<10/16)
@@ -363,7 +364,7 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 			first, small := c.Answer()
 			second, body := c.Answer()
 			c.Close()
-			// A leader that has lost its loop is beyond Concurrency for a moment, and then even quick ones may be refused.
+			// A leader that has lost its loop is beyond Concurrency for a moment, and then even quick requests may be refused.
 			if s.Stats().Retakes > 0 && (first.StatusCode == 503 || second.StatusCode == 503) {
 				return false
 			}
@@ -375,10 +376,11 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 	}
 }
 
-// heldSize is how large a body is that clients don't take.
+// heldSize is the size of a body that clients don't read.
 const heldSize = 12 << 20
 
-// heldServer serves, over TLS or not, with its only worker's place taken: answers of its quick handler can't be waited with.
+// heldServer serves, over TLS or not, and has its only worker's place taken: no worker can wait until clients take the answers of the quick
+// handler.
 func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *filotest.Client) {
 	filotest.NeedLoops(t)
 	gate, body := filotest.NewGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
@@ -411,10 +413,10 @@ func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *fil
 	return s, dial
 }
 
-// heldAnswer reads the answer of a client that hasn't taken it so far.
+// heldAnswer reads the answer of a client that hasn't read it so far.
 func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	t.Helper()
-	c.SetDeadline(time.Now().Add(filotest.Bound)) // others were read before
+	c.SetDeadline(time.Now().Add(filotest.Bound)) // the other answers took time before
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatalf("reading an answer: %v", err)
@@ -431,8 +433,8 @@ func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	return response.StatusCode
 }
 
-// Large bodies that deaf clients don't take, while there is no worker to wait with them, wait as what the handler gave, and not
-// as copies: they come whole in the end.
+// If deaf clients don't read large bodies, and there is no worker to wait with them, the handler's own slices wait, and no copies. The
+// bodies come whole in the end.
 func TestDeafClientsCostNoCopies(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -467,8 +469,8 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 	}
 }
 
-// Those that were made for one client each are limited: beyond that it is a whole 503. What clients take, or leave behind, is
-// free for others.
+// Waiting bodies that were made for one client each are limited; beyond the limit the client gets a whole 503. Room that clients free, by
+// reading or by leaving, is free for others.
 func TestDeafClientsAreLimited(t *testing.T) {
 	s, dial := heldServer(t, false)
 	for range 2 {
@@ -482,13 +484,13 @@ func TestDeafClientsAreLimited(t *testing.T) {
 		statuses := make(map[int]int)
 		for i, c := range clients {
 			if i == 0 {
-				c.Reset() // and never takes it
+				c.Reset() // this client never reads its answer
 				continue
 			}
 			statuses[heldAnswer(t, c)]++
 			c.Close()
 		}
-		// A leader that loses its loop while it copies may find a place to wait in.
+		// A leader that loses its loop while it copies may find a place in which it can wait.
 		if statuses[200] < 4 || statuses[503] < 2 || statuses[200]+statuses[503] != 9 {
 			t.Errorf("got %v, want about 4 of 200 and 5 of 503", statuses)
 		}
@@ -499,7 +501,8 @@ func TestDeafClientsAreLimited(t *testing.T) {
 	}
 }
 
-// Connections that get the descriptors of others, while events for those are still queued, never get their answers or ends.
+// If a new connection gets the descriptor of an earlier one, for which events are still queued, the new one never gets the earlier one's
+// answers or end.
 func TestDescriptorReuse(t *testing.T) {
 	filotest.NeedLoops(t)
 	answer := func(c *filo.Ctx) error {
@@ -569,7 +572,7 @@ func TestDescriptorReuse(t *testing.T) {
 	})
 }
 
-// A request and the client's end that come at once are answered, and then the connection ends, whatever its handler is like.
+// If a request and the client's end come together, the request is answered, and then the connection ends, whatever its handler's class is.
 func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	work := func(c *filo.Ctx) error {
@@ -610,7 +613,7 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 					}
 					c.WantEOF()
 				}
-				// An end in the midst of the body.
+				// The client ends its side in the midst of the body.
 				if test.size > 1 {
 					c := s.Dial(t)
 					c.Send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", test.path, test.size))
@@ -626,9 +629,9 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	}
 }
 
-// What comes while a connection's handler runs isn't lost: a request gets its answer, an end or a reset ends the connection.
+// Events that come while a connection's handler runs aren't lost: a request gets its answer, an end or a reset ends the connection.
 func TestEventsForABusyConnection(t *testing.T) {
-	for name, mode := range faultModes { // an inline one loses its loop meanwhile
+	for name, mode := range faultModes { // an inline handler loses its loop meanwhile
 		t.Run(name, func(t *testing.T) {
 			filotest.NeedLoops(t)
 			gate := filotest.NewGate()
@@ -644,7 +647,7 @@ func TestEventsForABusyConnection(t *testing.T) {
 			}
 			for _, c := range pipelined {
 				c.Get("/")
-				c.Send("GET / HTTP/1.1\r\nHo") // and a part of another one
+				c.Send("GET / HTTP/1.1\r\nHo") // and a part of another request
 			}
 			for _, c := range halves {
 				c.Get("/")
@@ -726,7 +729,7 @@ func TestResetsOfEachClass(t *testing.T) {
 	}
 }
 
-// Close and Serve return though handlers don't, and when those do nothing is left.
+// Close and Serve return although handlers don't, and when these return, nothing is left.
 func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
@@ -750,7 +753,7 @@ func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 	}
 }
 
-// Whatever of the user's code panics or ends its goroutine in a leader, the loop goes on being led.
+// Whichever function of the user's panics or ends its goroutine in a leader, the loop still has a leader afterwards.
 func TestPanicsOfALeader(t *testing.T) {
 	fail := func(how string) {
 		if how == "panic" {
@@ -761,7 +764,7 @@ func TestPanicsOfALeader(t *testing.T) {
 	for _, where := range []string{"handler", "ErrorHandler", "ConnState", "Logger"} {
 		for _, how := range []string{"panic", "Goexit"} {
 			if where == "Logger" && how == "panic" {
-				continue // it is called where a panic is dealt with
+				continue // the logger is called where a panic is dealt with
 			}
 			t.Run(where+" "+how, func(t *testing.T) {
 				filotest.NeedLoops(t)
@@ -790,13 +793,13 @@ func TestPanicsOfALeader(t *testing.T) {
 				other := s.Dial(t)
 				other.Get("/")
 				other.Want(200, "fine", false)
-				// Its ConnState is told that it is idle behind the answer, and must not be what fails.
+				// After the answer, ConnState is called because this connection becomes idle. That call must not be the one that fails.
 				filotest.Await(t, "the other connection to rest", func() bool { return s.Stats().ConnsIdle == 1 })
 				for range 20 {
 					c := s.Dial(t)
 					armed.Store(true)
 					c.Get("/fail")
-					c.TryAnswer() // it may have none
+					c.TryAnswer() // there may be no answer
 					c.Close()
 					filotest.Await(t, "the connection to go", func() bool {
 						stats := s.Stats()
@@ -813,7 +816,7 @@ func TestPanicsOfALeader(t *testing.T) {
 	}
 }
 
-// A worker that has one of the kept places gives it back though the user's code panics where nothing else deals with that.
+// A worker that has one of the kept places gives it back, even if the user's code panics where nothing else recovers.
 func TestKeptPlaceAfterAPanic(t *testing.T) {
 	filotest.NeedLoops(t)
 	var armed atomic.Bool
@@ -849,7 +852,7 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	for range 40 {
 		c := s.Dial(t)
 		c.Get("/fail")
-		c.TryAnswer() // there is none
+		c.TryAnswer() // there is no answer
 		c.Close()
 	}
 	filotest.Await(t, "a kept place to be free", func() bool {
@@ -870,7 +873,7 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	})
 }
 
-// A leader that has lost its loop by the time that it gets to know that the handler is quick has one of the kept places, too.
+// If a leader has lost its loop before it learns that the handler is quick, it gets one of the kept places, too.
 func TestKeptPlaceOfALateLeader(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -889,7 +892,7 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 	t.Cleanup(gate.Open)
 	gate.HoldPlace(t, s, s.Dial(t))
 	c := s.Dial(t)
-	for range 4 { // after three the server's own class isn't quick any more, and gives the loop away before
+	for range 4 { // after three the server's own class isn't quick any more, and the loop is given away before the call
 		c.Get("/")
 		c.Want(200, "quick", false)
 	}
@@ -909,13 +912,13 @@ func (l faultLog) Handle(context.Context, slog.Record) error {
 func (l faultLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l faultLog) WithGroup(string) slog.Handler      { return l }
 
-// Shutdown and Close find their end whatever the loops are doing: handing off, being retaken, or led by somebody new.
+// Shutdown and Close come to an end whatever the loops are doing: handing off, being retaken, or getting a new leader.
 func TestEndsDuringHandoffs(t *testing.T) {
 	filotest.NeedLoops(t)
 	for round := range 40 {
 		work := faultModes[[]string{"inline", "offload"}[round/2%2]](func(c *filo.Ctx) error {
 			if c.Path() == "/slow" {
-				time.Sleep(1500 * time.Microsecond) // an inline one is retaken
+				time.Sleep(1500 * time.Microsecond) // an inline handler's loop is retaken
 			}
 			return c.Text(200, "fine")
 		})
@@ -937,7 +940,7 @@ func TestEndsDuringHandoffs(t *testing.T) {
 						return
 					}
 					if _, err := reader.Peek(1); err != nil {
-						return // the connection may end, but not an answer
+						return // the connection may end, but not in the midst of an answer
 					}
 					response, err := http.ReadResponse(reader, nil)
 					if err == nil {

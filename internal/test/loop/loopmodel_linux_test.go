@@ -22,46 +22,45 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// modelSeed names the environment variable that repeats the plan of a run that has failed.
+// modelSeed names the environment variable that makes a run repeat the plan of a failed one.
 const modelSeed = "FILO_TEST_SEED"
 
 const (
 	modelClients = 16
-	modelConns   = 5       // of each client, one after the other
+	modelConns   = 5       // connections of each client, one after the other
 	modelMost    = 1 << 15 // requests of a run
 	modelLarge   = 300 << 10
 	modelPiece   = 9 << 10 // of a streamed answer
 )
 
-// model is a server, and clients that do everything to it at random. Each request has a number of its own, which its answer
-// repeats.
+// model is a server, with clients that do everything to it at random. Each request has its own number, which its answer repeats.
 type model struct {
 	t     *testing.T
 	s     *filotest.Server
 	seed  uint64
-	small bool // Concurrency is: a request may be refused
+	small bool // Concurrency is small: a request may be refused
 	cuts  bool // the server is going to be closed: answers may be cut
 
 	classes map[string]*class.Class
 	next    atomic.Uint32
-	calls   [modelMost]atomic.Int32 // of handlers, by request
-	most    [modelMost]int32        // calls that there may have been; each is its client's until all have ended
-	least   [modelMost]int32        // calls that there must have been
+	calls   [modelMost]atomic.Int32 // calls of handlers, by request
+	most    [modelMost]int32        // upper bounds of calls; each belongs to its request's client until all clients have ended
+	least   [modelMost]int32        // lower bounds of calls
 	ending  atomic.Bool             // Shutdown or Close was called
 }
 
-// modelRequest is a request, and what is known about its answer.
+// modelRequest is a request, with what the test knows of its answer.
 type modelRequest struct {
 	number     uint32
 	mode, work string
-	text       string // as it is sent
+	text       string // the request as it is sent
 	want       string // the body of a 200
 }
 
 // String names the request by its line.
 func (r *modelRequest) String() string { return r.text[:strings.Index(r.text, " HTTP")] }
 
-// modelConn is a client's end of a connection, and what was asked for and answered on it.
+// modelConn is a client's end of a connection, with the requests and answers on it.
 type modelConn struct {
 	net.Conn
 	reader  *bufio.Reader
@@ -97,7 +96,7 @@ var modelWorks = []string{
 	"quick", "quick", "quick", "quick", "sleep", "spin", "body", "reader", "stream", "large", "panic", "Goexit", "hijack",
 }
 
-// handle is told by the path what to do: how it is classed, the work, how much of it, and the request's number.
+// handle does what the path says: how the handler is classed, the work, how much of it, and the request's number.
 func (m *model) handle(c *filo.Ctx) error {
 	part := strings.Split(c.Path(), "/")
 	mode, work := part[1], part[2]
@@ -178,7 +177,7 @@ func (m *model) work(c *filo.Ctx, work string, amount, number int) error {
 func (m *model) request(random *rand.Rand, last bool) *modelRequest {
 	r := &modelRequest{number: m.next.Add(1), work: modelWorks[random.IntN(len(modelWorks))]}
 	if r.work == "hijack" && !last {
-		r.work = "quick" // what is behind it would be the handler's
+		r.work = "quick" // the handler would get the requests behind it
 	}
 	r.mode = []string{"plain", "learned", "inline", "offload"}[random.IntN(4)]
 	amount, number := random.IntN(3000), fmt.Sprintf("%08d", r.number)
@@ -207,12 +206,12 @@ func (m *model) request(random *rand.Rand, last bool) *modelRequest {
 		r.want = strings.Repeat(number, modelLarge/8)
 	}
 	r.text = fmt.Sprintf("%s /%s/%s/%d/%d HTTP/1.1\r\nHost: a\r\n%s", method, r.mode, r.work, amount, r.number, rest)
-	// Until more is known.
+	// This is the bound until the answer shows more.
 	m.most[r.number] = 1
 	return r
 }
 
-// run lets the clients do what they do, and returns when the last has ended.
+// run starts the clients, and returns the group that waits for them.
 func (m *model) run() *sync.WaitGroup {
 	clients := new(sync.WaitGroup)
 	for i := range modelClients {
@@ -235,7 +234,7 @@ func (m *model) run() *sync.WaitGroup {
 	return clients
 }
 
-// connection is what a client does with one connection.
+// connection does what a client does on one connection.
 func (m *model) connection(random *rand.Rand, conn *modelConn) {
 	for rounds := 1 + random.IntN(3); rounds > 0; rounds-- {
 		count := 1
@@ -259,7 +258,7 @@ func (m *model) connection(random *rand.Rand, conn *modelConn) {
 		sent := m.send(random, conn, text.String(), end == "half-close")
 		wanted := batch
 		if end == "close" || end == "reset" {
-			// At any moment: before, between or in the midst of the answers.
+			// The client leaves at any moment: before, between or in the midst of the answers.
 			wanted = batch[:random.IntN(count+1)]
 			if len(wanted) < count && random.IntN(2) == 0 {
 				time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
@@ -288,8 +287,8 @@ func (m *model) connection(random *rand.Rand, conn *modelConn) {
 	}
 }
 
-// send sends on another goroutine, as the answers may come meanwhile: all at once or in pieces. It closes sent at the end.
-// That it fails shows when the answers are read.
+// send sends the text, at once or in pieces, on another goroutine, since answers may come meanwhile. It closes sent at the end. A failure
+// shows when the answers are read.
 func (m *model) send(random *rand.Rand, conn *modelConn, text string, halfClose bool) (sent chan struct{}) {
 	type piece struct {
 		text  string
@@ -320,7 +319,7 @@ func (m *model) send(random *rand.Rand, conn *modelConn, text string, halfClose 
 	return sent
 }
 
-// answers reads the answers to the wanted ones of the requests. It reports whether the connection goes on.
+// answers reads the answers to the wanted requests. It reports whether the connection goes on.
 func (m *model) answers(random *rand.Rand, conn *modelConn, batch, wanted []*modelRequest) (goesOn bool) {
 	for i, r := range wanted {
 		behind := batch[i+1:]
@@ -357,11 +356,11 @@ func (m *model) mayEnd(begun bool, err error, behind bool) bool {
 	if !m.ending.Load() {
 		return false
 	}
-	// What is sent to a connection that has just been closed may destroy the answer before.
+	// Bytes that are sent to a connection that has just been closed may destroy the previous answer.
 	return m.cuts || !begun && (err == io.EOF || filotest.IsReset(err)) || behind && filotest.IsReset(err)
 }
 
-// answer reads the answer to a request. begun says that there was something of it.
+// answer reads the answer to a request. begun says that a part of it has come.
 func (m *model) answer(conn *modelConn, r *modelRequest) (begun, closes bool, err error) {
 	if _, err := conn.reader.Peek(1); err != nil {
 		return false, false, err
@@ -394,9 +393,9 @@ func (m *model) answer(conn *modelConn, r *modelRequest) (begun, closes bool, er
 	return true, response.Close, nil
 }
 
-// echo uses a connection that was hijacked.
+// echo talks to the echo on a connection that was hijacked.
 func (m *model) echo(conn *modelConn) {
-	ending := m.ending.Load() // then Close may have found the connection before the handler took it over
+	ending := m.ending.Load() // if so, Close may have found the connection before the handler took it over
 	for _, text := range []string{"one\n", "two\n"} {
 		io.WriteString(conn, text)
 		if line, err := conn.reader.ReadString('\n'); line != text || err != nil {
@@ -431,7 +430,7 @@ func (m *model) checkRest() {
 	})
 	for range 4 {
 		var clients []*filotest.Client
-		for range 8 { // so that both loops get some
+		for range 8 { // so that both loops get some connections
 			c := s.Dial(t)
 			c.Get("/inline/quick/0/0")
 			clients = append(clients, c)
@@ -444,7 +443,7 @@ func (m *model) checkRest() {
 			}
 			c.Get("/offload/quick/0/0")
 			if m.small {
-				c.Answer() // or refused, since others come at once
+				c.Answer() // which may be a refusal, since the others come at the same time
 			} else {
 				c.Want(200, "00000000", false)
 			}
@@ -463,8 +462,8 @@ func (m *model) checkEnd() {
 	}
 }
 
-// Whatever clients and handlers do, each request is answered once, on its own connection and in order; and when they have
-// gone the server is as it was before.
+// Whatever clients and handlers do, each request is answered once, on its own connection and in order. When the clients have gone, the
+// server is as it was before.
 func TestLoopModel(t *testing.T) {
 	for _, concurrency := range []int{1, 2, 5, 1000} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -481,7 +480,7 @@ func TestLoopModel(t *testing.T) {
 	}
 }
 
-// A shutdown in the middle of it all answers a request as a whole, or ends its connection.
+// During a shutdown in the middle of all this, each request is answered as a whole, or its connection ends.
 func TestLoopModelShutdown(t *testing.T) {
 	for _, concurrency := range []int{2, 1000} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -499,7 +498,7 @@ func TestLoopModelShutdown(t *testing.T) {
 	}
 }
 
-// Close in the middle of it all ends every connection and leaves nothing behind.
+// Close in the middle of all this ends every connection and leaves nothing behind.
 func TestLoopModelClose(t *testing.T) {
 	m := newModel(t, 1000)
 	m.cuts = true

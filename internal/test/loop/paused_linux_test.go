@@ -97,14 +97,14 @@ func (s *pausedServer) pause(t *testing.T) {
 
 func (s *pausedServer) goOn() { s.process.Signal(syscall.SIGCONT) }
 
-// pausedCase is a connection whose server is paused in one of its waits: for what the client sends second, in time, during the pause.
+// pausedCase is a connection whose server is paused while it waits for second, which the client sends in time, during the pause.
 type pausedCase struct {
 	name          string
 	first, second string
-	answers       int // to first
-	size          int // of the body
+	answers       int // the number of answers to first
+	size          int // the size of the body
 
-	// For HTTP/2, instead of first and second. The answer on the stream 3 is awaited.
+	// For HTTP/2, instead of first and second. The test waits for the answer on stream 3.
 	begin, finish func(c *filotest.RawHTTP2)
 }
 
@@ -238,7 +238,8 @@ func (s *pausedServer) pausedIn(t *testing.T) bool {
 	start := time.Now()
 	var clients []*pausedClient
 	secure := func(i int) bool {
-		// The blocking driver may still end a handshake of such a time: it can't see the hello that crypto/tls is about to read.
+		// The blocking driver may end a handshake whose time is over after the pause: it can't see the hello that crypto/tls is about to
+		// read.
 		return i < len(pausedCases) && (strings.HasSuffix(t.Name(), "/loop") || !strings.HasSuffix(pausedCases[i].name, "new"))
 	}
 	for i := range 3 * len(pausedCases) {
@@ -250,7 +251,7 @@ func (s *pausedServer) pausedIn(t *testing.T) bool {
 		for _, p := range clients {
 			go p.finish()
 		}
-		time.Sleep(pausedTime) // that long is the pause
+		time.Sleep(pausedTime) // the length of the pause
 	}
 	s.goOn()
 	if !inTime {

@@ -17,10 +17,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// By either driver and protocol, Clients has the connection, its requests and its bytes, and after its end what it was.
+// By either driver and protocol, Clients has the connection, its requests and its bytes, and after the connection's end its totals.
 func TestClients(t *testing.T) {
-	// Linux counts the bytes. An emulator of another processor can't start this very program by the system alone, and passes
-	// no TCP_INFO on.
+	// Linux counts the bytes. An emulator of another processor passes no TCP_INFO on. Under one the system can't start this program by
+	// itself.
 	emulated := errors.Is(exec.Command(os.Args[0], "-test.run=^$").Run(), syscall.ENOEXEC)
 	told := runtime.GOOS == "linux" && !emulated
 	for _, test := range runningCases()[:4] {
@@ -56,7 +56,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A connection and a request over a limit count for their client.
+// A connection or a request that is refused over a limit counts for its client.
 func TestClientRefusals(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {

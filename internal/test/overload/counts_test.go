@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// countedFrames is the beginning of a connection of HTTP/2, and what follows.
+// countedFrames returns the beginning of a connection of HTTP/2, and the frames that more adds.
 func countedFrames(more func(*http2.Framer)) string {
 	b := bytes.NewBufferString(http2.ClientPreface)
 	framer := http2.NewFramer(b, nil)
@@ -30,7 +30,7 @@ func TestTimeoutCounts(t *testing.T) {
 		send string
 		idle time.Duration // IdleTimeout
 		ping time.Duration // PingInterval
-		http bool          // HTTP/1.1, so that a loop's connection is tried, too
+		http bool          // the case is HTTP/1.1, and is tried on a loop's connection, too
 		want filo.Timeouts
 	}{
 		"silent":            {"", 0, 0, true, filo.Timeouts{Silent: 1}},
@@ -65,7 +65,7 @@ func TestTimeoutCounts(t *testing.T) {
 			if !test.http || test.want.Write > 0 { // the system's buffers may take the whole answer
 				return
 			}
-			// A busy machine may read what is sent after the time-out for silence: then the client tries again.
+			// A busy machine may read the request only after the time-out for silence: then the client tries again.
 			s := filotest.Serve(t, &filo.Server{
 				Handler: lifeTimed, ReadHeaderTimeout: 30 * time.Millisecond, IdleTimeout: 30 * time.Millisecond, ReadTimeout: 30 * time.Millisecond,
 			})
@@ -80,7 +80,7 @@ func TestTimeoutCounts(t *testing.T) {
 	}
 }
 
-// Limits are those in force, and nothing before the server serves.
+// Stats has the limits that are in force, and none before the server serves.
 func TestStatsLimits(t *testing.T) {
 	if got := (&filo.Server{Concurrency: 5}).Stats(); got.Limits != (filo.Limits{}) || got.Draining {
 		t.Errorf("before it serves: %+v", got)

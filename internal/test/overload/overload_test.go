@@ -24,7 +24,7 @@ import (
 func TestOverload(t *testing.T) {
 	const held, more = 100, 1000
 	for name, test := range map[string]struct {
-		send  string // what those that are refused send at once
+		send  string // what refused clients send at once
 		reads bool
 	}{
 		"requests":                {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
@@ -42,7 +42,7 @@ func TestOverload(t *testing.T) {
 			}
 			overload(s, t, more, test.send, test.reads)
 			filotest.Await(t, "the others to be refused", func() bool { return s.Stats().ConnsRefused == more })
-			// A client that reads gets its 503 whatever the others do.
+			// A client that reads gets its 503, whatever the other clients do.
 			last := s.Dial(t)
 			last.WantRefusal(503)
 			stats := s.Stats()
@@ -62,7 +62,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// A refused client that sends a lot, and reads only then, gets its whole 503 all the same.
+// A refused client that sends much before it reads gets its whole 503 all the same.
 func TestOverloadBusyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, gate := servertest.NewListener(), filotest.NewGate()
@@ -140,7 +140,7 @@ func wantServedAgain(s *filotest.Server, t *testing.T, n int) {
 	}
 }
 
-// "written so that a client that doesn't read can't hold up accepting": not even where nothing is buffered.
+// "written so that a client that doesn't read can't hold up accepting": not even if the connection buffers nothing.
 func TestOverloadDeafClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deaf = 200
@@ -177,7 +177,7 @@ func TestOverloadDeafClients(t *testing.T) {
 	})
 }
 
-// lifeListener accepts what dial makes: connections in memory that buffer nothing.
+// lifeListener accepts the connections that dial makes: in memory and without a buffer.
 type lifeListener chan net.Conn
 
 func (l lifeListener) dial() (client net.Conn) {
@@ -194,15 +194,15 @@ func (l lifeListener) Accept() (net.Conn, error) {
 }
 
 func (l lifeListener) Close() error {
-	defer func() { recover() }() // closing a channel twice
+	defer func() { recover() }() // the channel may be closed already
 	close(l)
 	return nil
 }
 
 func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
 
-// Some places are kept for quick handlers when all others are taken, in both drivers. They are few, given back however a handler
-// ends, and in the blocking driver no client that sends nothing has one for long.
+// In both drivers some places are kept for quick handlers when all others are taken. They are few, and given back however a handler ends.
+// In the blocking driver a client that sends nothing has none for long.
 func TestKeptPlaces(t *testing.T) {
 	kept := 32
 	if filotest.Blocking() {
@@ -232,7 +232,7 @@ func TestKeptPlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := filotest.Serve(t, &filo.Server{Concurrency: 1, ReadTimeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 				if waits {
-					time.Sleep(time.Millisecond) // what comes before Enter
+					time.Sleep(time.Millisecond) // as if there were work before Enter
 				}
 				if !strings.HasPrefix(c.Path(), "/hold") {
 					return quick(c)
@@ -246,7 +246,8 @@ func TestKeptPlaces(t *testing.T) {
 			filotest.Await(t, "it to be known what the handler does", func() bool {
 				first.Get("/")
 				response, _ := first.Answer()
-				// Whether the handler is quick isn't known yet, and a leader that has lost its loop has the one place for a moment.
+				// The server doesn't know yet that the handler is quick, and a leader that has lost its loop has the one place for a
+				// moment.
 				if response.StatusCode == 503 && s.Stats().Retakes > 0 {
 					return false
 				}
@@ -273,7 +274,7 @@ func TestKeptPlaces(t *testing.T) {
 					path, more string
 					status     int
 				}{{"/", "", 200}, {"/exit", "", 500}, {"/panic", "", 500}, {"/hold", "", 503}, {"/hijack", "", 503}, {"/body", "Content-Length: 100000\r\n", 503}} {
-					// A leader whose thread doesn't get a processor for long loses its loop, and counts until it has one again.
+					// A leader whose thread gets no processor for long loses its loop, and counts until it has a loop again.
 					if got := ask(test.path, test.more); got != test.status && (got == 0 && test.path != "/hijack" || s.Stats().Retakes == 0) {
 						t.Fatalf("%s: %d, want %d", test.path, got, test.status)
 					}
@@ -434,8 +435,7 @@ func TestMaxRequestsPerConn(t *testing.T) {
 	pipelined.WantEOF()
 }
 
-// "A retired worker stops counting at once": at the cap, clients that come back when they have seen the close are
-// never refused.
+// "A retired worker stops counting at once": at the cap, clients that have seen the close and come back are never refused.
 func TestNoRefusalWhenAPlaceIsFree(t *testing.T) {
 	const clients = 4
 	s, _ := filotest.ServeGated(t, &filo.Server{Concurrency: clients, MaxIdleWorkerDuration: time.Millisecond})

@@ -17,7 +17,7 @@ import (
 )
 
 // Requests over Concurrency wait in the order in which they came, quick handlers are called meanwhile, and earlier pipelined answers don't
-// wait. The queue ends at its length.
+// wait. Requests beyond the queue's length are refused.
 func TestQueue(t *testing.T) {
 	filotest.NeedLoops(t)
 	begun, release := make(chan string, 10), make(chan struct{})
@@ -144,7 +144,7 @@ func TestQueueUnderLoad(t *testing.T) {
 	filotest.Await(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
 }
 
-// A client that goes on sending gives its place to whoever waits for one, between two requests and between two messages.
+// A client that keeps sending gives up its place to a waiting request, between two requests and between two messages.
 func TestQueueBesideBusyClient(t *testing.T) {
 	filotest.NeedLoops(t)
 	const get = "GET %s HTTP/1.1\r\nHost: filo.test\r\n\r\n"
@@ -159,7 +159,7 @@ func TestQueueBesideBusyClient(t *testing.T) {
 			work := func(name string) {
 				begun <- name
 				<-release
-				time.Sleep(time.Millisecond) // otherwise the system may not run those that give way and that wait at all
+				time.Sleep(time.Millisecond) // otherwise the system may not run the waiting goroutines at all
 			}
 			s := filotest.Serve(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
 				switch {
@@ -211,8 +211,8 @@ func TestQueueBesideBusyClient(t *testing.T) {
 	}
 }
 
-// unwanted is a server with one place, which a request for /hold has, and requests for other paths wait for it. Those for /timed have a
-// timeout of the server's handler.
+// unwanted is a server with one place. A request for /hold has it, and requests for other paths wait. For /timed the server's handler sets
+// a timeout.
 type unwanted struct {
 	*filotest.Server
 	release chan struct{}
@@ -246,7 +246,7 @@ func serveUnwanted(t *testing.T, serve func(*filo.Server) *filotest.Server, rout
 	return u
 }
 
-// let lets the request for /hold go.
+// let ends the request for /hold.
 func (u *unwanted) let() {
 	select {
 	case <-u.release:
@@ -269,7 +269,8 @@ func (u *unwanted) wantNotRun(t *testing.T, path string) {
 	}
 }
 
-// A request whose client leaves, or whose timeout answers, while it waits in the queue leaves that at once, and its handler doesn't run.
+// If the client of a request that waits in the queue leaves, or the timeout answers, the request leaves the queue at once, and its handler
+// doesn't run.
 func TestQueueUnwanted(t *testing.T) {
 	filotest.NeedLoops(t)
 	const large = "POST /gone HTTP/1.1\r\nHost: filo.test\r\nContent-Length: 100000\r\n\r\n"
@@ -277,9 +278,9 @@ func TestQueueUnwanted(t *testing.T) {
 		"reset":                  func(u *unwanted, c *filotest.Client) { c.Reset() },
 		"reset inside of a body": func(u *unwanted, c *filotest.Client) { c.Reset() },
 		"an end of the client's side": func(u *unwanted, c *filotest.Client) {
-			time.Sleep(50 * time.Millisecond) // an early end may be one of a client that waits for its answer
+			time.Sleep(50 * time.Millisecond) // an earlier end may be that of a client that waits for its answer
 			other := u.Dial(c.T)
-			other.Get("/none") // each is a look of the loop
+			other.Get("/none") // for each request the loop looks at its connections
 			u.awaitQueued(c.T.(*testing.T), 2)
 			other.Reset()
 			u.awaitQueued(c.T.(*testing.T), 1)
@@ -302,7 +303,7 @@ func TestQueueUnwanted(t *testing.T) {
 				u.awaitQueued(t, 1)
 				leave(u, gone)
 				waiting := 0
-				if inBody { // the loop learns of the reset, not later than of the last request, but nobody watches for it
+				if inBody { // the loop learns of the reset no later than of the last request, but nothing watches for it
 					waiting = 1
 				}
 				u.awaitQueued(t, waiting)
@@ -329,7 +330,7 @@ func TestQueueUnwanted(t *testing.T) {
 	})
 }
 
-// Streams of HTTP/2 leave the queue likewise, and their connection goes on.
+// Streams of HTTP/2 leave the queue in the same way, and their connection goes on.
 func TestQueueUnwantedHTTP2(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, routed := range []bool{false, true} {

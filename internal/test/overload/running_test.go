@@ -21,10 +21,10 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// runningPrime is how often a handler must be called until it is known to be quick.
+// runningPrime is the number of calls after which a handler is known to be quick.
 const runningPrime = 100
 
-// runningCase is a way for requests to come.
+// runningCase is a way in which requests come.
 type runningCase struct {
 	name  string
 	serve func(t *testing.T, config *filo.Server) (s *filo.Server, url string, client *http.Client)
@@ -74,8 +74,9 @@ func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.
 	return running
 }
 
-// Whatever brings a request, and wherever its handler runs: while the handler waits, Running has it with its route, its client and its state, and
-// afterwards it hasn't. That includes a handler that was quick so far, and runs where its request was read, until it is stuck on a lock.
+// Whatever brings a request, and wherever its handler runs: while the handler waits, Running has the request with its route, its client and
+// its state, and afterwards doesn't. This includes a handler that was quick so far, runs where its request was read, and is stuck on a
+// lock.
 func TestRunning(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestRunning(t *testing.T) {
 			ask("GET", "/stream", nil)
 			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering")
 			ask("POST", "/upload", reader)
-			if _, err := writer.Write(make([]byte, 64<<10)); err != nil { // the client sends the head with a buffer of this
+			if _, err := writer.Write(make([]byte, 64<<10)); err != nil { // the client sends the head only with a full buffer of the body
 				t.Fatal(err)
 			}
 			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering", "POST /upload reading")
@@ -166,7 +167,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// A client that doesn't take its answer doesn't look like a handler that is stuck.
+// If a client doesn't read its answer, its request doesn't look like one whose handler is stuck.
 func TestRunningAnswerNotTaken(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestRunningAnswerNotTaken(t *testing.T) {
 	}
 }
 
-// A request that waits in Server.Queue is there, and so is what it does afterwards.
+// Running has a request while it waits in Server.Queue, and afterwards with its new state.
 func TestRunningQueued(t *testing.T) {
 	for _, driver := range []string{"HTTP/1", "HTTP/2", "net/http"} {
 		t.Run(driver, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestRunningQueued(t *testing.T) {
 	}
 }
 
-// A handler that has taken its connection over isn't the server's any more.
+// Running no longer has a request whose handler has taken its connection over.
 func TestRunningHijacked(t *testing.T) {
 	release := make(chan struct{})
 	r := router.New()
@@ -276,7 +277,7 @@ func TestRunningEnds(t *testing.T) {
 					response, err := client.Get(url + path)
 					if err == nil {
 						response.Body.Close()
-					} else if path != "/panic" || test.name != "net/http" { // whose server gets the panic
+					} else if path != "/panic" || test.name != "net/http" { // net/http's server gets the panic
 						t.Fatal(err)
 					}
 				}
@@ -286,7 +287,7 @@ func TestRunningEnds(t *testing.T) {
 	}
 }
 
-// A forced stop names the requests that it has cut, in its record and in Run's error.
+// A forced stop names the requests that it has cut off, in its record and in Run's error.
 func TestStopNamesWhatItHasCut(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{}, 3)
 	r := router.New()

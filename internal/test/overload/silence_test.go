@@ -20,17 +20,17 @@ import (
 
 const (
 	silenceTime  = 200 * time.Millisecond // ReadTimeout and WriteTimeout
-	silencePause = silenceTime * 3 / 4    // of a client that moves a byte now and then
-	silenceShort = silenceTime / 10       // of one that does so before a sweep finds that its time is over
-	silenceRate  = 500                    // MinTransferRate: what the clients move at once is worth minutes
-	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than it was bought for
-	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout where a client must not be cut off
+	silencePause = silenceTime * 3 / 4    // the pauses of a client that moves a byte now and then
+	silenceShort = silenceTime / 10       // pauses that are too short for a sweep to find the time over
+	silenceRate  = 500                    // MinTransferRate: the bytes that the clients move at once are worth minutes
+	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than those minutes
+	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout in tests whose clients must not be cut off
 )
 
 // silenceAnswer is far more than the buffers between a server and its client hold. Nobody writes to it, so it takes no memory.
 var silenceAnswer = sync.OnceValue(func() []byte { return make([]byte, 64<<20) })
 
-// silenceServer has handlers that wait for their clients in different ways. What ends a wait comes from ended.
+// silenceServer serves handlers that wait for their clients in different ways. ended receives the errors that end the waits.
 func silenceServer(t *testing.T, timeout time.Duration) (s *filotest.Server, ended chan error) {
 	ended = make(chan error, 10)
 	file := filepath.Join(t.TempDir(), "file")
@@ -69,7 +69,7 @@ func silenceStream(c *filo.Ctx) (err error) {
 	return err
 }
 
-// A client that has sent or taken much may be silent for no longer than any other, and a byte now and then doesn't help.
+// A client that has sent or read much may be silent for no longer than any other, and a byte now and then doesn't help it.
 func TestBoughtSilence(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10
@@ -128,7 +128,7 @@ func silenceDial(t *testing.T, s *filotest.Server, secure, slow bool) net.Conn {
 		t.Fatal(err)
 	}
 	if slow {
-		conn.(*net.TCPConn).SetReadBuffer(8 << 10) // or its system takes much at once, and then nothing for long
+		conn.(*net.TCPConn).SetReadBuffer(8 << 10) // otherwise its system takes much at once, and then nothing for long
 	}
 	t.Cleanup(func() { conn.Close() })
 	if secure {
@@ -176,7 +176,7 @@ func silenceEnds(s *filotest.Server, ended chan error, path string) error {
 	return nil
 }
 
-// The same holds for the streams of HTTP/2: each body that lacks a byte, and each answer whose window stays closed.
+// The same holds for the streams of HTTP/2: for each body that lacks a byte, and each answer whose window stays closed.
 func TestBoughtSilenceHTTP2(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var all sync.WaitGroup
@@ -290,8 +290,8 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// silencePaced handles a number of pieces, one each tick, until handle returns false. A test that runs late catches up: otherwise its client
-// would be slower than it is meant to be.
+// silencePaced calls handle for each of a number of pieces, one each tick, until handle returns false. If the test runs late, it catches
+// up: otherwise its client would be slower than it is meant to be.
 func silencePaced(tick time.Duration, pieces int, handle func(n int) bool) {
 	start := time.Now()
 	for done := 0; done < pieces; time.Sleep(tick) {

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeStates is what ConnState was told, by connection.
+// lifeStates has the states that ConnState was told, by connection.
 type lifeStates struct {
 	mu    sync.Mutex
 	conns []net.Conn                    // in the order in which they came; guarded by mu
@@ -94,7 +94,7 @@ func TestConnStates(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	type piece struct {
 		send    string
-		answers int // that come before the next piece is sent
+		answers int // the answers that come before the next piece is sent
 	}
 	for _, test := range []struct {
 		name   string
@@ -167,7 +167,7 @@ func TestConnStatesRefused(t *testing.T) {
 	}
 }
 
-// During Shutdown and Close each connection gets to its end once.
+// During Shutdown and Close, ConnState is told of each connection's end exactly once.
 func TestConnStatesAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*filotest.Server) error{
@@ -255,7 +255,7 @@ func TestStatsOfStates(t *testing.T) {
 	}
 }
 
-// "Requests counts the answers by status class", the server's own too, and those of connections that are gone.
+// "Requests counts the answers by status class", also the server's own, and those of connections that are gone.
 func TestStatsRequests(t *testing.T) {
 	for _, test := range []struct {
 		request string
@@ -281,7 +281,7 @@ func TestStatsRequests(t *testing.T) {
 		{"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nshort", [6]uint64{4: 1}},                         // 400
 		{"POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\nContent-Length: 4\r\n\r\nbody", [6]uint64{4: 1}},              // 417
 		{"GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", [6]uint64{2: 1, 4: 1}}, // 400
-		// An aborted request, and a hijacked one, have no answer.
+		// Aborted and hijacked requests have no answer.
 		{"GET /abort HTTP/1.1\r\nHost: a\r\n\r\n", [6]uint64{}},
 		{"GET /hijack HTTP/1.1\r\nHost: a\r\n\r\n", [6]uint64{}},
 		{"", [6]uint64{}},
@@ -306,7 +306,7 @@ func TestStatsRequests(t *testing.T) {
 	}
 }
 
-// The answers of a connection that is still open are counted as they are given.
+// The answers of an open connection are counted as soon as they are given.
 func TestStatsRequestsOfOpenConnections(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Handler: lifeStateful})
 	for i := range uint64(10) {
@@ -321,7 +321,7 @@ func TestStatsRequestsOfOpenConnections(t *testing.T) {
 	}
 }
 
-// Stats may be asked for at any time, and no counter goes back.
+// Stats may be called at any time, and no counter ever decreases.
 func TestStatsMonotonic(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Handler: lifeStateful, MaxIdleWorkerDuration: time.Millisecond})
 	stop := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// The time-outs that most tests here have: no two are alike.
+// The time-outs of most tests here: no two are alike.
 const (
 	lifeHeadTime  = 1 * time.Second
 	lifeReadTime  = 2 * time.Second
@@ -40,7 +40,7 @@ func lifeTimeouts() *filo.Server {
 // lifeLarge is an answer that doesn't fit the buffers of a connection in memory.
 var lifeLarge = bytes.Repeat([]byte("x"), 1<<20)
 
-// lifeTimed is a handler with one behaviour for each path. Times that it sleeps are over any time-out.
+// lifeTimed is a handler with one behaviour for each path. If it sleeps, it does so for longer than any time-out.
 func lifeTimed(c *filo.Ctx) error {
 	const long = time.Minute
 	switch c.Path() {
@@ -93,13 +93,13 @@ func lifeTrickle(c *servertest.Conn, text string, size int, pause time.Duration)
 
 const lifePost = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n"
 
-// lifeTimeoutTests are what TestTimeouts does, each named by the sentence that it is held to.
+// lifeTimeoutTests are the cases of TestTimeouts, each named by the sentence that it tests.
 var lifeTimeoutTests = []struct {
 	name   string
 	send   func(*servertest.Conn)
 	status []string      // of the answers
-	after  time.Duration // when the connection ends, at the earliest
-	within time.Duration // and how much later at most
+	after  time.Duration // the earliest time of the connection's end
+	within time.Duration // how much later it may come
 }{
 	{
 		"ReadHeaderTimeout is how long a new connection may stay silent: it is closed without an answer",
@@ -196,8 +196,8 @@ var lifeTimeoutTests = []struct {
 	},
 }
 
-// Each time-out ends what it is for, and with the answer that it should have: the status, or nothing. The sweep looks
-// every 250 ms, and once more when a byte came just then.
+// Each time-out ends the wait that it is for, with the right answer: the status, or nothing. The sweep looks every 250 ms, and once more if
+// a byte came just before.
 func TestTimeouts(t *testing.T) {
 	for _, test := range lifeTimeoutTests {
 		t.Run(test.name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestTimeouts(t *testing.T) {
 				if got := filotest.Statuses(string(answer)); got != strings.Join(test.status, " ") {
 					t.Errorf("got %q, want %v", answer, test.status)
 				}
-				// The coarse clock may be behind by a twentieth of the shortest time-out.
+				// The coarse clock may be slow by a twentieth of the shortest time-out.
 				if early := lifeHeadTime / 20; took < test.after-early || took > test.after+test.within {
 					t.Errorf("the connection ended after %v, want %v and at most %v more", took, test.after, test.within)
 				}
@@ -248,11 +248,11 @@ func TestWriteTimeout(t *testing.T) {
 		take  int // bytes that the client reads
 		every time.Duration
 		want  bool // the whole answer arrives
-		// limit is when the server has dropped the client at the latest.
+		// limit is the latest time at which the server has dropped the client.
 		limit time.Duration
 	}{
 		{"a client that never reads", lifeRate, 0, 0, false, 2*lifeWriteTime + 64<<10/lifeRate*time.Second},
-		{"… with no rate", -1, 0, 0, false, 2 * (lifeWriteTime + sweep)}, // the first wait moved what the buffers take
+		{"… with no rate", -1, 0, 0, false, 2 * (lifeWriteTime + sweep)}, // during the first wait the buffers took some bytes
 		{"a client that takes 500 of 1,000 bytes a second", lifeRate, 500, time.Second, false, 2 * 131 * time.Second},
 		{"a client that takes 1,500 of 1,000 bytes a second", lifeRate, 1500, time.Second, true, 0},
 		{"a client that takes 64 KB every 2 s, with no rate", -1, 64 << 10, 2 * time.Second, true, 0},
@@ -289,7 +289,7 @@ func TestWriteTimeout(t *testing.T) {
 	}
 }
 
-// lifeTake reads at most size bytes at a time until the end, and returns how many there were.
+// lifeTake reads at most size bytes each time until the end, and returns how many came.
 func lifeTake(c net.Conn, size int, every time.Duration) (received int) {
 	for buffer := make([]byte, size); ; time.Sleep(every) {
 		n, err := c.Read(buffer)
@@ -300,7 +300,7 @@ func lifeTake(c net.Conn, size int, every time.Duration) (received int) {
 	}
 }
 
-// A client whose waits are all a little shorter than the time-outs is never disturbed.
+// A client is never cut off if each of its waits is a little shorter than the time-out.
 func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, lifeTimeouts())
@@ -309,7 +309,7 @@ func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
 			clients.Go(func() {
 				c := s.Dial(t)
 				for range 100 {
-					// Odd ones, so that the sweep meets the connections at ever other moments.
+					// Odd times, so that the sweep meets each connection at a different moment.
 					lifeTrickle(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", 25, (400+time.Duration(i))*time.Millisecond)
 					lifeTrickle(c, "body", 2, (900+time.Duration(i))*time.Millisecond)
 					if !lifeAnswered(t, c) {
@@ -354,7 +354,7 @@ func TestNoTimeouts(t *testing.T) {
 	})
 }
 
-// The time-outs that a Server has when nothing is set.
+// The time-outs of a Server on which none is set.
 func TestDefaultTimeouts(t *testing.T) {
 	for _, test := range []struct {
 		name, send, want string
@@ -383,7 +383,7 @@ func TestDefaultTimeouts(t *testing.T) {
 	}
 }
 
-// Thousands of connections that say nothing disturb nobody, and leave nothing behind when they go.
+// Thousands of connections that send nothing disturb no other, and leave nothing behind when they go.
 func TestSilentConnections(t *testing.T) {
 	const silent = 4000
 	s, _ := filotest.ServeGated(t, &filo.Server{ReadHeaderTimeout: time.Hour, MaxIdleWorkerDuration: 50 * time.Millisecond})
@@ -452,7 +452,7 @@ func TestTLSTimeouts(t *testing.T) {
 						t.Fatal(err)
 					}
 				} else {
-					io.WriteString(conn, "\x16\x03\x01\x02\x00") // the beginning of one
+					io.WriteString(conn, "\x16\x03\x01\x02\x00") // the beginning of a handshake
 				}
 				rest, err := io.ReadAll(conn)
 				if took := time.Since(start); len(rest) > 0 || err != nil || took < lifeHeadTime*19/20 || took > lifeHeadTime*13/10 {

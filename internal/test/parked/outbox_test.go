@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// parkedServer parks each connection, with ParkStream for "/stream", and hands it out. What the client sends is read and forgotten;
-// its end ends the connection, as io.EOF if it asked for that with "end".
+// parkedServer parks each connection, with ParkStream for "/stream", and sends it to parked. Its function reads and drops what the client
+// sends, breaks the connection off when the client ends its side, and ends it by io.EOF when the client sends "end".
 func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	return func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -62,7 +62,7 @@ func parkOne(t *testing.T, h *filotest.Host, parked <-chan *filo.ParkedConn, req
 
 const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// What is queued and written by one goroutine comes in that order, and what several queue comes whole.
+// The messages that one goroutine queues and writes come in that order, and those of several goroutines come whole.
 func TestQueueKeepsOrder(t *testing.T) {
 	const messages = 2000
 	parked := make(chan *filo.ParkedConn, 1)
@@ -102,7 +102,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 	})
 }
 
-// A client that doesn't read gets ErrQueueFull for the messages that are too many, and misses no other one.
+// If a client doesn't read, Queue returns ErrQueueFull for messages over the limit. The client misses no other message.
 func TestQueueLimit(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -114,7 +114,7 @@ func TestQueueLimit(t *testing.T) {
 			line := fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))
 			switch err := p.Queue(filo.NewPreparedMessage(line)); {
 			case errors.Is(err, filo.ErrQueueFull):
-				// The system may just have taken what waited. It does so a few times, until its own buffers are full.
+				// The system may just have taken the messages that waited. This happens a few times, until its own buffers are full.
 				if p.Queued() >= limit/2 {
 					refused++
 				} else if drained++; drained > taken {
@@ -145,7 +145,7 @@ func TestQueueLimit(t *testing.T) {
 	})
 }
 
-// Every end of a parked connection is told once, and lets nobody send.
+// At each end of a parked connection the function of OnClose is called once, and nothing can be sent afterwards.
 func TestParkedEndIsTold(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	for _, test := range []struct {
@@ -186,7 +186,7 @@ func TestParkedEndIsTold(t *testing.T) {
 	}
 }
 
-// A client that takes nothing of what waits for it is disconnected in the server's time, as one that doesn't take an answer is.
+// A client that doesn't read its queue is disconnected after the server's time-out, like a client that doesn't read an answer.
 func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 	for _, rate := range []int{0, -1} {
 		parked := make(chan *filo.ParkedConn, 1)
@@ -210,8 +210,8 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// ParkStream answers as Stream does, and what is sent is the body. It ends as it should when the function says io.EOF, after
-// all that was queued, and is broken off by another error.
+// ParkStream answers as Stream does, and the bytes that are sent are the body. If the function returns io.EOF, the body ends properly after
+// everything that was queued; another error breaks it off.
 func TestParkStream(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -241,7 +241,7 @@ func TestParkStream(t *testing.T) {
 		}
 		c.WantEnd(t)
 
-		// An older client gets no chunks.
+		// A client of HTTP/1.0 gets no chunks.
 		c, p = parkOne(t, h, parked, "GET /stream HTTP/1.0\r\n\r\n")
 		write("written ")
 		if err := p.Queue(filo.NewPreparedMessage([]byte("queued"))); err != nil {
@@ -253,7 +253,7 @@ func TestParkStream(t *testing.T) {
 		}
 		c.WantEnd(t)
 
-		// A body that is broken off doesn't look like a whole one.
+		// A body that is broken off doesn't look whole.
 		c, p = parkOne(t, h, parked, get)
 		write("half")
 		c.CloseWrite()
@@ -262,7 +262,7 @@ func TestParkStream(t *testing.T) {
 			t.Errorf("got %q", all)
 		}
 
-		// A shutdown ends it as it should.
+		// A shutdown ends the body properly.
 		c, p = parkOne(t, h, parked, get)
 		write("until the end")
 		if err := h.Config.Shutdown(t.Context()); err != nil {
@@ -274,7 +274,7 @@ func TestParkStream(t *testing.T) {
 	})
 }
 
-// A client that takes its time gets all that was queued before the end, and needs no worker meanwhile.
+// A slow client gets everything that was queued before the end, and occupies no worker meanwhile.
 func TestParkStreamEndsSlowly(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -299,7 +299,7 @@ func TestParkStreamEndsSlowly(t *testing.T) {
 	})
 }
 
-// End ends it in the same way, at any time.
+// End ends the body in the same way, at any time.
 func TestParkedConnEnd(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -343,7 +343,7 @@ func TestParkStreamRefuses(t *testing.T) {
 	})
 }
 
-// A deadline for writes ends those that wait at that time, and those that come after it, and none before it.
+// A write deadline ends the writes that wait when it passes and those that come later, but no earlier one.
 func TestParkedWriteDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -371,7 +371,7 @@ func TestParkedWriteDeadline(t *testing.T) {
 	})
 }
 
-// TLS is sent in order as well, and a queue behind it has its limit.
+// Over TLS, too, messages are sent in order, and the queue has its limit.
 func TestQueueTLS(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	s := filotest.ListenTLS(t, parkedServer(parked)())
@@ -394,7 +394,7 @@ func TestQueueTLS(t *testing.T) {
 		_, err := io.WriteString(p, "last\n")
 		written <- err
 	}()
-	// The body goes on: io.EOF ends it once the client has read so far.
+	// The body goes on: io.EOF ends it once the client has read everything before.
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)

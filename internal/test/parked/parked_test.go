@@ -60,25 +60,24 @@ func answerParkedServer() *filo.Server {
 	return &filo.Server{Handler: answerParked, Logger: filotest.Quiet}
 }
 
-// A parked connection is served when something comes, time after time, counts for nothing but itself, and ends in each way
-// that there is.
+// A parked connection is served each time that something comes. It takes up no worker or place, and ends in each possible way.
 func TestPark(t *testing.T) {
 	t.Parallel()
-	const limit = time.Second // which a request keeps to on a slow machine, too
+	const limit = time.Second // long enough for a request on a slow machine
 	filotest.EachHost(t, func() *filo.Server {
 		s := answerParkedServer()
 		s.IdleTimeout, s.ReadTimeout = limit, limit
 		return s
 	}, func(t *testing.T, h *filotest.Host) {
 		c := h.Connect(t)
-		// What comes with the request isn't lost.
+		// Bytes that come with the request aren't lost.
 		c.Send(t, answerPark+"first\n")
 		if m := c.Receive(t, "GET"); m.Status != 101 || m.Get("Upgrade") != "echo" {
 			t.Fatalf("got %d", m.Status)
 		}
 		c.WantText(t, "first\n")
 		for i := range 3 {
-			time.Sleep(limit / 2) // in all longer than the time-outs, which don't apply
+			time.Sleep(limit / 2) // longer in all than the time-outs, which don't apply
 			filotest.Await(t, "the connection to wait", func() bool {
 				stats := h.Config.Stats()
 				return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
@@ -114,7 +113,7 @@ func TestParkEnds(t *testing.T) {
 					stats := h.Config.Stats()
 					return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 				})
-				// Others are served as before.
+				// Other connections are served as before.
 				other := h.Connect(t)
 				other.Send(t, filotest.GetRequest)
 				other.Receive(t, "GET")
@@ -143,8 +142,8 @@ func TestParkShutdown(t *testing.T) {
 	})
 }
 
-// Write and Close may be called by anybody at any time: what is written comes whole, also to a client that doesn't read at
-// once, and a close ends what is being written.
+// Any goroutine may call Write and Close at any time: each write arrives whole, also if the client doesn't read at once, and a Close ends
+// the writes that are under way.
 func TestParkWrites(t *testing.T) {
 	const writers, lines = 8, 50
 	parked := make(chan *filo.ParkedConn, 1)
@@ -177,7 +176,7 @@ func TestParkWrites(t *testing.T) {
 			}
 		}
 		group.Wait()
-		// Now nobody reads.
+		// Now the client doesn't read.
 		failed := make(chan error, 1)
 		go func() {
 			for {
@@ -187,7 +186,7 @@ func TestParkWrites(t *testing.T) {
 				}
 			}
 		}()
-		time.Sleep(5 * time.Millisecond) // so that it mostly waits by now
+		time.Sleep(5 * time.Millisecond) // so that the Write mostly waits by now
 		p.Close()
 		if err := filotest.Recv(t, failed, "the write to fail"); err == nil {
 			t.Error("a write after Close succeeded")
@@ -226,7 +225,7 @@ func TestParkLimits(t *testing.T) {
 	})
 }
 
-// The connection's addresses and errors are those of its socket.
+// A parked connection has the addresses and errors of its socket.
 func TestParkRefuses(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -255,8 +254,8 @@ func TestParkRefuses(t *testing.T) {
 	})
 }
 
-// A function that is known to be quick is called where the loop runs, and the loop goes on without it when it isn't so for
-// once: when it waits in Read or in Write, panics, or ends its goroutine.
+// A function that is known to be quick is called by the loop's leader. If one call isn't quick, the loop goes on without it: if it waits in
+// Read or Write, panics, or ends its goroutine.
 func TestParkedQuick(t *testing.T) {
 	filotest.NeedLoops(t)
 	texts := []string{"read", "write", "panic", "goexit"}
@@ -305,7 +304,7 @@ func TestParkedQuick(t *testing.T) {
 		t.Helper()
 		c := s.Dial(t)
 		c.Get("/park")
-		// A call that only reads is quick on a slow machine, too, and under the race detector: so most don't ask for an answer.
+		// A call that only reads is quick even on a slow machine and under the race detector: so most messages ask for no answer.
 		calls := func(n int) {
 			for i := range n {
 				if i%10 > 0 {
@@ -337,7 +336,7 @@ func TestParkedQuick(t *testing.T) {
 			c.Get("/park")
 			awaitParked(t, s.Server)
 			c.Send(text)
-			filotest.Recv(t, called, "the call") // which is to find this text alone
+			filotest.Recv(t, called, "the call") // which must find this text alone
 			for range 20 {
 				other := s.Dial(t)
 				other.Get("/")
@@ -366,8 +365,8 @@ func TestParkedQuick(t *testing.T) {
 	}
 }
 
-// awaitParked waits until the server's only connection is parked and waits for its client. Before that the worker that ran the handler,
-// which leads no loop, calls the connection's function. It may still make the next call if it is held up just as it lets go.
+// awaitParked waits until the server's only connection is parked and waits for its client. Until then the worker that ran the handler,
+// which leads no loop, calls the connection's function. It may even make the next call if it is held up just as it gives the connection up.
 func awaitParked(t *testing.T, s *filo.Server) {
 	t.Helper()
 	filotest.Await(t, "the connection to be parked", func() bool {
@@ -376,12 +375,12 @@ func awaitParked(t *testing.T, s *filo.Server) {
 	})
 }
 
-// A Write that waits in a function which is called where the loop runs gives the loop away itself: the monitor needn't take it, and nobody
-// is blamed. The loop's other connections are answered while the Write waits.
+// If a function is called by the loop's leader and its Write must wait, the Write itself gives the loop away: the monitor needn't take it,
+// and this counts for no class as a retake. The loop's other connections are answered while the Write waits.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	filotest.NeedLoops(t)
 	const size = 8 << 20
-	// Neither making the buffer nor filling the socket may take as long as a leader keeps its loop.
+	// Both making the buffer and filling the socket must be quicker than the time for which a leader keeps its loop.
 	large := make([]byte, size)
 	var calls atomic.Int64
 	before, written := make(chan uint64, 1), make(chan error, 1)
@@ -396,7 +395,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 			_, err := p.Read(b[:])
 			calls.Add(1)
 			if err == nil && b[0] == 'w' {
-				before <- handoffs() // those before the call included: what is counted from here on is the Write's
+				before <- handoffs() // the handoffs so far: those that are counted later are the Write's
 				_, err = p.Write(large)
 				written <- err
 			}
@@ -440,7 +439,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	})
 }
 
-// A client that never stops sending keeps its loop from nobody.
+// A client that never stops sending doesn't keep its loop from other connections.
 func TestParkedFlood(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -478,8 +477,8 @@ func TestParkedFlood(t *testing.T) {
 	close(stop)
 }
 
-// The deadline for reads is the program's: it is for Read, now and later, wakes nobody while the connection waits, and stays until
-// another one is set, whatever the server's own deadlines do meanwhile.
+// The read deadline is the program's: it applies to each Read, now and later, doesn't wake the function while the connection waits, and
+// stays until another one is set, whatever the server's own deadlines do meanwhile.
 func TestParkedReadDeadline(t *testing.T) {
 	type call struct {
 		why  filo.Wake
@@ -522,13 +521,13 @@ func TestParkedReadDeadline(t *testing.T) {
 		p.SetReadDeadline(past)
 		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
-		set <- time.Now() // the server's own wakes the connection
+		set <- time.Now() // the server's own deadline wakes the connection
 		want(call{why: filo.WakeDeadline})
 		set <- time.Time{}
 		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
 		set <- time.Time{}
-		// One that is set meanwhile is for a Read that waits.
+		// A deadline that is set while a Read waits applies to that Read.
 		p.SetReadDeadline(time.Time{})
 		c.Send(t, "again")
 		select {

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// endsSize is more than a connection of endsPark takes whose client reads nothing.
+// endsSize is more than a connection of endsPark buffers while its client reads nothing.
 const endsSize = 6 << 20
 
 var (
@@ -37,7 +37,7 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 		if secure, ok := netConn.(*tls.Conn); ok {
 			netConn = secure.NetConn()
 		}
-		// Or else the system lets it grow, as far as it is set up to: to 32 MB on some machines.
+		// Without this the system may let the buffer grow, to 32 MB on some machines.
 		if socket, ok := netConn.(*net.TCPConn); ok {
 			if err := socket.SetReadBuffer(128 << 10); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 	})
 }
 
-// endsQueue queues more than the connection takes as long as the client doesn't read.
+// endsQueue queues more than the connection buffers while the client doesn't read.
 func endsQueue(t *testing.T, p *filo.ParkedConn) {
 	t.Helper()
 	if err := p.Queue(endsMessage); err != nil {
@@ -59,7 +59,7 @@ func endsQueue(t *testing.T, p *filo.ParkedConn) {
 	}
 }
 
-// endsWrite writes that much on another goroutine.
+// endsWrite writes as much as endsQueue queues, on another goroutine.
 func endsWrite(p *filo.ParkedConn) <-chan endsWritten {
 	result := make(chan endsWritten, 1)
 	go func() {
@@ -69,13 +69,13 @@ func endsWrite(p *filo.ParkedConn) <-chan endsWritten {
 	return result
 }
 
-// endsWritten is what a Write has returned.
+// endsWritten has the results of a Write.
 type endsWritten struct {
 	n   int
 	err error
 }
 
-// response reads the head of an answer.
+// readHead reads the head of an answer.
 func readHead(c *filotest.Client) *http.Response {
 	c.T.Helper()
 	response, err := http.ReadResponse(c.Reader, nil)
@@ -85,19 +85,19 @@ func readHead(c *filotest.Client) *http.Response {
 	return response
 }
 
-// endsWantWhole checks that the body has what was queued, want behind it, and an end.
+// endsWantWhole checks that the body has the queued message, then want, and then ends properly.
 func endsWantWhole(t *testing.T, body io.Reader, want string) {
 	t.Helper()
 	var got bytes.Buffer
-	got.Grow(endsSize + 64<<10) // at once: to read piece by piece takes long
+	got.Grow(endsSize + 64<<10) // at once: growing piece by piece takes long
 	_, err := got.ReadFrom(body)
 	if rest, ok := bytes.CutPrefix(got.Bytes(), endsBody); !ok || string(rest) != want || err != nil {
 		t.Errorf("got %d bytes, %v; want %d and %q", got.Len(), err, endsSize, want)
 	}
 }
 
-// End is an end as it should be, whatever a call of the function that is under way comes to: that can neither read nor write any
-// more, and what was queued before is sent all the same.
+// End ends the body properly, even during a call of the function, whatever that call returns: it can neither read nor write any more, and
+// the messages that were queued before are sent all the same.
 func TestEndDuringACall(t *testing.T) {
 	for name, fails := range map[string]func(p *filo.ParkedConn, ended <-chan struct{}) error{
 		"it waits in Read": func(p *filo.ParkedConn, ended <-chan struct{}) error {
@@ -145,7 +145,7 @@ func TestEndDuringACall(t *testing.T) {
 	}
 }
 
-// An end waits for what is queued, and so for the writes before it. One that is given up at its deadline leaves nothing to wait
+// An end waits for everything that is queued, and so for earlier writes. A write that is given up at its deadline leaves nothing to wait
 // for, and the connection goes.
 func TestEndOutlivesNoWrite(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
@@ -170,7 +170,7 @@ func TestEndOutlivesNoWrite(t *testing.T) {
 	})
 }
 
-// A part of a chunk is the last thing that a client gets: what comes behind it would be taken for the rest of it.
+// After a part of a chunk nothing more is sent: the client would take it for the rest of the chunk.
 func TestNothingBehindAPartOfAChunk(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -198,7 +198,7 @@ func TestNothingBehindAPartOfAChunk(t *testing.T) {
 	})
 }
 
-// A write whose deadline has passed sends nothing, and disturbs nothing that waits.
+// A write whose deadline has passed sends nothing, and doesn't disturb messages that wait.
 func TestWriteAfterItsDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -217,7 +217,7 @@ func TestWriteAfterItsDeadline(t *testing.T) {
 	})
 }
 
-// The limit is for messages: a Write behind more of them than it allows waits its turn.
+// The limit is for messages only: a Write waits its turn behind messages, even if they exceed the limit.
 func TestQueueLimitIsNotForWrites(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -227,7 +227,7 @@ func TestQueueLimitIsNotForWrites(t *testing.T) {
 			close(began)
 			_, err := io.WriteString(p, "written")
 			if err != nil {
-				p.Close() // or else the client waits for it
+				p.Close() // otherwise the client would wait for the text
 			}
 			result <- err
 		}()
@@ -244,7 +244,7 @@ func TestQueueLimitIsNotForWrites(t *testing.T) {
 	})
 }
 
-// A message that waits behind a long Write gives its client no less time: that takes something all the while.
+// A message that waits behind a long Write doesn't shorten the client's time: the client reads some bytes all the while.
 func TestQueueBehindALongWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parked := make(chan *filo.ParkedConn, 1)
@@ -261,7 +261,7 @@ func TestQueueBehindALongWrite(t *testing.T) {
 			_, err := p.Write(make([]byte, size))
 			result <- err
 		}()
-		synctest.Wait() // for the client
+		synctest.Wait() // until the Write waits for the client
 		if err := p.Queue(filo.NewPreparedMessage([]byte("behind"))); err != nil {
 			t.Fatal(err)
 		}
@@ -281,8 +281,8 @@ func TestQueueBehindALongWrite(t *testing.T) {
 	})
 }
 
-// A client that has sent what nobody has read gets everything before the end: to close at once would be a reset, which destroys
-// what is on its way (RFC 9112, section 9.6).
+// If a client has sent bytes that nothing has read, it still gets everything before the end: closing at once would send a reset, which
+// destroys the bytes on their way (RFC 9112, section 9.6).
 func TestEndWithUnreadInput(t *testing.T) {
 	for name, end := range map[string]func(p *filo.ParkedConn) error{
 		"EOF": func(*filo.ParkedConn) error { return io.EOF },
@@ -297,7 +297,7 @@ func TestEndWithUnreadInput(t *testing.T) {
 }
 
 func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client), end func(p *filo.ParkedConn) error) {
-	const size = 1 << 20 // which the system takes at once, and the client doesn't
+	const size = 1 << 20 // the system takes it at once, and the client doesn't read it
 	parked := make(chan *filo.ParkedConn, 1)
 	called, unread := make(chan struct{}), make(chan struct{})
 	s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -327,13 +327,13 @@ func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*filotest.Server
 	}
 }
 
-// A parked connection keeps nothing of its request, in however many pieces that came.
+// A parked connection keeps nothing of its request, in however many pieces the request came.
 func TestParkedKeepsNoRequest(t *testing.T) {
 	filotest.NeedLoops(t)
 	const conns, headSize, bound = 200, 12 << 10, 8 << 10
 	parked := make(chan *filo.ParkedConn, conns+1)
 	s := filotest.Serve(t, parkedServer(parked)())
-	s.Dial(t).Get("/stream") // what is there once
+	s.Dial(t).Get("/stream") // so that what is allocated only once exists
 	filotest.Recv(t, parked, "the first connection to be parked")
 	before := filotest.HeapInUse()
 	head := "GET /stream HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("c", headSize)
@@ -359,7 +359,7 @@ func TestParkedKeepsNoRequest(t *testing.T) {
 	filotest.Await(t, "the requests to be forgotten", func() bool { return filotest.HeapInUse() < before+conns*bound })
 }
 
-// A handler that parks a connection behind answers that its client doesn't take waits no longer for it than an answer does.
+// If a handler parks a connection while earlier answers are still unread, it waits for the client no longer than an answer would.
 func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	const clients = 60
 	var begun atomic.Int32
@@ -369,7 +369,7 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		SocketOptions:   filo.SocketOptions{WriteBuffer: 4 << 10},
 		Handler: func(c *filo.Ctx) error {
 			for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
-				// It isn't quick, and so what is to be sent before its answer is sent first.
+				// The handler isn't quick, and so earlier answers are sent before it is called.
 			}
 			if c.Path() != "/stream" {
 				return c.Text(200, strings.Repeat("b", 1000))
@@ -387,7 +387,7 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := filotest.Serve(t, config, listener)
-	// One of them has the socket full just when its connection is to be parked.
+	// One of these clients has its socket full just when its connection is going to be parked.
 	for n := range clients {
 		c := s.Dial(t)
 		if err := c.Conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
@@ -404,8 +404,8 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// What a client has sent before it left reaches the function, and then the end, though a message to the client failed before the function came
-// to read it.
+// Bytes that a client has sent before it left reach the function, and then the end, even if a message to the client failed before the
+// function read them.
 func TestQueueToAClientThatHasLeft(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		parked, called, delayed := make(chan *filo.ParkedConn, 1), make(chan struct{}), make(chan struct{})

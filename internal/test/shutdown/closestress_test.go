@@ -30,9 +30,9 @@ const (
 	stressBody    = 100_000
 )
 
-// closeStress is a server whose connections are closed from outside, parked, timed out and hijacked, all at once. Each request
-// says in its path what its handler does, and a number that its answer repeats. Half of the connections are spared: nothing of
-// theirs may be lost or be another one's, and so they show when somebody reads, writes or closes a number that isn't his.
+// closeStress is a server whose connections are closed from outside, parked, timed out and hijacked, all at once. Each request says in its
+// path what its handler does, and a number that its answer repeats. Half of the connections are spared: none of their bytes may be lost, or
+// come from another connection. So they show if a goroutine reads, writes or closes a descriptor that has become another connection's.
 type closeStress struct {
 	t      *testing.T
 	s      *filotest.Server
@@ -42,8 +42,8 @@ type closeStress struct {
 	done   [len(stressWorks)]atomic.Uint64 // by work
 
 	mu    sync.Mutex
-	conns map[string]net.Conn // as ConnState is told of them, by the client's address
-	gone  []net.Conn          // that were to be closed; their descriptors may be others' by now
+	conns map[string]net.Conn // as ConnState gets them, by the client's address
+	gone  []net.Conn          // connections that were closed; their descriptors may be others' by now
 }
 
 var stressWorks = [...]string{"quick", "large", "upload", "refuse", "timeout", "park", "stream", "hijack"}
@@ -115,7 +115,7 @@ func stressPattern(number string) []byte {
 	return bytes.Repeat([]byte(number), stressBody/len(number))
 }
 
-// parked sends back what comes, until that is "end".
+// parked sends back what comes until it is "end".
 func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 	if why == filo.WakeShutdown {
 		return nil
@@ -133,7 +133,7 @@ func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 	return stressSecond(p.Write(line[:n]))
 }
 
-// stream sends a body, from outside of its connection's function.
+// stream sends a body from outside its connection's function.
 func (m *closeStress) stream(p *filo.ParkedConn, number string) {
 	for i := range 20 {
 		if i%2 == 0 {
@@ -218,7 +218,7 @@ func (m *closeStress) client() {
 	}
 }
 
-// kill closes a connection from outside, after a moment, and others that are closed by then.
+// kill closes a connection from outside after a moment, and closes an earlier one once more.
 func (m *closeStress) kill(address string) {
 	var conn net.Conn
 	for conn == nil && !m.ending.Load() {
@@ -250,7 +250,7 @@ func (m *closeStress) kill(address string) {
 	old.Close()
 }
 
-// request makes a request and checks what comes of it. It reports whether the connection goes on.
+// request makes a request and checks its answer. It reports whether the connection goes on.
 func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) (goesOn bool, err error) {
 	number := fmt.Sprintf("%08d", m.next.Add(1))
 	head, body := "GET /"+work+"/"+number+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", ""
@@ -259,7 +259,7 @@ func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) 
 		head = fmt.Sprintf("POST%sContent-Length: %d\r\n", strings.TrimPrefix(head, "GET"), len(body))
 	}
 	if _, err := io.WriteString(conn, head+"\r\n"+body); err != nil && work != "refuse" {
-		return false, err // an answer that comes early is read all the same
+		return false, err // to a refused upload the answer comes early, and is read all the same
 	}
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
@@ -312,8 +312,8 @@ func stressEcho(conn net.Conn, reader *bufio.Reader, number string) error {
 	return nil
 }
 
-// Connections that are closed from outside while they are served, parked, timed out, hijacked or linger, by ConnState's net.Conn and
-// at last by Close or Shutdown, take nothing from others, leave nothing behind, and the race detector finds nothing.
+// Connections are closed from outside while they are served, parked, timed out, hijacked or linger, by ConnState's net.Conn and at last by
+// Close or Shutdown. They take nothing from others, leave nothing behind, and the race detector finds nothing.
 func TestCloseStress(t *testing.T) {
 	total := 2 * time.Second
 	if text := os.Getenv(stressTime); text != "" {

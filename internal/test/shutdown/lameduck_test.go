@@ -21,7 +21,7 @@ import (
 )
 
 // "While keep-alives are off, each answer says Connection: close … The server goes on accepting, and idle connections stay open until their
-// next request". With true, clients reuse their connections again.
+// next request". Once keep-alives are on again, clients reuse their connections.
 func TestKeepAlivesOff(t *testing.T) {
 	s, gate := filotest.ServeGated(t, new(filo.Server))
 	idle, held := s.Dial(t), s.Dial(t)
@@ -36,7 +36,7 @@ func TestKeepAlivesOff(t *testing.T) {
 		c.Want(200, "quick", true)
 		c.WantEOF()
 	}
-	pipelining := s.Dial(t) // the last of what has come at once is the last request
+	pipelining := s.Dial(t) // of the requests that come at once, only the last one's answer says close
 	pipelining.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	pipelining.Want(200, "quick", false)
 	pipelining.Want(200, "quick", true)
@@ -50,7 +50,7 @@ func TestKeepAlivesOff(t *testing.T) {
 	}
 }
 
-// "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, not even one that a handler is at.
+// "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, not even one whose handler is running.
 func TestKeepAlivesOffHTTP2(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}), make(chan struct{})
@@ -134,7 +134,7 @@ func TestShutdownAcceptsMeanwhile(t *testing.T) {
 }
 
 // "IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close." A connection
-// without one ends then.
+// without a request ends after that time.
 func TestIdleGrace(t *testing.T) {
 	t.Parallel()
 	gate := filotest.NewGate()
@@ -172,7 +172,7 @@ func TestIdleGrace(t *testing.T) {
 	}
 }
 
-// A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, as one of HTTP/1.1 has. Then
+// A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, like one of HTTP/1.1. Then
 // it ends.
 func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 			result := s.BeginShutdown(t, begun)
 			gate.Open()
 			if asks {
-				time.Sleep(300 * time.Millisecond) // as long as a client may take
+				time.Sleep(300 * time.Millisecond) // a client may take that long
 				var block bytes.Buffer
 				encoder := hpack.NewEncoder(&block)
 				for _, field := range [...][2]string{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a"}} {

@@ -80,7 +80,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 			want:   func(c *filotest.Client) { c.Want(200, "held", true) },
 		},
 		"a body that comes later and isn't read": {
-			// More than what is waited for before the handler runs.
+			// More than the server waits for before the handler runs.
 			before: "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 20002\r\n\r\nbo", after: strings.Repeat("d", 20_000),
 			want: func(c *filotest.Client) { c.Want(200, "held", true) },
 		},
@@ -103,7 +103,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	}
 }
 
-// A request whose first bytes had come by the time of the shutdown is a running one.
+// A request whose first bytes had come by the time of the shutdown counts as running.
 func TestShutdownFinishesWhatHasBegun(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after string
@@ -141,8 +141,7 @@ func TestShutdownFinishesWhatHasBegun(t *testing.T) {
 	}
 }
 
-// "Shutdown loses nothing that was sent": requests that idle and new connections had sent by the time that it was
-// called are answered.
+// "Shutdown loses nothing that was sent": it answers the requests that idle and new connections had sent by the time of its call.
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{})
 	var clients []*filotest.Client
@@ -162,7 +161,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	for _, c := range clients {
-		// One that was read before the shutdown began doesn't say that the connection closes.
+		// The answer to a request that was read before the shutdown began doesn't say that the connection closes.
 		if response, body := c.Answer(); response.StatusCode != 200 || body != "quick" {
 			t.Fatalf("got %d %q", response.StatusCode, body)
 		}
@@ -170,7 +169,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	}
 }
 
-// … and so are those of connections that only the system has accepted by then.
+// … and the requests of connections that only the system has accepted by then.
 func TestShutdownAnswersTheBacklog(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -184,7 +183,7 @@ func TestShutdownAnswersTheBacklog(t *testing.T) {
 	}
 }
 
-// … whether or not Shutdown is called once more meanwhile.
+// … even if Shutdown is called once more meanwhile.
 func TestShutdownAgainAnswersTheBacklog(t *testing.T) {
 	s := &filo.Server{}
 	listener := &lifePatient{TCPListener: filotest.Listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener), woken: make(chan struct{})}
@@ -206,7 +205,7 @@ type lifePatient struct {
 	*net.TCPListener
 	accepts, deadlines atomic.Int64
 	woken              chan struct{} // closed by the first deadline
-	last               func()        // called when the third one has been set, while there is more to accept
+	last               func()        // called when the third deadline has been set, while there is more to accept
 }
 
 func (l *lifePatient) Accept() (net.Conn, error) {
@@ -227,11 +226,11 @@ func (l *lifePatient) SetDeadline(at time.Time) error {
 	return err
 }
 
-// wantBacklogAnswered lets many requests wait for a server that doesn't accept yet, and shuts it down as soon as it has
-// accepted one.
+// wantBacklogAnswered lets many requests wait for a server that doesn't accept yet, and shuts the server down as soon as it has accepted
+// one connection.
 func wantBacklogAnswered(t *testing.T, config *filo.Server, listener net.Listener) {
 	t.Helper()
-	const waiting = 100 // a busy machine accepts as many within lastAcceptLimit
+	const waiting = 100 // few enough for a busy machine to accept within lastAcceptLimit
 	var clients []*filotest.Client
 	for range waiting {
 		conn, err := net.Dial(listener.Addr().Network(), listener.Addr().String())
@@ -330,7 +329,7 @@ func TestShutdownGivesUp(t *testing.T) {
 	}
 }
 
-// A request's context goes on during a shutdown that still has time.
+// A request's context isn't done during a shutdown that still has time.
 func TestShutdownKeepsContexts(t *testing.T) {
 	s, gate := filotest.ServeGated(t, &filo.Server{})
 	held := gate.Hold(t, s.Dial(t))
@@ -373,7 +372,7 @@ func TestClose(t *testing.T) {
 	s.WantNoGoroutine(t)
 }
 
-// lifeCurious is a listener that asks the server something when it is to be closed.
+// lifeCurious is a listener whose Close calls a method of the server.
 type lifeCurious struct {
 	net.Listener
 	s *filo.Server
@@ -389,7 +388,7 @@ func (l lifeCurious) SetDeadline(time.Time) error {
 	return errors.ErrUnsupported
 }
 
-// A listener of the user's own is called with no lock held.
+// The server holds no lock when it calls a listener of the user's own.
 func TestListenerMayAskTheServer(t *testing.T) {
 	for name, end := range map[string]func(*filotest.Server) error{
 		"Shutdown": (*filotest.Server).ShutdownInTime,
@@ -398,7 +397,7 @@ func TestListenerMayAskTheServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := &filo.Server{Handler: filotest.NewGate().Handle}
 			s := filotest.Serve(t, config, lifeCurious{filotest.Listen(t, "tcp", "127.0.0.1:0"), config})
-			c := s.Dial(t) // it serves
+			c := s.Dial(t) // to see that the server serves
 			c.Get("/")
 			c.Want(200, "quick", false)
 			ended := make(chan error, 1)
@@ -473,7 +472,7 @@ func TestLifecycleOrders(t *testing.T) {
 	}
 }
 
-// Shutdown, Close, Serve and ServeConn may be called at once; nothing hangs and nothing is left.
+// Shutdown, Close, Serve and ServeConn may be called at the same time: no call hangs, and nothing is left.
 func TestLifecycleAtOnce(t *testing.T) {
 	for round := range 30 {
 		gate := filotest.NewGate()
@@ -556,7 +555,7 @@ func TestShuttingDown(t *testing.T) {
 	}
 }
 
-// "Serve may be called for several listeners at once": all end together, and one that fails ends alone.
+// "Serve may be called for several listeners at once": all listeners end together, but one that fails ends alone.
 func TestServeSeveralListeners(t *testing.T) {
 	first, second := filotest.Listen(t, "tcp", "127.0.0.1:0"), filotest.Listen(t, "tcp", "127.0.0.1:0")
 	gate := filotest.NewGate()
@@ -605,7 +604,7 @@ func TestServeOneListenerTwice(t *testing.T) {
 				c.Get("/")
 				c.Want(200, "quick", false)
 			}
-			// The end of one loop, which closes the listener, is that of the other: both were there before.
+			// When one loop ends, it closes the listener, which ends the other: the 10 requests made sure that both were running.
 			if err := end(s); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -640,7 +639,7 @@ func TestServeConn(t *testing.T) {
 	}
 }
 
-// ServeConn has no worker to give anything away: it runs a handler of any class.
+// ServeConn has no other worker to hand a handler off to: it runs handlers of any class itself.
 func TestServeConnClasses(t *testing.T) {
 	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
 	for name, handler := range map[string]filo.Handler{"offload": filo.Offload(quick), "inline": filo.Inline(quick)} {
@@ -690,7 +689,7 @@ func TestServeConnShutdown(t *testing.T) {
 	}
 }
 
-// The package's ServeConn serves without a Server, and leaves nothing behind; a hijacked connection lives on.
+// The package's function ServeConn serves without a Server, and leaves nothing behind. A hijacked connection lives on.
 func TestPackageServeConn(t *testing.T) {
 	s := filotest.New(&filo.Server{}, 0)
 	for name, hijack := range map[string]bool{"closed": false, "hijacked": true} {
@@ -726,7 +725,7 @@ func TestPackageServeConn(t *testing.T) {
 	}
 }
 
-// A server without a handler says so at once, and closes what it was given.
+// A server without a handler returns an error at once, and closes the listener or connection that it was given.
 func TestServeWithoutHandler(t *testing.T) {
 	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	if err := (&filo.Server{}).Serve(listener); err == nil || errors.Is(err, filo.ErrServerClosed) {
@@ -737,15 +736,15 @@ func TestServeWithoutHandler(t *testing.T) {
 	}
 }
 
-// lifeResettable is a handler with one place for each path where a reset can find it. It reports on ended how its
-// request's context, or what it was doing, ended.
+// lifeResettable is a handler that waits in a different place for each path, for a reset to come. It sends to ended the error by which its
+// request's context, or its call, ended.
 func lifeResettable(file string, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/context":
 			ctx := c.Context()
 			c.Response.Header.Set("Link", "</>")
-			if err := c.EarlyHints(); err != nil { // tells the client that the handler runs
+			if err := c.EarlyHints(); err != nil { // so that the client knows that the handler runs
 				return err
 			}
 			<-ctx.Done()
@@ -776,8 +775,7 @@ func lifeResettable(file string, ended chan<- error) filo.Handler {
 	}
 }
 
-// A reset in the middle of each state frees the worker, leaves nothing behind and no log record, and disturbs nobody
-// else.
+// A reset in any state of a connection frees the worker, leaves nothing behind, makes no log record, and disturbs no other connection.
 func TestResets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, filotest.Huge(), 0o600); err != nil {
@@ -786,10 +784,10 @@ func TestResets(t *testing.T) {
 	const post = " HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nhalf"
 	for _, test := range []struct {
 		name, send string
-		read       string // what the answer begins with, before the reset
+		read       string // the beginning of the answer, before the reset
 		active     bool   // the connection isn't idle before the reset
-		handler    bool   // the handler says how it ended
-		want       error  // and with this
+		handler    bool   // the handler reports how it ended
+		want       error  // the error that it reports
 	}{
 		{name: "new"},
 		{name: "idle", send: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", read: "HTTP/1.1 200"},
@@ -839,7 +837,7 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// timelessListener is a listener whose connections have no deadlines, as those of some multiplexers.
+// timelessListener is a listener whose connections support no deadlines, like those of some multiplexers.
 type timelessListener struct{ net.Listener }
 
 func (l timelessListener) Accept() (net.Conn, error) {
@@ -857,7 +855,7 @@ func (timelessConn) SetReadDeadline(time.Time) error  { return errors.ErrUnsuppo
 func (timelessConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 func (c timelessConn) CloseWrite() error              { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// Connections without deadlines are answered, whatever their handlers ask, and end with the server and when their time is over.
+// Connections that support no deadlines are answered, whatever their handlers call, and end with the server or when their time is over.
 func TestConnsWithoutDeadlines(t *testing.T) {
 	ends := map[string]func(s *filotest.Server, c *filotest.Client) error{
 		"Shutdown": func(s *filotest.Server, _ *filotest.Client) error { return s.ShutdownInTime() },
@@ -887,7 +885,7 @@ func TestConnsWithoutDeadlines(t *testing.T) {
 	for end, endWith := range ends {
 		for name, prepare := range prepares {
 			if name == "parked" && endWith == nil {
-				continue // it may wait for ever
+				continue // this handler may wait for ever
 			}
 			t.Run(name+", "+end, func(t *testing.T) {
 				t.Parallel()

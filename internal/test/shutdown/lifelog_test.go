@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeRecords returns the records of a log about the server's life, without what differs from run to run.
+// lifeRecords returns the log records about the server's life, without the parts that differ from run to run.
 func lifeRecords(log *filotest.Log) string {
 	var records []string
 	for _, name := range filotest.LifeMessages {
@@ -30,7 +30,7 @@ func lifeRecords(log *filotest.Log) string {
 	return strings.Join(records, "\n")
 }
 
-// A server logs what it serves, that it drains, and how it has ended: once, however often it is told to end.
+// A server logs once each, however often it is told to end: what it serves, that it drains, and how it has ended.
 func TestLifeLog(t *testing.T) {
 	log := new(filotest.Log)
 	config := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
@@ -64,7 +64,7 @@ func TestLifeLog(t *testing.T) {
 	}
 }
 
-// Close is no drain, and tells what it has cut. Over TLS the protocols are those that clients are offered.
+// Close doesn't drain, and logs what it has cut off. Over TLS the record of serving has the protocols that clients are offered.
 func TestLifeLogOfClose(t *testing.T) {
 	log, gate := new(filotest.Log), filotest.NewGate()
 	s := filotest.ListenTLS(t, &filo.Server{Handler: gate.Handle, Logger: log.Logger(), MaxConns: 50})
@@ -72,7 +72,7 @@ func TestLifeLogOfClose(t *testing.T) {
 	s.Close()
 	gate.Open()
 	got := lifeRecords(log)
-	got, cut, _ := strings.Cut(got, " requests_cut=") // the handler's, once the monitor has seen that it takes long
+	got, cut, _ := strings.Cut(got, " requests_cut=") // names the handler's request, once the monitor has seen that it takes long
 	if cut != "" && !strings.HasPrefix(cut, `"no route 1 (`) {
 		t.Errorf("cut: %s", cut)
 	}
@@ -82,7 +82,7 @@ func TestLifeLogOfClose(t *testing.T) {
 	}
 }
 
-// endingConn is a connection whose first Close tells that it has begun, and returns only when the server has said that it has stopped.
+// endingConn is a connection whose first Close reports that it has begun, and returns only when the server has logged that it has stopped.
 type endingConn struct {
 	net.Conn
 	closed  atomic.Bool
@@ -103,7 +103,7 @@ func (c *endingConn) Close() error {
 type endingListener struct {
 	net.Listener
 	cut     chan struct{}   // closed by the connection's first Close
-	stopped <-chan struct{} // what that Close waits for
+	stopped <-chan struct{} // that Close waits for this
 }
 
 func (l endingListener) Accept() (net.Conn, error) {
@@ -114,7 +114,7 @@ func (l endingListener) Accept() (net.Conn, error) {
 	return &endingConn{Conn: c, cut: l.cut, stopped: l.stopped}, nil
 }
 
-// watchedLog tells that it has a line with the text.
+// watchedLog is a log that closes seen when it has a line with the text.
 type watchedLog struct {
 	filotest.Log
 	text string
@@ -130,7 +130,7 @@ func (l *watchedLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A Shutdown that ends because Close has cut off the connections that it waited for logs how many those were.
+// If Shutdown ends because Close has cut off the connections that it waited for, it logs their number.
 func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	log := &watchedLog{text: "msg=stopped", seen: make(chan struct{})}
 	reads, cut := make(chan struct{}), make(chan struct{})
@@ -138,7 +138,7 @@ func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	s := &filo.Server{Logger: slog.New(slog.NewTextHandler(log, nil)), Handler: func(c *filo.Ctx) error {
 		close(reads)
 		_, err := c.Body()
-		<-cut // if the end of the handler closed the connection, Close would wait for it before it has cut anything
+		<-cut // otherwise the handler's end might close the connection, and Close would wait for that before it cuts anything off
 		return err
 	}}
 	served := make(chan error, 1)

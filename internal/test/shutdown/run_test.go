@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// runServer is a server that runs on a listener, until end.
+// runServer is a server that runs on a listener until end is called.
 type runServer struct {
 	*filotest.Server
 	gate   *filotest.Gate
@@ -74,7 +74,7 @@ func (s *runServer) wantResult(t *testing.T, want error) {
 	}
 }
 
-// "Run serves until ctx is done. Then it shuts the server down, and returns when all is over", whoever has begun with that.
+// "Run serves until ctx is done. Then it shuts the server down, and returns when all is over", even if another call has begun the shutdown.
 func TestRunReturnsAtTheEnd(t *testing.T) {
 	for name, begin := range map[string]func(*runServer) error{
 		"the context ends":    func(s *runServer) error { s.end(); return nil },
@@ -120,7 +120,7 @@ func TestRunReturnsAtTheEnd(t *testing.T) {
 			gate.Open()
 			held.Want(200, "held", true)
 			held.WantEOF()
-			s.wantRuns(t) // for the task
+			s.wantRuns(t) // Run waits for the task
 			close(endTask)
 			s.wantResult(t, nil)
 			if err := filotest.Recv(t, begins, "what has begun the shutdown"); err != nil {
@@ -159,7 +159,7 @@ func TestRunCutsOff(t *testing.T) {
 	if !errors.As(err, &unfinished) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Run returned %v", err)
 	}
-	// The idle connection may be there still, after so short a time.
+	// After so short a time the idle connection may still be there.
 	if unfinished.Conns < 2 || unfinished.Conns > 3 || unfinished.Tasks != 1 || unfinished.GracePeriod != time.Millisecond {
 		t.Errorf("Run returned %#v", unfinished)
 	}
@@ -192,7 +192,7 @@ func TestRunWithoutGracePeriod(t *testing.T) {
 	s.wantResult(t, nil)
 }
 
-// Close of somebody else is no error of Run's.
+// If another goroutine calls Close, Run returns no error.
 func TestRunClosed(t *testing.T) {
 	s := runTCP(t, &filo.Server{GracePeriod: filotest.Bound})
 	held := s.Dial(t)
@@ -203,7 +203,7 @@ func TestRunClosed(t *testing.T) {
 	s.wantResult(t, nil)
 }
 
-// "ErrServerClosed if the server was shut down before": nothing is served, and the listener closed.
+// "ErrServerClosed if the server was shut down before": nothing is served, and the listener is closed.
 func TestRunAfterTheEnd(t *testing.T) {
 	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	s.Close()
@@ -219,7 +219,7 @@ func TestRunAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A context that is done ends a server that has hardly begun.
+// If Run's context is already done, the server ends right after its start.
 func TestRunWithContextThatIsDone(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -231,7 +231,7 @@ func TestRunWithContextThatIsDone(t *testing.T) {
 	}
 }
 
-// "Run returns an error at once if the address can't be listened on", and the server may be used for another one.
+// "Run returns an error at once if the address can't be listened on", and the server may then serve another address.
 func TestRunCannotListen(t *testing.T) {
 	taken := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
@@ -259,7 +259,7 @@ func TestRunCannotListen(t *testing.T) {
 	}
 }
 
-// runFailing is a listener that fails for good when it is told to.
+// runFailing is a listener that fails for good when the test makes it.
 type runFailing struct {
 	net.Listener
 	fail  atomic.Bool
@@ -292,7 +292,7 @@ func TestRunCannotAccept(t *testing.T) {
 	s.wantResult(t, listener.cause)
 }
 
-// "A server may run on several addresses": all have the same protocol by the same rules, and end together.
+// "A server may run on several addresses": all speak the same protocols by the same rules, and end together.
 func TestRunEach(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	config := &filo.Server{Handler: filotest.NewGate().Handle}
@@ -428,7 +428,7 @@ func TestOnServing(t *testing.T) {
 	}
 }
 
-// What a start fails at comes before anybody is told that serving has begun, and is logged as an error.
+// If a start fails, it does so before any function is told that serving has begun, and the error is logged.
 func TestStartFails(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	garbage, taken := filepath.Join(t.TempDir(), "garbage"), filotest.Listen(t, "tcp", "127.0.0.1:0")

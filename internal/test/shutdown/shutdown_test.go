@@ -35,8 +35,8 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// promptly is how soon after its coming a new client of these tests must have sent its request, or else the machine is too
-// busy for the server to be blamed. The server gives it a second.
+// promptly is how soon after it has connected a new client of these tests must have sent its request. The server gives it a second, so if
+// the client is later than this, the machine is too busy and the case is repeated.
 const promptly = 700 * time.Millisecond
 
 // "A connection that was opened a moment before and has sent nothing yet, or is in its TLS handshake, has up to a second for
@@ -45,8 +45,8 @@ func TestShutdownAwaitsNewConnections(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		secure  bool
-		prepare func(t *testing.T, client *tls.Conn) // before the shutdown
-		writes  int                                  // that come before it
+		prepare func(t *testing.T, client *tls.Conn) // called before the shutdown
+		writes  int                                  // the client's writes before the shutdown
 	}{
 		"plain":               {},
 		"TLS, silent":         {secure: true},
@@ -68,8 +68,8 @@ func TestShutdownAwaitsNewConnections(t *testing.T) {
 	}
 }
 
-// shutdownAnswersNew shuts a server down while a client has made some of its writes, and wants its request to be answered. It
-// reports false if the client wasn't prompt.
+// shutdownAnswersNew shuts a server down when a client has made some of its writes, and wants its request to be answered. It reports false
+// if the client wasn't prompt.
 func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server, secure bool, writes int) (prompt bool) {
 	gate := filotest.NewGate()
 	s := serve(t, &filo.Server{Handler: gate.Handle})
@@ -82,7 +82,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	}()
 	begun := gate.Hold(t, held).ShuttingDown()
 	reached, goOn, made := make(chan struct{}), make(chan struct{}), 0
-	start := time.Now() // the server gives a second to a client that has come less than a second before
+	start := time.Now() // the server gives a second to a client that came less than a second before
 	conn := net.Conn(&lateConn{s.Dial(t).Conn, func() {
 		if made == writes {
 			close(reached)
@@ -104,7 +104,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	filotest.Recv(t, reached, "the client to come so far")
 	filotest.Await(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
 	result := s.BeginShutdown(t, begun)
-	time.Sleep(200 * time.Millisecond) // as long as a client may take
+	time.Sleep(200 * time.Millisecond) // a client may take that long
 	close(goOn)
 	prompt = filotest.Recv(t, sent, "the request to be sent").Sub(start) < promptly
 	answer := filotest.Recv(t, answered, "the answer")
@@ -118,7 +118,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	return prompt
 }
 
-// Shutdown waits for a handshake that is under way, but not for one that doesn't go on, though nothing else bounds it.
+// Shutdown waits for a handshake that is under way, but not for one that is stuck, even if no time-out bounds it.
 func TestShutdownEndsStalledHandshakes(t *testing.T) {
 	t.Parallel()
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
@@ -142,8 +142,8 @@ func TestShutdownEndsStalledHandshakes(t *testing.T) {
 	})
 }
 
-// A program that is restarted hands its listening socket to the next one before it shuts down. No client that has just
-// connected, and hasn't sent anything yet, notices. FILO_RESTART is for how long each case goes on, with more clients then.
+// A program that is restarted hands its listening socket to the next one before it shuts down. A client that has just connected, and hasn't
+// sent anything yet, doesn't notice. FILO_RESTART makes each case last that long, with more clients.
 func TestRollingRestart(t *testing.T) {
 	span, rate := 600*time.Millisecond, 200
 	if text := os.Getenv("FILO_RESTART"); text != "" {
@@ -181,7 +181,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// restarts is a server that is started anew again and again, and its clients.
+// restarts is a server that is restarted again and again, with its clients.
 type restarts struct {
 	t           *testing.T
 	secure      bool
@@ -191,10 +191,10 @@ type restarts struct {
 	generations int
 
 	answered, lost, late atomic.Int64
-	first                atomic.Pointer[error] // that a request was lost by
+	first                atomic.Pointer[error] // the first error by which a request was lost
 }
 
-// start starts a server with the socket of the one before.
+// start starts a server with the previous server's socket.
 func (r *restarts) start() *filotest.Server {
 	r.t.Helper()
 	file, err := r.listener.File()
@@ -220,7 +220,7 @@ func (r *restarts) start() *filotest.Server {
 	return s
 }
 
-// connect lets that many clients a second come.
+// connect starts rate clients a second.
 func (r *restarts) connect(span time.Duration, rate int) {
 	var clients sync.WaitGroup
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
@@ -243,7 +243,7 @@ func (r *restarts) connect(span time.Duration, rate int) {
 	clients.Wait()
 }
 
-// request makes one request on a connection of its own, and takes its time for that.
+// request makes one request, slowly, on a connection of its own.
 func (r *restarts) request() (sent time.Time, err error) {
 	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -272,7 +272,7 @@ func (r *restarts) request() (sent time.Time, err error) {
 	return sent, nil
 }
 
-// "If ctx is done before, it … returns ctx's error", also while a function of the user's keeps a loop.
+// "If ctx is done before, it … returns ctx's error", also while a function of the user's holds up a loop.
 func TestShutdownGivesUpOnALoop(t *testing.T) {
 	for range 10 {
 		closing, release := make(chan struct{}), make(chan struct{})
@@ -289,7 +289,7 @@ func TestShutdownGivesUpOnALoop(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- s.Shutdown(ctx) }()
 		filotest.Recv(t, closing, "ConnState to be called")
-		time.Sleep(20 * time.Millisecond) // for Shutdown to come to the loops; nothing depends on it
+		time.Sleep(20 * time.Millisecond) // time for Shutdown to reach the loops; nothing depends on it
 		cancel()
 		if err := filotest.Recv(t, result, "Shutdown to give up"); err != context.Canceled {
 			t.Errorf("Shutdown: %v", err)
@@ -301,13 +301,13 @@ func TestShutdownGivesUpOnALoop(t *testing.T) {
 	}
 }
 
-// steadyListener is a listener where somebody new connects every two milliseconds.
+// steadyListener is a listener to which a new client connects every two milliseconds.
 type steadyListener struct {
 	net.Listener // never asked
 	accepted     atomic.Int64
 
 	mu       sync.Mutex
-	next     time.Time     // when the next one comes; guarded by mu
+	next     time.Time     // when the next client comes; guarded by mu
 	deadline time.Time     // guarded by mu
 	changed  chan struct{} // closed when the deadline is set; guarded by mu
 }
@@ -350,7 +350,7 @@ func (l *steadyListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Who goes on connecting while a server shuts down doesn't keep it.
+// Clients that keep connecting while a server shuts down don't keep it from ending.
 func TestShutdownUnderSteadyDialling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &steadyListener{next: time.Now(), changed: make(chan struct{})}
@@ -399,7 +399,7 @@ func TestUnhashableListener(t *testing.T) {
 	defer gate.Open()
 	held := s.Dial(t)
 	gate.Hold(t, held)
-	s.Dial(t).WantRefusal(503) // which lingers
+	s.Dial(t).WantRefusal(503) // the refused connection lingers
 	gate.Open()
 	held.Want(200, "held", false)
 	if err := s.ShutdownInTime(); err != nil {
@@ -418,7 +418,7 @@ func (l *closedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A listener is closed once, whatever ends its serving: a user's own may not bear more.
+// A listener is closed once, whatever ends its serving: a user's own listener may not bear a second Close.
 func TestListenerIsClosedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -459,7 +459,7 @@ func TestListenerIsClosedOnce(t *testing.T) {
 	}
 }
 
-// A client that pipelines without an end keeps a shutdown for a second at most, and learns from its last answer that it is the last.
+// A client that pipelines without an end delays a shutdown by a second at most, and its last answer says that it is the last.
 func TestShutdownEndsPipelining(t *testing.T) {
 	requests := strings.Repeat("GET / HTTP/1.1\r\nHost: filo.test\r\n\r\n", 100)
 	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
@@ -499,7 +499,7 @@ func TestShutdownEndsPipelining(t *testing.T) {
 					}
 				}
 			}()
-			ended := make(chan bool, 1) // whether the last answer said so
+			ended := make(chan bool, 1) // whether the last answer said that it is the last
 			go func() {
 				last := false
 				for {
@@ -522,9 +522,9 @@ func TestShutdownEndsPipelining(t *testing.T) {
 	}
 }
 
-// wasReset reports whether a reset has cut off the answers of a client that was too slow to read them: the server has lingered for as long as it
-// may. err ended the client's reads, and sent is what ends its writes. One of the two is told of the reset, the other one perhaps of an end.
-// A head that was cut is malformed.
+// wasReset reports whether a reset has cut off the answers of a client that was too slow to read them: the server has lingered for as long
+// as it may. err ended the client's reads, and sent is what ends its writes. Either the reads or the writes fail with the reset, and the
+// others perhaps see a mere end. A head that was cut off is malformed.
 func wasReset(err error, sent <-chan error) bool {
 	var malformed textproto.ProtocolError
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &malformed) {
