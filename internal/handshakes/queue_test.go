@@ -46,8 +46,8 @@ func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 	return conns
 }
 
-// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first. Once one
-// was given up, those that have waited for half as long come last, the newest of them first.
+// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first. Once a
+// handshake of the client was given up, handshakes that have waited for half as long as that one come last, the newest of them first.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -155,7 +155,7 @@ func (c *wakingConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// Where too many wait for their clients, the address that has most of them loses the one that has waited for longest.
+// If too many handshakes wait for their clients, the address that has most of them loses its handshake that has waited for the longest.
 func TestOusted(t *testing.T) {
 	q := &Queue{Most: 2}
 	first := begin(q, other, 1)[0]
