@@ -66,7 +66,7 @@ func TestCollector(t *testing.T) {
 	lint(t, registry)
 }
 
-// A collector may be registered for a server that doesn't serve yet, and several servers be told apart.
+// A collector may be registered for a server that doesn't serve yet, and several servers can be told apart.
 func TestCollectorOfIdleServers(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	for _, name := range []string{"public", "admin"} {
@@ -79,7 +79,7 @@ func TestCollectorOfIdleServers(t *testing.T) {
 		`filo_connections_accepted_total{server="admin"} 0.0`)
 }
 
-// Limits stand beside what they limit, and what was refused and has timed out is told apart by few labels. promtool finds no fault.
+// Each limit stands beside the figure that it limits, and few labels tell refusals and time-outs apart. promtool finds no fault.
 func TestCollectorLimits(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: routes().Serve, Logger: quiet, Driver: filo.DriverBlocking,

@@ -229,7 +229,7 @@ func (x *trial) send(i int) (status int, kept bool) {
 	return response.StatusCode, response.Header.Get("Idempotency-Replayed") != ""
 }
 
-// last lets a trouble last for a while, or until it shows if no table is asked for.
+// last lets a trouble last for the given time, or only until it shows if no table was requested.
 func (x *trial) last(long time.Duration, shows func() bool) {
 	if *troubleTime > 0 {
 		time.Sleep(long)
@@ -350,7 +350,7 @@ func (x *trial) repeat() string {
 	return fmt.Sprintf("%d: %d executed, %d kept, %d 409", len(refused), executed, kept, conflicts)
 }
 
-// of returns the share of answers with a status among those of the requests of the trouble, and how long they took.
+// of returns which share of the answers to the trouble's requests has a status, and how long these answers took.
 func (x *trial) of(until, status int) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

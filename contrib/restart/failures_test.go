@@ -187,7 +187,7 @@ func TestNewProgramFailsAtUnixSocket(t *testing.T) {
 
 func init() { spoil = spoilForFailures }
 
-// spoilForFailures is spoil.
+// spoilForFailures is the function spoil of TestFailures.
 func spoilForFailures(mode string, s *filo.Server, r *restart.Restarter) error {
 	switch mode {
 	case "half":

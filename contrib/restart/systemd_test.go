@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// systemd is a socket that hears what programs tell systemd. Like systemd it always reads: a program that tells something waits while the
-// socket is full.
+// systemd is a socket that receives the messages of programs to systemd. Like systemd it always reads: while the socket is full, a program
+// that sends a message waits.
 type systemd struct {
 	t     *testing.T
 	heard chan string // closed at the end of the test
