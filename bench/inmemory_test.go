@@ -177,7 +177,7 @@ func checkAnswers(t *testing.T, captured *bytes.Buffer, n int) {
 	}
 }
 
-// Thirty fields are what the many-headers benchmark promises.
+// The many-headers benchmark sends thirty fields, as it promises.
 func TestHeadersScenarioHasThirtyFields(t *testing.T) {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(headersScenario().request)))
 	if err != nil {

@@ -45,7 +45,7 @@ const (
 	Server   = "bench"              // the Server field of all answers
 	Wait     = 5 * time.Millisecond // how long handlers sleep
 	MaxBody  = 64 << 20
-	// GzipLevel is the level at which all compress, filo's default. They use the same implementation, klauspost/compress.
+	// GzipLevel is the level at which all servers compress, filo's default. They use the same implementation, klauspost/compress.
 	GzipLevel = 5
 )
 
