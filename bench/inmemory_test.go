@@ -17,7 +17,7 @@ import (
 // scenario is one kind of traffic and the handler that answers it.
 type scenario struct {
 	request  []byte // one
-	input    []byte // what one turn of the client sends: request, once or several times
+	input    []byte // what the client sends in a turn: request, once or several times
 	perConn  int
 	handlers handlers
 	raw      bool // the answer isn't HTTP

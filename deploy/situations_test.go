@@ -100,7 +100,7 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 		return c.NoContent()
 	})
 	r.GET("/download", func(c *filo.Ctx) (err error) {
-		for part := make([]byte, 64<<10); err == nil; { // until the client has left
+		for part := make([]byte, 64<<10); err == nil; { // until a write fails: the client takes no more, and leaves in the end
 			_, err = c.Stream().Write(part)
 		}
 		return err
@@ -592,7 +592,7 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 			o.ask(50, "/", 200)
 			release := o.together(2, "/hold")
 			o.scrape(`http_requests_in_flight 2`)
-			for range n { // of a route that takes a place; a quick one is answered all the same
+			for range n { // to a route that takes a place: requests to a quick route are answered nevertheless
 				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			}
 			release()

@@ -1,4 +1,4 @@
-// Package pools compares filo's pool of goroutines for tasks with those that Go programs use most.
+// Package pools compares filo's pool of goroutines for tasks with the pools that Go programs use most.
 package pools
 
 import (

@@ -257,7 +257,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The figures are those of the limiter, while a request runs.
+// While a request runs, the exported figures are the limiter's.
 func TestFigures(t *testing.T) {
 	limiter := fixed(7)
 	figures := map[string]float64{}

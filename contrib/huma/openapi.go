@@ -279,7 +279,7 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// object returns the schema of a JSON body: that of the input, or of a struct with those of its fields that come from the body.
+// object returns the schema of a JSON body: the input's schema, or that of a struct with only the fields that come from the body.
 func (d *documenter) object(described bind.Operation, members []bind.Field) *huma.Schema {
 	if len(members) == len(described.Fields) {
 		return d.inputs.Schema(described.Input, true, "Body")

@@ -85,7 +85,7 @@ func options(change ...func(*jwt.Options[user])) jwt.Options[user] {
 	return o
 }
 
-// whoami answers with what the token claims.
+// whoami answers with the claims of the token.
 func whoami(c *filo.Ctx) error {
 	claims, ok := jwt.Claims[user](c)
 	if !ok {

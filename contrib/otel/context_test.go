@@ -220,7 +220,7 @@ func TestSamplingIsTheServers(t *testing.T) {
 	}
 }
 
-// A trace that isn't recorded goes on all the same.
+// A trace that isn't recorded is continued nevertheless.
 func TestUnsampled(t *testing.T) {
 	ids := make(chan string, 2)
 	o := serve(t, inHandler(func(c *filo.Ctx) error {

@@ -101,7 +101,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// A panic goes on, so the client gets what it would without the middleware.
+// A panic goes on, so the client gets the same answer as without the middleware.
 func TestMiddlewareAnswers(t *testing.T) {
 	s, _ := serve(t, within)
 	if answer := s.Do(t, "GET /panicking"); answer.Status != 500 {

@@ -379,7 +379,7 @@ func events(t *testing.T, s *servertest.Server, lastID, until string) (data []st
 	return nil, ""
 }
 
-// A client resumes at another instance than it came from, also at one that was started since, and gets each event once.
+// A client resumes at another instance than before, even at an instance that was started since, and gets each event once.
 func TestResumeElsewhere(t *testing.T) {
 	s := startRedis(t, false)
 	hub1, one := instance(t, s)

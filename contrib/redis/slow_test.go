@@ -242,7 +242,7 @@ func TestFiguresOfIdle(t *testing.T) {
 	poll(t, "the figures to say that Redis answers", func() bool { return up("read") == 1 })
 }
 
-// Names that never end, such as those of a channel for each chat, don't make figures without end.
+// An unlimited number of names, such as a channel for each chat, doesn't make an unlimited number of figures.
 func TestManyNames(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer client.Close()

@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			if err := store.Delete(c, "a"); err != nil {
 				t.Error(err)
 			}
-			got.Version = 2 // one that has loaded it before the deletion
+			got.Version = 2 // as a request that has loaded the session before the deletion
 			if saved, err := store.Save(c, "a", got); saved || err != nil {
 				t.Errorf("a deleted session came back: %v, %v", saved, err)
 			}
@@ -240,8 +240,8 @@ func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log 
 	return servertest.NewServer(t, &filo.Server{Handler: routes(r, when), Logger: log})
 }
 
-// Redis is killed and comes back: meanwhile requests are refused, or served without the stores, as each store was told. There is one
-// record of it, however many requests there are.
+// While Redis is killed and until it is back, requests are refused, or served without the stores, as each store was told. The log has one
+// record of the outage, however many requests there are.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	for _, when := range []redisfilo.WhenDown{redisfilo.Refuse, redisfilo.Open} {

@@ -21,7 +21,7 @@ type broker struct {
 	messages []sse.Delivery
 	held     map[int]bool // followers that get nothing, by the order in which they came
 	came     int
-	gap      bool // all followers are told of one
+	gap      bool // all followers are told of a gap
 	err      error
 }
 
@@ -110,7 +110,7 @@ func instance(t *testing.T, m mode, options websocket.HubOptions) (hub *websocke
 	})
 }
 
-// resume opens a connection whose first messages are those that it has missed.
+// resume opens a connection whose first messages are the missed ones.
 func resume(t *testing.T, address, query string) *client {
 	t.Helper()
 	c := connect(t, address)

@@ -218,7 +218,7 @@ func TestShutdown(t *testing.T) {
 			go func() { done <- shutdown(t.Context()) }()
 			for i, c := range clients {
 				c.wantClose(1001)
-				if i != 2 { // one that doesn't answer
+				if i != 2 { // this client doesn't answer
 					c.send(closeFrame(1001, ""))
 					c.wantEnd()
 				} else if overHTTP2 && strings.HasPrefix(m.name, "Accept") {

@@ -113,7 +113,7 @@ func startIdle(t *testing.T, address string, n int) {
 	}
 }
 
-// settled returns what the process has when nothing happens.
+// settled returns how many goroutines and how much memory the process has when nothing happens.
 func settled() (goroutines int, heap, resident int64) {
 	for range 3 {
 		debug.FreeOSMemory()

@@ -19,7 +19,7 @@ type person struct {
 // message is one line of a conversation.
 type message struct {
 	Room string `json:"room"`
-	// ID is greater than that of every message before it, those of an earlier run of the program included.
+	// ID is greater than the IDs of all messages before it, even of an earlier run of the program.
 	ID int64 `json:"id"`
 	// At is when it was said, in milliseconds of Unix time.
 	At   int64  `json:"at"`

@@ -122,7 +122,7 @@ func (c *client) trySay(text, key string) error {
 	return c.write(websocket.MessageText, string(b))
 }
 
-// texts returns what was said, in one line.
+// texts returns the texts of messages, in one line.
 func texts(messages []message) string {
 	var said []string
 	for _, m := range messages {

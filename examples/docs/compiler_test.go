@@ -54,7 +54,7 @@ func newCompiler(all []snippet) (*compiler, error) {
 	})}, nil
 }
 
-// check returns what is wrong with a snippet, each with its place in the document.
+// check returns the mistakes in a snippet, each with its place in the document.
 func (c *compiler) check(s snippet) []error {
 	var names []string
 	for {

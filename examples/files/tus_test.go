@@ -208,7 +208,7 @@ func TestShutdownEndsUploads(t *testing.T) {
 	expectStored(t, again, "interrupted", content)
 }
 
-// A process that is killed leaves what it has, and the next one goes on with it.
+// A process that is killed leaves the received bytes, and the next process continues the upload.
 func TestKilledHalfWay(t *testing.T) {
 	dir := t.TempDir()
 	base, process := startProgram(t, os.Args[0], dir)

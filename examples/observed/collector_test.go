@@ -37,7 +37,7 @@ func TestCollectorForgets(t *testing.T) {
 	}
 }
 
-// Spans stand below their parents, in the order in which they began. Spans whose parent isn't in this process are outermost.
+// Spans stand below their parents, in the order in which they began. Spans whose parent isn't known are outermost.
 func TestOrder(t *testing.T) {
 	c := newCollector()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(c)).Tracer("test")

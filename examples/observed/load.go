@@ -45,7 +45,7 @@ type load struct {
 	tracer  trace.Tracer
 }
 
-// startLoad sends requests until ctx is done or stop is called, which waits for the last ones.
+// startLoad sends requests until ctx is done or stop is called. stop waits for the last answers.
 func startLoad(ctx context.Context, base, host string, perSecond float64, spans sdktrace.SpanProcessor) (stop func()) {
 	if perSecond == 0 {
 		return func() {}

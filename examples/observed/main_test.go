@@ -229,7 +229,7 @@ func TestTraceOfTheLoad(t *testing.T) {
 	}
 }
 
-// counted returns what the load has counted, in all tests.
+// counted returns the load's counters, which include all tests so far.
 func counted(t *testing.T, base string) (sent, failed int) {
 	t.Helper()
 	var vars struct {

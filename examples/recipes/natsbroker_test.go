@@ -136,8 +136,8 @@ func TestNATSBroker(t *testing.T) {
 	follow(again).want(t, "gap c:4 live")
 }
 
-// recreated returns a broker with a new stream in place of one that was deleted. Meanwhile the server may still be removing the old one's
-// files: then it can't make the new one's.
+// recreated returns a broker with a new stream instead of a deleted one. While the server still removes the files of the old stream, it
+// can't make those of the new one.
 func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

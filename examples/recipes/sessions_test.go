@@ -75,7 +75,7 @@ func TestSessionStores(t *testing.T) {
 				if err := store.Delete(c, "a"); err != nil {
 					t.Fatal(err)
 				}
-				got.Version = 2 // one that has loaded it before the deletion
+				got.Version = 2 // as a request that has loaded the session before the deletion
 				if saved, err := store.Save(c, "a", got); saved || err != nil {
 					t.Fatalf("a deleted session came back: %v, %v", saved, err)
 				}

@@ -23,7 +23,7 @@ const (
 	queryTimeout = 5 * time.Second
 	// busyTimeout is how long a statement waits for another one's lock, in milliseconds.
 	busyTimeout = 2000
-	// maxConns bounds the connections: readers don't wait for the one that writes.
+	// maxConns bounds the connections: readers don't wait for the connection that writes.
 	maxConns = 4
 )
 

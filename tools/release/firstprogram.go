@@ -17,7 +17,7 @@ import (
 // untilTagged marks a line of the README's first program that is needed only before the first release.
 const untilTagged = "# until v0.1.0 is tagged"
 
-// firstProgram is what the README's section "First program" tells its reader to do.
+// firstProgram is the content of the README's section "First program".
 type firstProgram struct {
 	code     string   // of main.go
 	commands []string // before the last one, which runs the program until it is stopped

@@ -15,7 +15,7 @@ type Kind string
 
 // The kinds.
 const (
-	Peak     Kind = "peak"     // a closed loop, or what the row's own kind has instead
+	Peak     Kind = "peak"     // a closed loop, or the measurement of the row's own kind
 	Rate     Kind = "rate"     // an open loop at a part of the slowest server's peak
 	Syscalls Kind = "syscalls" // a closed loop under strace
 )
@@ -42,7 +42,7 @@ type Record struct {
 	Figures map[string]float64 `json:"figures"`
 }
 
-// The names of figures. A Record has those that its run could determine.
+// The names of figures. A Record has the figures that its run could determine.
 const (
 	Throughput  = "requests/s"
 	CPU         = "cpu-µs/request"

@@ -58,7 +58,7 @@ func TestUsageCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine a second may pass for each tenth of one that this process gets.
+	// On a busy machine a second may pass until this process has had a tenth of a second.
 	var used Usage
 	for begin := time.Now(); used.CPU < 100*time.Millisecond && time.Since(begin) < time.Minute; {
 		after, err := ReadUsage(pids)

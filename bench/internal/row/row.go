@@ -64,7 +64,7 @@ var (
 // Core are the peers in every row.
 func Core() []string { return slices.Clone(core) }
 
-// Core returns those of the core peers that are in the row.
+// Core returns the core peers that are in the row.
 func (r *Row) Core() []string {
 	return slices.DeleteFunc(Core(), func(name string) bool { return !slices.Contains(r.Peers, name) })
 }

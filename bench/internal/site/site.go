@@ -5,7 +5,7 @@
 //
 //	GET  /                 Greeting
 //	GET  /json             Message as JSON
-//	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for those that ask for it
+//	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for clients that ask for it
 //	POST /echo-length      reads the body as a whole and answers with its length
 //	POST /upload           counts the body, as a stream where the server has them, and answers with its length
 //	GET  /files/NAME       a file of Flags.Files
@@ -183,7 +183,7 @@ func init() {
 // SmallJSON and LargeJSON encode the documents by encoding/json, anew for each request.
 func SmallJSON() []byte { return encode(Message{Greeting}) }
 
-// LargeJSON is SmallJSON for the large one.
+// LargeJSON is SmallJSON for the large document.
 func LargeJSON() []byte { return encode(&Items) }
 
 func encode(v any) []byte {

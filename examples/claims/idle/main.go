@@ -22,7 +22,7 @@ func main() {
 	program.Main("idle", run)
 }
 
-// run measures each server, and prints the figures. It returns an error if filo's aren't what is claimed.
+// run measures each server, and prints the figures. It returns an error if filo's figures don't fulfil the claim.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
 	n := flags.Int("conns", 9000, "how many connections wait")

@@ -1,5 +1,5 @@
 // Command overload puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
-// what was answered, how long it took, what was refused, and how long the overload is felt after it has ended.
+// how many requests were answered and how fast, how many were refused, and how long the overload has effects after its end.
 package main
 
 import (
