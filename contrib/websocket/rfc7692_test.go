@@ -208,7 +208,7 @@ func TestDeflateContexts(t *testing.T) {
 		for i := range 40 {
 			message := fmt.Sprintf("%d: %s", i, long[:300+i*10])
 			if i%5 == 4 {
-				c.send(frame(fin|text, message)) // which isn't compressed
+				c.send(frame(fin|text, message)) // this message isn't compressed
 			} else {
 				out.Reset()
 				io.WriteString(w, message)

@@ -159,8 +159,8 @@ func TestAgentsDocuments(t *testing.T) {
 	}
 }
 
-// llmsText returns llms.txt, whose form https://llmstxt.org describes: a title, a summary, and links with a line each. Title and summary are the
-// README's title, claim and first paragraph; each link has its document's title.
+// llmsText returns llms.txt in the form that https://llmstxt.org describes: a title, a summary, and links with a line each. Title and
+// summary are the README's title, claim and first paragraph; each link has its document's title.
 func llmsText(t *testing.T) string {
 	t.Helper()
 	parts := strings.SplitN(read(t, "README.md"), "\n\n", 4)

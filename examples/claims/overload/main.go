@@ -57,7 +57,7 @@ func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
 	var results []*result
 	for i := range contestants(nil) {
-		each := contestants(make(resource, places))[i] // each has its own resource: handlers of a closed server may still wait for the last one
+		each := contestants(make(resource, places))[i] // its own resource: handlers of a closed server may still wait for theirs
 		r, err := each.play(ctx, stdout, cfg, capacity)
 		if err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
