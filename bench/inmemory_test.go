@@ -17,7 +17,7 @@ import (
 // scenario is one kind of traffic and the handler that answers it.
 type scenario struct {
 	request  []byte // one
-	input    []byte // what one turn of the client sends: request, once or several times
+	input    []byte // what the client sends in a turn: request, once or several times
 	perConn  int
 	handlers handlers
 	raw      bool // the answer isn't HTTP
@@ -177,7 +177,7 @@ func checkAnswers(t *testing.T, captured *bytes.Buffer, n int) {
 	}
 }
 
-// Thirty fields are what the many-headers benchmark promises.
+// The many-headers benchmark sends thirty fields, as it promises.
 func TestHeadersScenarioHasThirtyFields(t *testing.T) {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(headersScenario().request)))
 	if err != nil {

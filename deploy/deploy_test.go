@@ -50,7 +50,7 @@ func read(t *testing.T, name string) []byte {
 	return text
 }
 
-// systemd finds nothing to complain about, with a program in place of the application.
+// systemd finds no fault with the units, with another program in place of the application.
 func TestUnits(t *testing.T) {
 	analyze := tool(t, "systemd-analyze")
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestUnits(t *testing.T) {
 		if err != nil && len(printed) == 0 {
 			t.Fatal(err)
 		}
-		var about []string // these files; the machine has others
+		var about []string // complaints about these files; the machine has other units
 		for line := range strings.Lines(string(printed)) {
 			if strings.Contains(line, "app.service") || strings.Contains(line, "app.socket") {
 				about = append(about, line)
@@ -81,7 +81,7 @@ func TestUnits(t *testing.T) {
 	if said := verify(service); said != "" {
 		t.Errorf("systemd-analyze: %s", said)
 	}
-	// It would find something.
+	// It finds a mistake.
 	if said := verify(append(service, "\n[Service]\nTimeoutStopSecs=1\n"...)); !strings.Contains(said, "TimeoutStopSecs") {
 		t.Errorf("systemd-analyze has nothing against TimeoutStopSecs: %q", said)
 	}
@@ -120,7 +120,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// manifests are the objects in kubernetes/, each decoded as its kind, without a field that the kind hasn't.
+// manifests are the objects in kubernetes/, each decoded as its kind. A field that the kind doesn't have is an error.
 func manifests(t *testing.T) map[string]any {
 	t.Helper()
 	all := make(map[string]any)
@@ -160,7 +160,7 @@ func decode(document string) (any, error) {
 	return object, yaml.UnmarshalStrict([]byte(document), object)
 }
 
-// The manifests are of their schemas, and belong together.
+// The manifests follow their schemas, and fit together.
 func TestKubernetes(t *testing.T) {
 	all := manifests(t)
 	deployment := all["Deployment"].(*appsv1.Deployment)
@@ -190,7 +190,7 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("the probe of %s is %+v", path, probe)
 		}
 	}
-	// The drain is longer than the probe needs to fail, and all of it shorter than what Kubernetes waits.
+	// The drain is longer than the probe needs to fail, and drain and shutdown together are shorter than Kubernetes waits.
 	ready := container.ReadinessProbe
 	if noticed := ready.PeriodSeconds*ready.FailureThreshold + ready.TimeoutSeconds; noticed >= drainSeconds(t) {
 		t.Errorf("the readiness probe needs %d s to fail, and the drain takes %d", noticed, drainSeconds(t))
@@ -201,7 +201,7 @@ func TestKubernetes(t *testing.T) {
 	if replicas := *deployment.Spec.Replicas; replicas <= budget.Spec.MaxUnavailable.IntVal {
 		t.Errorf("%d pods, of which %d may be missing", replicas, budget.Spec.MaxUnavailable.IntVal)
 	}
-	// The metrics' port is no service's, open to a named namespace alone, and asks for a token that no pod starts without.
+	// No service has the metrics' port. Only a named namespace reaches it, and it requires a token, without which no pod starts.
 	for _, port := range service.Spec.Ports {
 		if port.TargetPort.StrVal != "http" {
 			t.Errorf("the service opens %v", port.TargetPort)
@@ -218,7 +218,7 @@ func TestKubernetes(t *testing.T) {
 	if token < 0 || container.Env[token].ValueFrom == nil || container.Env[token].ValueFrom.SecretKeyRef == nil || container.Env[token].ValueFrom.SecretKeyRef.Optional != nil {
 		t.Errorf("METRICS_TOKEN isn't from a secret that must be there: %+v", container.Env)
 	}
-	// A field that isn't one is found.
+	// An unknown field is found.
 	if _, err := decode("apiVersion: v1\nkind: Service\nspec: {port: []}\n"); err == nil || !strings.Contains(err.Error(), `"port"`) {
 		t.Errorf("got %v", err)
 	}
@@ -266,7 +266,7 @@ func settings(text []byte) (lines []string) {
 	return lines
 }
 
-// docs/OPERATIONS.md has the same units, and the documentation of contrib/restart has nothing else.
+// docs/OPERATIONS.md has the same units, and every setting in the documentation of contrib/restart is one of theirs.
 func TestUnitsInDocuments(t *testing.T) {
 	operations := string(read(t, "../docs/OPERATIONS.md"))
 	var all []string
@@ -319,7 +319,7 @@ func promtool(t *testing.T, dir string, arguments ...string) {
 	}
 }
 
-// The scrape's configuration is valid, and brings a token.
+// The scrape's configuration is valid, and has a token.
 func TestScrape(t *testing.T) {
 	if !bytes.Contains(read(t, "prometheus/prometheus.yml"), []byte("authorization: {credentials_file: ")) {
 		t.Error("it brings no token")
@@ -367,7 +367,7 @@ func TestAlertsLead(t *testing.T) {
 		}
 		known++
 	}
-	// The pages are there.
+	// The pages of package debug that are named exist.
 	pages := slices.Concat(debugPage.FindAllString(string(read(t, "prometheus/alerts.yml")), -1), debugPage.FindAllString(operations, -1))
 	if len(pages) < 10 {
 		t.Errorf("only %q are named", pages)
@@ -388,7 +388,7 @@ func TestAlertsLead(t *testing.T) {
 	}
 }
 
-// panel is one of a dashboard.
+// panel is a panel of a dashboard.
 type panel struct {
 	ID      int
 	Title   string

@@ -43,8 +43,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// How many scrapes the parts of a timeline have: six minutes of ordinary load, twelve of the situation, and twelve in which it is over. No more,
-// since promtool evaluates all alerts at each. Starts are remembered for longer.
+// The parts of a timeline, in scrapes: six minutes of ordinary load, twelve of the situation, and twelve after it. They are no longer,
+// since promtool evaluates all alerts at each scrape. Only the time after a start is longer, since alerts look further back for starts.
 const (
 	calmBefore = 24
 	situation  = 48
@@ -52,7 +52,7 @@ const (
 	afterStart = 68
 )
 
-// patience is how long anything may take that a test waits for.
+// patience is how long a test waits for anything.
 const patience = time.Minute
 
 // observed is a server with the metrics of app, beside routes that bring it into situations.
@@ -66,13 +66,13 @@ type observed struct {
 	client  *http.Client
 }
 
-// observe starts a server. further are collectors besides those that every program has.
+// observe starts a server. further are collectors in addition to those of every program.
 func observe(t *testing.T, server *filo.Server, further ...client.Collector) *observed {
 	t.Helper()
 	return observeRoutes(t, server, func(*router.Router) {}, further...)
 }
 
-// observeRoutes starts one with further routes.
+// observeRoutes is observe for a server with further routes.
 func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router), further ...client.Collector) *observed {
 	t.Helper()
 	o := &observed{t: t, server: server, probes: health.New(), held: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
@@ -100,7 +100,7 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 		return c.NoContent()
 	})
 	r.GET("/download", func(c *filo.Ctx) (err error) {
-		for part := make([]byte, 64<<10); err == nil; { // until its client takes no more, and then until that has gone
+		for part := make([]byte, 64<<10); err == nil; { // until a write fails: the client takes no more, and leaves in the end
 			_, err = c.Stream().Write(part)
 		}
 		return err
@@ -121,7 +121,7 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 	return o
 }
 
-// serveAt serves the listener, or one of the machine's.
+// serveAt serves the listener or, if it is nil, a new one on the loopback interface.
 func serveAt(t *testing.T, server *filo.Server, listener net.Listener) string {
 	t.Helper()
 	if listener == nil {
@@ -164,7 +164,7 @@ func (o *observed) text() string {
 	return string(text)
 }
 
-// scrape returns what the server says, of which the test first waits for all that it needs.
+// scrape waits until the metrics have a line for each of the patterns, and returns them.
 func (o *observed) scrape(ready ...string) *scrape {
 	o.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
@@ -199,7 +199,7 @@ func (o *observed) ask(n int, path string, status int) {
 	}
 }
 
-// together asks n times at once for a path that is held, and returns a function that lets these go and waits for their answers.
+// together asks n times at once for a path that is held, and returns a function that releases these requests and waits for their answers.
 func (o *observed) together(n int, path string) (release func()) {
 	answered := make(chan struct{}, n)
 	for range n {
@@ -225,7 +225,7 @@ func (o *observed) idle() *scrape {
 	return o.scrape(`http_requests_in_flight 0`)
 }
 
-// calm is what happens between two scrapes under ordinary load.
+// calm puts ordinary load on the server, and returns the scrapes before and after it.
 func (o *observed) calm() (from, to *scrape) {
 	o.t.Helper()
 	from = o.idle()
@@ -233,7 +233,8 @@ func (o *observed) calm() (from, to *scrape) {
 	return from, o.idle()
 }
 
-// during makes a timeline: ordinary load, steps of what happens in f, which returns the scrapes around it, and ordinary load again.
+// during makes a timeline: ordinary load, steps of the situation that f brings about, and ordinary load again. f returns the scrapes before
+// and after it.
 func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
 	o.t.Helper()
 	l := newTimeline()
@@ -247,7 +248,7 @@ func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
 	return l
 }
 
-// load is during for a load that is over when it is scraped.
+// load is during for a load that has ended before the second scrape.
 func (o *observed) load(steps int, f func()) *timeline {
 	o.t.Helper()
 	return o.during(steps, func() (from, to *scrape) {
@@ -257,7 +258,8 @@ func (o *observed) load(steps int, f func()) *timeline {
 	})
 }
 
-// with has n connections for all the steps, which begin when the metrics show them. At the end it closes them, and calls gone.
+// with keeps n connections open in all the steps, which begin when the metrics show these connections. At the end it closes them, and calls
+// gone.
 func (o *observed) with(steps, n int, request, shown string, gone func()) *timeline {
 	return o.during(steps, func() (from, to *scrape) {
 		from = o.idle()
@@ -303,10 +305,10 @@ func (o *observed) rawEnd(text string) {
 	conn.Close()
 }
 
-// slowly is how long something lasts that must be slow to the alerts: more than the second in FiloSlow.
+// slowly is a duration that counts as slow for the alerts: more than the second in FiloSlow.
 const slowly = 1100 * time.Millisecond
 
-// situations are what happens to servers, and which alerts fire. In all others none of these does.
+// situations are what happens to servers, and the alerts that fire then. In a situation that doesn't name an alert, it doesn't fire.
 var situations = map[string]struct {
 	happens func(t *testing.T) *timeline
 	alerts  []string
@@ -399,7 +401,7 @@ var situations = map[string]struct {
 		o := observe(t, &filo.Server{MaxConnsPerIP: 5})
 		return o.load(situation, func() {
 			var held []net.Conn
-			for range 4 { // the fifth is that of the test's own client
+			for range 4 { // the fifth connection is that of the test's own client
 				conn := o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 				conn.Read(make([]byte, 1))
 				held = append(held, conn)
@@ -476,7 +478,7 @@ var situations = map[string]struct {
 		release := o.together(20, "/hold")
 		polling := o.scrape(`filo_requests_running\{route="GET /hold",state="handler"\} 20`)
 		release()
-		for range situation / 8 { // after which others come
+		for range situation / 8 { // every eight scrapes the polls are new ones
 			l.scraped(from, polling, 8)
 		}
 		from, to = o.calm()
@@ -590,7 +592,7 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 			o.ask(50, "/", 200)
 			release := o.together(2, "/hold")
 			o.scrape(`http_requests_in_flight 2`)
-			for range n { // of a route that takes a place; a quick one is answered all the same
+			for range n { // to a route that takes a place: requests to a quick route are answered nevertheless
 				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			}
 			release()
@@ -650,7 +652,7 @@ func proxied(steps, n int) func(*testing.T) *timeline {
 	}
 }
 
-// failingListener fails as often as it is told to, as if there were no descriptors.
+// failingListener fails as often as a test says, as if there were no descriptors.
 type failingListener struct {
 	net.Listener
 	failures, failed chan struct{}
@@ -695,7 +697,7 @@ func acceptFailing(steps, n int) func(*testing.T) *timeline {
 	}
 }
 
-// crowded has clients with so many connections each, and what happens besides.
+// crowded makes a timeline in which clients have so many connections each, while happens is called.
 func (o *observed) crowded(clients map[string]int, happens func()) *timeline {
 	o.t.Helper()
 	return o.during(situation, func() (from, to *scrape) {
@@ -729,8 +731,8 @@ func held(steps, n int, request, state string) func(*testing.T) *timeline {
 	}
 }
 
-// draining shuts a server down that has a handler which doesn't end. It is scraped so many times meanwhile, then its process is gone, and a
-// new one comes.
+// draining shuts down a server with a handler that doesn't end. Meanwhile it is scraped as often as scrapes says; then its process is gone,
+// and a new one comes.
 func draining(scrapes int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{GracePeriod: time.Duration(graceSeconds(t)) * time.Second})
@@ -754,10 +756,10 @@ func draining(scrapes int) func(*testing.T) *timeline {
 	}
 }
 
-// drainScrapes is how often a drain is scraped at least before systemd kills it.
+// drainScrapes is how often a draining program is scraped at least before systemd kills it.
 const drainScrapes = 2
 
-// The shipped files leave FiloDrainTooLong the time to fire: a drain is old enough while it is scraped for the last time.
+// The shipped files leave FiloDrainTooLong the time to fire: at its last scrape, a drain is old enough for the alert.
 func TestDrainAlertCanFire(t *testing.T) {
 	var killed int32
 	fmt.Sscan(string(regexp.MustCompile(`TimeoutStopSec=(\d+)`).FindSubmatch(read(t, "systemd/app.service"))[1]), &killed)
@@ -780,7 +782,7 @@ func TestDrainAlertCanFire(t *testing.T) {
 	}
 }
 
-// vanishing is ordinary load, and then what f makes of the timeline.
+// vanishing makes a timeline that begins with ordinary load and is continued by f.
 func vanishing(f func(l *timeline, from, to *scrape)) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
@@ -806,7 +808,7 @@ func started(s *scrape, seconds int) *scrape {
 	return &later
 }
 
-// certified serves a certificate that is valid for a while. With spoiled its file is replaced by one that can't be used.
+// certified serves a certificate that is valid for the given time. With spoiled its file is replaced by one that can't be used.
 func certified(valid time.Duration, spoiled bool) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		pair := issue(t, valid)
@@ -880,7 +882,7 @@ func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) 
 			return command
 		}
 		command := start()
-		logging.Disable() // what go-redis says about a Redis that is gone
+		logging.Disable() // go-redis logs much about a Redis that is gone
 		admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { admin.Close() })
 		for end := time.Now().Add(patience); admin.Ping(t.Context()).Err() != nil; time.Sleep(time.Millisecond) {
@@ -911,11 +913,11 @@ func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) 
 	}
 }
 
-// What Go's heap has, and what the process has: under the race detector, that is several times as much.
+// The memory of Go's heap, and of the process, which has several times as much under the race detector.
 const heap, resident = "go_memstats_heap_alloc_bytes{}", "process_resident_memory_bytes{}"
 
-// remembering is a process with so many MiB that it needs, of garbage and of memory that isn't Go's. Its GOMEMLIMIT is such that the largest of
-// the series is that part of it.
+// remembering is a process with so many MiB of live memory, of garbage, and of memory outside of Go. Its GOMEMLIMIT is set so that the
+// largest of the series is the given part of the limit.
 func remembering(live, garbage, outside int, part float64, series ...string) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		debug.FreeOSMemory()
@@ -953,7 +955,8 @@ func touched(memory []byte) []byte {
 	return memory
 }
 
-// Each alert fires in its situation, as a real server reports that, and in no other one; nor before it begins, nor after it is over.
+// Each alert fires in its situation, as a real server reports it, and neither in another one, nor before the situation begins, nor after it
+// is over.
 func TestSituations(t *testing.T) {
 	tool(t, "promtool")
 	fires := make(map[string]int)
@@ -971,8 +974,8 @@ func TestSituations(t *testing.T) {
 			}
 			conditions := []promtoolCondition{firing(job, 60, l.steps-1, s.alerts...)}
 			switch {
-			case strings.HasPrefix(name, "a certificate"): // which stays as it is
-			case strings.HasPrefix(name, "Redis"), strings.HasPrefix(name, "a new certificate"): // which don't end
+			case strings.HasPrefix(name, "a certificate"): // its situation lasts for the whole timeline
+			case strings.HasPrefix(name, "Redis"), strings.HasPrefix(name, "a new certificate"): // these situations don't end
 				conditions = append(conditions, firing(job, 10, calmBefore-1))
 			default:
 				conditions = append(conditions, firing(job, 10, calmBefore-1), firing(job, 1, l.steps-1))
@@ -988,7 +991,7 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// alertNames are those of alerts.yml.
+// alertNames are the names of the alerts in alerts.yml.
 func alertNames(t *testing.T) (names []string) {
 	t.Helper()
 	for _, match := range regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(read(t, "prometheus/alerts.yml"), -1) {

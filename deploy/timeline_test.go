@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// scrape is what a server has said to a scrape: values by series, as in `filo_connections{state="idle"}`.
+// scrape is a server's answer to a scrape: values by series, as in `filo_connections{state="idle"}`.
 type scrape struct {
 	at       time.Time
 	values   map[string]float64
@@ -95,7 +95,7 @@ func labeled(series, instance string) string {
 	return name + `{job="` + alertedJob + `",instance="` + instance + `"` + labels + "}"
 }
 
-// put notes a value for the timeline's current step.
+// put adds a value to the timeline's current step.
 func (l *timeline) put(series, value string) {
 	values := l.series[series]
 	for len(values) < l.steps {
@@ -104,7 +104,7 @@ func (l *timeline) put(series, value string) {
 	l.series[series] = append(values, value)
 }
 
-// scraped adds steps, each as the server was at to. Counters rise in each step by what they have risen from from to to.
+// scraped adds steps with the values of the scrape to. In each step, counters rise by the difference between the scrapes from and to.
 func (l *timeline) scraped(from, to *scrape, steps int) {
 	if l.start.IsZero() {
 		l.start = from.at
@@ -129,8 +129,8 @@ func (l *timeline) scraped(from, to *scrape, steps int) {
 	}
 }
 
-// point returns where a point in real time, in seconds since 1970, lies in the timeline, whose zero is 1970 to promtool. All of a situation
-// is at the time of its first scrape.
+// point returns the place of a point in real time, in seconds since 1970, on the timeline, which begins in 1970 for promtool. The point has
+// the same place in all steps.
 func (l *timeline) point(seconds float64, now time.Time) float64 {
 	at, known := l.times[seconds]
 	if !known {
@@ -162,7 +162,7 @@ func (l *timeline) failed(steps int) {
 	}
 }
 
-// gone adds steps in which nothing is to be scraped.
+// gone adds steps in which the server isn't a target.
 func (l *timeline) gone(steps int) {
 	l.absent = true
 	for range steps {
@@ -223,9 +223,9 @@ func firing(job string, minutes, step int, alerts ...string) promtoolCondition {
 	}
 }
 
-// judgement is what promtool is to judge of several situations at once: that takes a third of the time of one after the other. Each is a job of
-// its own, and what an alert says of a job depends on no other job. The exception is that there is nothing to scrape; timelines in which a
-// target is gone have a run of their own.
+// judgement collects several situations for promtool to judge at once, which takes a third of the time. Each is a job of its own, and an
+// alert about a job depends on no other job. The exception is an alert that there is nothing to scrape, so timelines in which a target is
+// gone have a run of their own.
 type judgement struct {
 	promtoolCase
 }
@@ -238,7 +238,7 @@ func (j *judgement) add(l *timeline, job string, conditions ...promtoolCondition
 	j.Expressions = append(j.Expressions, conditions...)
 }
 
-// check lets promtool judge by alerts.yml, of whose job the alerts are, or, with all, of each job.
+// check lets promtool judge by alerts.yml. Its alerts are about one job; with all, they are changed to be about every job.
 func (j *judgement) check(t *testing.T, all bool) {
 	t.Helper()
 	rules := read(t, "prometheus/alerts.yml")

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Values in log records say the same in text and in JSON: strings, numbers, truth values and errors do. A time.Duration is a number without
-// a unit in JSON, a named number such as an enumeration loses its name, and a struct has another form. This goes for the code that users run.
+// Values in log records look the same in text and in JSON, as strings, numbers, truth values and errors do. In JSON a time.Duration is a
+// number without a unit, a named number such as an enumeration loses its name, and a struct has another form. The test is about the code
+// that users run.
 func TestLoggedValues(t *testing.T) {
 	modules := []string{"..", "../deploy"}
 	contrib, err := filepath.Glob("../contrib/*/go.mod")
@@ -81,8 +82,8 @@ func withLogs(t *testing.T, module string) (patterns []string) {
 	return patterns
 }
 
-// loggedValues returns how many values in log records a package has, and which of them aren't the same in both formats. They are arguments
-// of package slog's functions and of a *slog.Logger's methods, and elements of []any that begin with a name, from which arguments are made.
+// loggedValues returns how many values in log records a package has, and which of them aren't the same in both formats. Such values are
+// arguments of package slog's functions and of a *slog.Logger's methods, and elements of each []any that has names as arguments have them.
 func loggedValues(p *packages.Package) (checked int, faults []string) {
 	if p.Imports["log/slog"] == nil {
 		return 0, nil
@@ -97,7 +98,7 @@ func loggedValues(p *packages.Package) (checked int, faults []string) {
 	pairs := func(list []ast.Expr) {
 		for len(list) > 1 {
 			if key := p.TypesInfo.Types[list[0]]; key.Value == nil || !types.Identical(key.Type.Underlying(), types.Typ[types.String]) {
-				list = list[1:] // a list of its own, or a slog.Attr
+				list = list[1:] // it isn't a name, but a nested list or a slog.Attr
 				continue
 			}
 			check(list[0], list[1])
@@ -173,7 +174,7 @@ func sameInBoth(t types.Type) bool {
 	return ok && basic.Info()&(types.IsBoolean|types.IsNumeric|types.IsString) != 0
 }
 
-// The check finds what it is for.
+// The check finds values that don't look the same.
 func TestLoggedValuesFindsSome(t *testing.T) {
 	const source = `package p
 import ("log/slog"; "time"; "errors")

@@ -86,7 +86,7 @@ type fortune struct {
 	Message string
 }
 
-// fortunes answers with a page of all fortunes, and one that only this request has.
+// fortunes answers with a page of all fortunes in the table, and one that is added for this request.
 func (d *database) fortunes(c *filo.Ctx) error {
 	all, err := query(c.Context(), d, pgx.RowToStructByPos[fortune], "SELECT id, message FROM fortune")
 	if err != nil {

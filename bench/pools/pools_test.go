@@ -1,4 +1,4 @@
-// Package pools compares filo's pool of goroutines for tasks with those that Go programs use most.
+// Package pools compares filo's pool of goroutines for tasks with the pools that Go programs use most.
 package pools
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A peer makes a pool that runs size tasks at once, with its own defaults else. stop is called when all tasks have ended.
+// A peer makes a pool that runs size tasks at once, and has its own defaults otherwise. stop is called when all tasks have ended.
 type peer struct {
 	name  string
 	start func(size int) (submit func(func()), stop func())
@@ -77,7 +77,7 @@ func checked(submit func(func()) error, err error) func(func()) {
 	}
 }
 
-// kinds are kinds of tasks. Those that compute do the same work for all, however often they are interrupted.
+// kinds are kinds of tasks. Tasks that compute do the same work with all pools, however often they are interrupted.
 var kinds = []struct {
 	name string
 	task func()
@@ -125,7 +125,7 @@ func drive(submit func(func()), n, submitters int, task func()) {
 	ended.Wait()
 }
 
-// BenchmarkSubmit is a task from its submission to its end. The first figure to look at is cpu-ns/op, the processor time of
+// BenchmarkSubmit measures a task from its submission to its end. The first figure to look at is cpu-ns/op, the processor time of
 // submitters, tasks, scheduler and collector: it depends least on what else the machine does.
 func BenchmarkSubmit(b *testing.B) {
 	for _, kind := range kinds {
@@ -157,7 +157,7 @@ func cpuTime() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// Every pool runs every task once, and those that bound what runs keep the bound.
+// Every pool runs every task once, and pools that bound the running tasks keep the bound.
 func TestPeersRunAll(t *testing.T) {
 	for _, p := range peers {
 		submit, stop := p.start(3)

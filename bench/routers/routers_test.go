@@ -1,4 +1,4 @@
-// Package routers compares filo's router with those that Go programs use most, over the routes of GitHub's API.
+// Package routers compares filo's router with the routers that Go programs use most, over the routes of GitHub's API.
 package routers
 
 import (

@@ -216,8 +216,7 @@ func TestPriorities(t *testing.T) {
 	ask("/low")
 	<-inside
 	settled := func() int { return limiter.Queued() + int(refused.Load()) }
-	// The fuller the queue, the larger is the share of those of low priority that are refused: here one of 30 at least, but for one run in
-	// some millions.
+	// The fuller the queue, the more requests of low priority are refused: here at least one of 30, except in one of some million runs.
 	for n := 1; n <= 30; n++ {
 		ask("/low")
 		await(t, "it to be refused, or to wait", func() bool { return settled() == n })
@@ -258,7 +257,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The figures are those of the limiter, while a request runs.
+// While a request runs, the exported figures are the limiter's.
 func TestFigures(t *testing.T) {
 	limiter := fixed(7)
 	figures := map[string]float64{}

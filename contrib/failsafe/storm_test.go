@@ -52,8 +52,8 @@ func storm(t *testing.T, builder adaptivelimiter.Builder[any], seconds int) []in
 	return each
 }
 
-// The recommended limiter has a resource do nearly all that it can in each second of a storm, and doesn't let ever more requests in.
-// With failsafe-go's correlation window, seconds after the tenth one have a third of that: see Recommended.
+// With the recommended limiter, a resource does nearly all that it can in each second of a storm, and the limit stays low. With
+// failsafe-go's correlation window, it does only a third of that in seconds after the tenth: see Recommended.
 func TestStorm(t *testing.T) {
 	var limit atomic.Uint64 // the limiter calls the function on several goroutines
 	builder := failsafe.Recommended(4, 1000, 10).OnLimitChanged(func(e adaptivelimiter.LimitChangedEvent) { limit.Store(uint64(e.NewLimit)) })

@@ -118,7 +118,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Each method of huma.Context, for a request where they differ from what is next to them.
+// Each method of huma.Context returns its own value, for a request in which similar values differ.
 func TestContext(t *testing.T) {
 	r, api := newAPI()
 	var got []string
@@ -181,7 +181,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Whatever filo lets in, the operation gets the URL of.
+// An operation gets the URL of every request that filo accepts, however odd its target is.
 func TestOddURLs(t *testing.T) {
 	r, api := newAPI()
 	var u url.URL
@@ -346,7 +346,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// What doesn't come from the network goes through the same router: tests by humatest, and PATCH by autopatch.
+// Requests that don't come from the network go through the same router: those of humatest, and those that autopatch makes for PATCH.
 func TestServeHTTP(t *testing.T) {
 	r, api := newAPI()
 	type thing struct {

@@ -51,7 +51,7 @@ func (b *responseBody) Write(p []byte) (int, error) {
 	return b.stream.Write(p)
 }
 
-// begin switches to streaming, and sends first what was written before.
+// begin switches to streaming, and sends the bytes first that were written before.
 func (b *responseBody) begin() error {
 	whole, _ := b.c.Response.WholeBody()
 	before := bytes.Clone(whole) // Stream drops it
@@ -60,7 +60,7 @@ func (b *responseBody) begin() error {
 	return err
 }
 
-// Flush sends what was written.
+// Flush sends the written bytes.
 func (b *responseBody) Flush() { _ = b.FlushError() }
 
 // FlushError is Flush with an error, which says that the client has left or doesn't read.

@@ -201,7 +201,7 @@ func TestStreamResponse(t *testing.T) {
 	}
 }
 
-// What was written is there when Flush returns, while the operation goes on.
+// The client gets the written bytes when Flush is called, while the operation goes on.
 func TestFlush(t *testing.T) {
 	r, api := newAPI()
 	goOn := make(chan struct{})

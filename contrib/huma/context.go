@@ -117,7 +117,7 @@ func (x *operationContext) BodyReader() io.Reader {
 
 func (x *operationContext) GetMultipartForm() (*multipart.Form, error) {
 	if limit := x.operation.MaxBodyBytes; limit > 0 {
-		x.c.SetMaxBodyBytes(limit) // huma reads no more than that of other bodies either
+		x.c.SetMaxBodyBytes(limit) // huma limits other bodies to the same size
 	}
 	form, err := x.c.Request.MultipartForm()
 	x.request.note(err)

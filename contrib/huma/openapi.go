@@ -53,8 +53,8 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // Defaults come from the input's SetDefaults and from the tag default. The schemas of request bodies have names that end in Input, since
 // requests require fewer fields than answers have. A schema allows unknown members unless all handlers that read it are strict.
 //
-// OpenAPI has QUERY since version 3.2. A document for which no version is set gets 3.2.0 if such a route is described, and 3.1.0 otherwise;
-// an older one that is set is an error then. huma has no field for the operation: it is in PathItem.Extensions, under "query".
+// OpenAPI has QUERY since version 3.2. A document for which no version is set gets 3.2.0 if it describes such a route, and 3.1.0 otherwise.
+// Such a route is an error if an older version is set. huma has no field for its operation, so it is in PathItem.Extensions, under "query".
 //
 // Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
 // field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
@@ -279,7 +279,7 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// object returns the schema of a JSON body: that of the input, or of a struct with those of its fields that come from the body.
+// object returns the schema of a JSON body: the input's schema, or that of a struct with only the fields that come from the body.
 func (d *documenter) object(described bind.Operation, members []bind.Field) *huma.Schema {
 	if len(members) == len(described.Fields) {
 		return d.inputs.Schema(described.Input, true, "Body")

@@ -55,7 +55,7 @@ type photo struct {
 
 func typed[In, Out any](*filo.Ctx, In) (out Out, err error) { return out, nil }
 
-// shop returns a router with all kinds of typed handlers, and one that is none.
+// shop returns a router with all kinds of typed handlers, and one handler that isn't typed.
 func shop() *router.Router {
 	r := router.New()
 	xml := bind.As("application/xml", (*filo.Ctx).XML)
@@ -144,7 +144,7 @@ func TestDocumentRoutes(t *testing.T) {
 	}
 }
 
-// find returns what a document has at the end of a way, as JSON. A parameter is found by its name.
+// find returns the value to which a way leads in a document, as JSON. A parameter is found by its name.
 func find(at any, way ...string) string {
 	for _, step := range way {
 		switch node := at.(type) {
@@ -207,7 +207,7 @@ type Leniently struct {
 	Inner []Inner `json:"inner"`
 }
 
-// The document says what the tag validate does, and each body is as strict as its handlers.
+// The document states the rules of the tag validate, and the schema of each body is as strict as its handlers.
 func TestDocumentRules(t *testing.T) {
 	r := router.New()
 	r.POST("/checked", bind.Handler(typed[checked, bind.NoContent], bind.Strict(),
@@ -256,7 +256,7 @@ func TestDocumentRules(t *testing.T) {
 	}
 }
 
-// OpenAPI has QUERY since 3.2, which is the version of documents that have it, unless they say otherwise: then it can't be described.
+// A document that describes a QUERY has the version 3.2.0, the first one with QUERY. If an older version is set, the route is an error.
 func TestDocumentQUERY(t *testing.T) {
 	r := router.New()
 	r.QUERY("/people", bind.Handler(typed[Address, []Person], bind.Doc{Summary: "Search"}))
@@ -303,7 +303,7 @@ func TestHiddenQUERY(t *testing.T) {
 	}
 }
 
-// What can't be described is an error that says which route it is.
+// A route that can't be described is an error that names the route.
 func TestDocumentRoutesMistakes(t *testing.T) {
 	type badTag struct {
 		N int `query:"n" default:"low"`

@@ -76,7 +76,7 @@ func sign(t testing.TB, algorithm string, key any, claims gojwt.Claims, header .
 	return signed
 }
 
-// options are those of most tests: shared secret, nothing else.
+// options returns the options of most tests, a shared secret and nothing else, with changes.
 func options(change ...func(*jwt.Options[user])) jwt.Options[user] {
 	o := jwt.Options[user]{Algorithms: []string{"HS256"}, Key: secret}
 	for _, f := range change {
@@ -85,7 +85,7 @@ func options(change ...func(*jwt.Options[user])) jwt.Options[user] {
 	return o
 }
 
-// whoami answers with what the token claims.
+// whoami answers with the claims of the token.
 func whoami(c *filo.Ctx) error {
 	claims, ok := jwt.Claims[user](c)
 	if !ok {
@@ -276,7 +276,7 @@ func next(c byte) string {
 	return alphabet[strings.IndexByte(alphabet, c)+1:][:1]
 }
 
-// What an attacker makes of a token's "alg" (RFC 8725, section 2.1).
+// A token whose "alg" was chosen by an attacker is refused (RFC 8725, section 2.1).
 func TestAlgorithmConfusion(t *testing.T) {
 	public := &rsaKeys().PublicKey
 	der := must(x509.MarshalPKIXPublicKey(public))
@@ -459,7 +459,7 @@ func TestWrongOptionsPanic(t *testing.T) {
 	}
 }
 
-// A caller that changes what it gave to New changes nothing there.
+// Changing a key or a list after it was given to New has no effect on the middleware.
 func TestOptionsAreCopied(t *testing.T) {
 	key := bytes.Clone(secret)
 	algorithms := []string{"HS256"}

@@ -16,9 +16,9 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// BenchmarkMiddleware measures whole requests, one after the other on one connection, so that what the middleware costs is the
-// difference from none. The connection is one of TCP, served by a loop where there is one, or one in memory, served by a worker
-// of its own.
+// BenchmarkMiddleware measures whole requests, one after the other on one connection, so that the middleware costs the difference from
+// requests without it. The connection is either of TCP, served by a loop where there are loops, or in memory, served by a worker of its
+// own.
 func BenchmarkMiddleware(b *testing.B) {
 	traced := "Traceparent: 00-" + traceID + "-" + parentID
 	for _, bm := range []struct {

@@ -90,7 +90,7 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
-// The context that handlers get is the request's: it ends with it, and with the client.
+// The context that handlers get ends when the request ends, and when its client leaves.
 func TestContextEnds(t *testing.T) {
 	contexts, left := make(chan context.Context, 1), make(chan error, 1)
 	o := serve(t, inHandler(func(c *filo.Ctx) error {
@@ -119,7 +119,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// In a loop, whose handlers share its goroutine until one may block, contexts are what they are elsewhere.
+// In a loop, whose handlers share its goroutine until one may block, contexts are the same as elsewhere.
 func TestLoopDriver(t *testing.T) {
 	const clients, each = 4, 50
 	entered, left := make(chan struct{}), make(chan error, 1)
@@ -186,7 +186,7 @@ func TestLoopDriver(t *testing.T) {
 	}
 }
 
-// Behind a server of net/http the span is a child of the one in that one's context.
+// Behind a server of net/http, the span is a child of the span in the context of net/http's request.
 func TestAdaptor(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
@@ -203,7 +203,7 @@ func TestAdaptor(t *testing.T) {
 	}
 }
 
-// A client that isn't trusted has nothing to say about what is recorded.
+// A client that isn't trusted can't decide what is recorded.
 func TestSamplingIsTheServers(t *testing.T) {
 	for flags, sampler := range map[string]sdktrace.Sampler{"01": sdktrace.NeverSample(), "00": sdktrace.AlwaysSample()} {
 		sampled := make(chan bool, 1)
@@ -220,7 +220,7 @@ func TestSamplingIsTheServers(t *testing.T) {
 	}
 }
 
-// A trace that isn't recorded goes on all the same.
+// A trace that isn't recorded is continued nevertheless.
 func TestUnsampled(t *testing.T) {
 	ids := make(chan string, 2)
 	o := serve(t, inHandler(func(c *filo.Ctx) error {

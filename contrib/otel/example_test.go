@@ -16,7 +16,7 @@ import (
 )
 
 func ExampleMiddleware() {
-	spans := tracetest.NewInMemoryExporter() // in place of one that sends them to a collector
+	spans := tracetest.NewInMemoryExporter() // instead of an exporter that sends the spans to a collector
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 
 	r := router.New()

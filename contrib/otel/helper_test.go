@@ -28,7 +28,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// routes is a router with what the tests ask for.
+// routes returns a router with the routes that the tests request.
 func routes(use ...filo.Middleware) *router.Router {
 	r := router.New()
 	r.Use(use...)
@@ -81,7 +81,7 @@ func routes(use ...filo.Middleware) *router.Router {
 	return r
 }
 
-// observed is a server with what its middleware has recorded.
+// observed is a server with the spans and metrics that its middleware has recorded.
 type observed struct {
 	*servertest.Server
 	recorder *tracetest.SpanRecorder
@@ -91,7 +91,7 @@ type observed struct {
 func within(m filo.Middleware) filo.Handler { return routes(m).Serve }
 func around(m filo.Middleware) filo.Handler { return m(routes().Serve) }
 
-// serve starts a server that a middleware is part of, which records everything.
+// serve starts a server with a middleware that records everything.
 func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func(*otel.Options)) observed {
 	t.Helper()
 	o := observed{recorder: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
@@ -123,7 +123,7 @@ func (o observed) ask(t testing.TB, request, body string, fields ...string) stri
 		t.Error(err)
 		return ""
 	}
-	raw, _ := io.ReadAll(c) // a reset is what some of them are to get
+	raw, _ := io.ReadAll(c) // some requests must get a reset
 	return string(raw)
 }
 
@@ -184,7 +184,7 @@ func text(attributes []attribute.KeyValue) string {
 // leaveKey is the key of a function that makes a request's client leave.
 type leaveKey struct{}
 
-// leaving asks for something whose client leaves meanwhile.
+// leaving sends a request whose handler makes the client leave, and waits until the handler has ended.
 func leaving(t *testing.T, s *servertest.Server, ended <-chan struct{}, clients chan<- *servertest.Conn) {
 	t.Helper()
 	c := s.Dial(t)
@@ -195,7 +195,7 @@ func leaving(t *testing.T, s *servertest.Server, ended <-chan struct{}, clients 
 	<-ended
 }
 
-// watched is middleware that gives a handler the way to make its client leave, and tells when it has ended.
+// watched is middleware that gives a handler a function to make its client leave, and reports when the handler has ended.
 func watched(clients <-chan *servertest.Conn, ended chan<- struct{}) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

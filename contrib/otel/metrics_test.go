@@ -115,7 +115,7 @@ func TestMetricsActive(t *testing.T) {
 	o.spans(t, 1)
 }
 
-// What clients make up is in no attribute of a metric and no name of a span.
+// Values that clients make up are in no attribute of a metric and no name of a span.
 func TestMetricsCardinality(t *testing.T) {
 	o := serve(t, around)
 	const n = 100
@@ -140,7 +140,7 @@ func TestMetricsCardinality(t *testing.T) {
 	}
 }
 
-// A handler that takes paths for routes gets as many as there may be; further ones are as none.
+// If a handler sets paths as routes, MaxRoutes of them are distinguished; further ones count as no route.
 func TestMaxRoutes(t *testing.T) {
 	const more = 20
 	o := serve(t, inHandler(func(c *filo.Ctx) error {
@@ -161,7 +161,7 @@ func TestMaxRoutes(t *testing.T) {
 	for _, span := range o.spans(t, otel.MaxRoutes+more+1) {
 		names[span.Name()]++
 	}
-	// One place is kept for what has no route.
+	// One place is kept for requests without a route.
 	if len(names) > otel.MaxRoutes+1 || names["GET"] < more || names["GET /0/\uFFFD"] != 2 {
 		t.Errorf("%d names, %d without a route, %d of the first one", len(names), names["GET"], names["GET /0/\uFFFD"])
 	}

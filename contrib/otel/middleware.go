@@ -64,9 +64,9 @@ type Options struct {
 // A request ends when its handler returns. A body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is a
 // chunked request's body. The span and the metrics don't cover a connection after it was hijacked or parked.
 //
-// Put Middleware outside of all handlers and middleware that may answer a request, but inside of RealIP, whose address it
-// records; with Router.Use, or around the server's handler. It turns a handler's error into the response, if nothing inside
-// has: see filo.Ctx.RenderError. A panic continues.
+// Put Middleware outside of all handlers and middleware that may answer a request, with Router.Use or around the server's handler, but
+// inside of RealIP, whose address it records. It turns a handler's error into the response, if nothing inside has: see
+// filo.Ctx.RenderError. A panic continues.
 //
 // Middleware panics if the options are invalid.
 func Middleware(options ...Options) filo.Middleware {

@@ -147,7 +147,7 @@ func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
 	return list
 }
 
-// complete gives a span what is known after the request was answered.
+// complete adds the attributes, the status and the exception to a span whose request was answered.
 func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange) {
 	m := memories.Get().(*memory)
 	defer m.release()

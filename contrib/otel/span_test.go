@@ -25,7 +25,7 @@ import (
 const base = "client.address=192.0.2.7,network.peer.address=192.0.2.7,network.peer.port=4711,network.protocol.version=1.1," +
 	"server.address=filo.test,url.scheme=http"
 
-// with returns base with more attributes, and others for some of it; one without a value is left out.
+// with returns base with attributes added or replaced. An attribute without a value is left out.
 func with(change string) string {
 	values := make(map[string]string)
 	for part := range strings.SplitSeq(base+","+change, ",") {
@@ -120,7 +120,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// A handler that fails since its client has left has no status, and its span isn't one of an error.
+// If a handler fails because its client has left, its span has no status code of an answer, and isn't marked as an error.
 func TestClientLeaves(t *testing.T) {
 	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
 	o := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
@@ -155,7 +155,7 @@ func exception(t *testing.T, span sdktrace.ReadOnlySpan) string {
 	return kind + ": " + message
 }
 
-// The stack of a panic leads to where it was, be it recovered inside or by the server.
+// The stack of a panic leads to its place in the code, whether it is recovered inside or by the server.
 func TestSpanPanicStack(t *testing.T) {
 	for place, wrap := range map[string]func(filo.Middleware) filo.Handler{
 		"by the server": around,
@@ -188,7 +188,8 @@ func TestSpanGoexit(t *testing.T) {
 	}
 }
 
-// A broken answer's status is described, one that says what happened isn't (as the conventions ask for).
+// The span's status has a description if the answer was broken off. It has none if the answer's status says what happened (as the
+// conventions require).
 func TestSpanStatusDescription(t *testing.T) {
 	o := serve(t, around)
 	o.ask(t, "GET /breaking", "")
@@ -200,7 +201,7 @@ func TestSpanStatusDescription(t *testing.T) {
 	}
 }
 
-// What the sampler may want to know is there from the beginning.
+// The attributes that a sampler may want are there from the beginning.
 func TestSpanSampler(t *testing.T) {
 	seen := make(chan string, 1)
 	o := serve(t, around, func(o *otel.Options) {
@@ -237,7 +238,7 @@ func TestSpanHTTP10(t *testing.T) {
 	}
 }
 
-// RealIP outside says where the request comes from; the peer is still the proxy.
+// With RealIP outside, the client's address is the one that RealIP has found, and the peer is still the proxy.
 func TestSpanBehindProxy(t *testing.T) {
 	proxies := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}, TrustProto: true, TrustHost: true})
 	o := serve(t, func(m filo.Middleware) filo.Handler { return proxies(m(routes().Serve)) })
@@ -251,7 +252,7 @@ func TestSpanBehindProxy(t *testing.T) {
 	}
 }
 
-// Nobody's word is taken for it without.
+// Without RealIP, fields that claim another client are ignored.
 func TestSpanForgedFields(t *testing.T) {
 	o := serve(t, around)
 	o.ask(t, "GET /any", "", "X-Forwarded-For: 2001:db8::7", "X-Forwarded-Proto: https", "X-Forwarded-Host: shop.example:8443", "Forwarded: for=1.2.3.4")
@@ -351,7 +352,7 @@ func TestOptionsOnce(t *testing.T) {
 	otel.Middleware(otel.Options{}, otel.Options{})
 }
 
-// A request that another server has received by HTTP/3 says so.
+// The span of a request that another server has received by HTTP/3 says so.
 func TestSpanHTTP3(t *testing.T) {
 	o := serve(t, around)
 	r := httptest.NewRequest("GET", "/any", nil)

@@ -20,7 +20,7 @@ const (
 	serverClass = "_SERVER"
 )
 
-// The metrics of what the server counts. Descriptions are shared by all collectors of the process, as the metrics' names are.
+// The metrics of the server's counts. Descriptions are shared by all collectors of the process, as the metrics' names are.
 var (
 	connections = describe("filo_connections",
 		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",

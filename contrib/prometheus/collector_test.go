@@ -34,7 +34,7 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text string
-	// The workers have yet to close the connections before, and to wait for the next request on this one.
+	// The workers have yet to close the earlier connections, and to wait for the next request on this connection.
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if text = exposed(t, registry); strings.Contains(text, `filo_connections{state="idle"} 1.0`) &&
 			strings.Contains(text, `filo_connections{state="active"} 0.0`) {
@@ -66,7 +66,7 @@ func TestCollector(t *testing.T) {
 	lint(t, registry)
 }
 
-// A collector may be registered for a server that doesn't serve yet, and several servers be told apart.
+// A collector may be registered for a server that doesn't serve yet, and several servers can be told apart.
 func TestCollectorOfIdleServers(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	for _, name := range []string{"public", "admin"} {
@@ -79,7 +79,7 @@ func TestCollectorOfIdleServers(t *testing.T) {
 		`filo_connections_accepted_total{server="admin"} 0.0`)
 }
 
-// Limits stand beside what they limit, and what was refused and has timed out is told apart by few labels. promtool finds no fault.
+// Each limit stands beside the figure that it limits, and few labels tell refusals and time-outs apart. promtool finds no fault.
 func TestCollectorLimits(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: routes().Serve, Logger: quiet, Driver: filo.DriverBlocking,
@@ -176,7 +176,7 @@ func TestCollectorClasses(t *testing.T) {
 		t.Errorf("%d classes: %v", len(classes), classes)
 	}
 	send(2 * (prometheus.MaxClasses + more))
-	for range 2 { // the second time as the first one
+	for range 2 { // the second scrape must be like the first
 		classes := labelValues(exposed(t, registry), "class")
 		if len(classes) != prometheus.MaxClasses+2 || !classes["_OTHER"] || !classes["_SERVER"] || !classes["class 0099"] {
 			t.Errorf("%d classes", len(classes))

@@ -10,11 +10,11 @@
 //	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}))
 //	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token}))
 //
-// Collector exports the server's own figures: connections, workers, loops, classes of handlers, refusals and time-outs by their reasons,
+// Collector exports the server's own figures: connections, workers, leaders, classes of handlers, refusals and time-outs by their reasons,
 // the limits in force, whether the server drains, and the versions that it was built with. It reads them at each scrape, so it costs
-// requests nothing. Hub exports the figures of a hub of events or WebSockets, by a name. Figures exports those of a Redis of contrib/redis
-// or of a limit of contrib/failsafe. Middleware measures each request, by method, route and class of status. Handler serves the page that
-// Prometheus scrapes; without a Token only a server with ForOperator shows it.
+// requests nothing. Hub exports the figures of a hub of events or WebSockets, by a name. Figures exports the figures of a Redis of
+// contrib/redis or of a limit of contrib/failsafe. Middleware measures each request, by method, route and class of status. Handler serves
+// the page that Prometheus scrapes; without a Token only a server with ForOperator shows it.
 //
 // # Cardinality
 //

@@ -54,7 +54,7 @@ func FuzzSampledTrace(f *testing.F) {
 	})
 }
 
-// exemplars returns those of the durations in a registry.
+// exemplars returns the exemplars of the durations in a registry.
 func exemplars(t *testing.T, registry *client.Registry) (found []*dto.Exemplar) {
 	t.Helper()
 	families, err := registry.Gather()

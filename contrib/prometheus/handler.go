@@ -38,8 +38,8 @@ type HandlerOptions struct {
 //
 // The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by default only a
 // server that the program has declared as the operator's by filo.Server.ForOperator gives access. Its clients must be on the same machine,
-// use one of its host names and no proxy. Others get 404. A Prometheus on another machine, or one that scrapes a server that others reach
-// too, needs a Token or an Allow. Handler panics if the options are invalid.
+// use one of its host names and no proxy. Others get 404. A Prometheus on another machine needs a Token or an Allow, and so does a page on
+// a server that others reach, too. Handler panics if the options are invalid.
 func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 	o := one("Handler", options)
 	if gatherer == nil {

@@ -82,7 +82,7 @@ func decoded(t *testing.T, answer servertest.Answer) string {
 	return string(body)
 }
 
-// A gatherer that fails is for the log to explain, and not for the client.
+// If a gatherer fails, the log gets the reason, and the client doesn't.
 func TestHandlerErrors(t *testing.T) {
 	for _, test := range []struct {
 		sentence string
@@ -110,7 +110,8 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-// The metrics are for whom the options let in, as the pages of package debug are: this machine by the operator's server if they say nothing.
+// Only clients that the options let in get the metrics, as with package debug: by default clients on this machine, of the operator's
+// server.
 func TestHandlerGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))

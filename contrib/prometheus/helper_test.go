@@ -58,7 +58,7 @@ func settled(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if strings.Contains(exposed(t, registry), "http_requests_in_flight 0.0\n") {
-			return exposed(t, registry) // once more: that wasn't all of one moment
+			return exposed(t, registry) // once more: this text may mix several moments
 		}
 	}
 	t.Fatalf("requests stay in flight:\n%s", exposed(t, registry))
@@ -99,7 +99,7 @@ func labelValues(text, label string) map[string]bool {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// routes is a router with what the tests ask for.
+// routes returns a router with the routes that the tests request.
 func routes(use ...filo.Middleware) *router.Router {
 	r := router.New()
 	r.Use(use...)
@@ -150,7 +150,7 @@ func routes(use ...filo.Middleware) *router.Router {
 	return r
 }
 
-// serve starts a server that a middleware with a registry of its own is part of.
+// serve starts a server with a middleware that has a registry of its own.
 func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func(*prometheus.Options)) (*servertest.Server, *client.Registry) {
 	t.Helper()
 	registry := client.NewRegistry()
@@ -173,14 +173,14 @@ func ask(t testing.TB, s *servertest.Server, request, body string, fields ...str
 	if _, err := io.WriteString(c, servertest.Request(request, body, append(fields, "Connection: close")...)); err != nil {
 		t.Fatal(err)
 	}
-	raw, _ := io.ReadAll(c) // a reset is what some of them are to get
+	raw, _ := io.ReadAll(c) // some requests must get a reset
 	return string(raw)
 }
 
 // leaveKey is the key of a function that makes a request's client leave.
 type leaveKey struct{}
 
-// leaving asks for something whose client leaves meanwhile.
+// leaving sends a request whose handler makes the client leave, and waits until the handler has ended.
 func leaving(t *testing.T, s *servertest.Server, ended <-chan struct{}, clients chan<- *servertest.Conn) {
 	t.Helper()
 	c := s.Dial(t)
@@ -191,7 +191,7 @@ func leaving(t *testing.T, s *servertest.Server, ended <-chan struct{}, clients 
 	<-ended
 }
 
-// watched is middleware that gives a handler the way to make its client leave, and tells when it has ended.
+// watched is middleware that gives a handler a function to make its client leave, and reports when the handler has ended.
 func watched(clients <-chan *servertest.Conn, ended chan<- struct{}) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

@@ -48,8 +48,8 @@ type Options struct {
 	// of over 128 characters together, or with an empty value, are dropped. By default there are none. Take the trace from the
 	// tracer, with TraceID of package contrib/otel, or see ClientTrace.
 	Exemplars func(c *filo.Ctx) client.Labels
-	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true: one of
-	// Prometheus's own, for example. Such a request still counts as in flight.
+	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true, for example a request by
+	// Prometheus. Such a request still counts as in flight.
 	Skip func(c *filo.Ctx) bool
 }
 
@@ -61,9 +61,9 @@ type Options struct {
 //   - http_requests_in_flight, the running handlers.
 //   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known when the
 //     handler returns. The size of a chunked request, or of a body that Response.SetBodyStream or Ctx.File will send, isn't.
-//   - http_request_panics_total and http_request_errors_total, by method and route. Errors are panics, filo.ErrAbort, and
-//     errors of a handler that were answered with 5xx, or couldn't be because the answer was already being sent. A handler that fails
-//     since its client has left isn't one: its status is "none".
+//   - http_request_panics_total and http_request_errors_total, by method and route. Errors are panics, filo.ErrAbort, and errors of a
+//     handler that were answered with 5xx, or couldn't be because the answer was already being sent. A handler that fails because its
+//     client has left isn't an error: its status is "none".
 //
 // Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers
 // of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes count the uncompressed bodies.

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A handler that fails since its client has left has no status, and is no error.
+// A handler that fails because its client has left has no status, and doesn't count as an error.
 func TestClientLeaves(t *testing.T) {
 	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
 	s, registry := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
@@ -101,7 +101,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// A panic goes on, so the client gets what it would without the middleware.
+// A panic goes on, so the client gets the same answer as without the middleware.
 func TestMiddlewareAnswers(t *testing.T) {
 	s, _ := serve(t, within)
 	if answer := s.Do(t, "GET /panicking"); answer.Status != 500 {
@@ -155,7 +155,7 @@ func TestMiddlewareInFlight(t *testing.T) {
 	close(leave)
 }
 
-// What clients make up is in no label, and there are never more of them than there are routes, methods and classes.
+// Values that clients make up are in no label, so a label has only the program's routes and the known methods as values.
 func TestMiddlewareCardinality(t *testing.T) {
 	s, registry := serve(t, around)
 	for i := range 300 {
@@ -258,7 +258,7 @@ func TestMiddlewareConcurrent(t *testing.T) {
 	}
 }
 
-// In loops, whose handlers share their goroutines until one may block, everything is counted as elsewhere.
+// In loops, whose handlers share a goroutine until one may block, everything is counted as elsewhere.
 func TestLoopDriver(t *testing.T) {
 	const clients, each = 4, 50
 	registry := client.NewPedanticRegistry()

@@ -42,7 +42,7 @@ func eachBroker(t *testing.T, test func(t *testing.T, s *redisServer, open func(
 	}
 }
 
-// recorder has what a follower was given.
+// recorder records the deliveries that a follower was given.
 type recorder struct {
 	mu   sync.Mutex
 	all  []sse.Delivery
@@ -113,7 +113,7 @@ func wantText(t *testing.T, r *recorder, want string) {
 	}
 }
 
-// Each process gets each message, in one order and with one number. Who comes later gets what a stream has kept.
+// Each process gets each message, in one order and with one number. A process that comes later gets the messages that a stream has kept.
 func TestBrokers(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -147,8 +147,8 @@ func TestBrokers(t *testing.T) {
 	})
 }
 
-// Redis is killed and comes back, while two processes publish. Each message whose Publish has succeeded arrives, once and in order,
-// whether it was sent before or after; with pub/sub there may be a gap in place of some.
+// Redis is killed and comes back, while two processes publish. Each message whose Publish has succeeded arrives, once and in order, whether
+// it was sent before or after the kill. With pub/sub, a gap may replace some messages.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -226,7 +226,7 @@ func TestBrokerKilled(t *testing.T) {
 	})
 }
 
-// A Redis that hangs, and goes on: nothing is lost, and in between the broker says that it isn't connected.
+// If Redis hangs and goes on again, no message is lost, and meanwhile the broker says that it isn't connected.
 func TestBrokerHangs(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -250,7 +250,7 @@ func TestBrokerHangs(t *testing.T) {
 	})
 }
 
-// Redis loses its data: followers are told, and numbers go on rising, also those of a clock that is behind.
+// If Redis loses its data, followers get a gap, and numbers go on rising, even if its clock is behind.
 func TestBrokerLosesAll(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -271,7 +271,7 @@ func TestBrokerLosesAll(t *testing.T) {
 	})
 }
 
-// A follower that begins when a stream has lost its beginning knows only IDs from then on; one that has fallen behind is told.
+// A follower that begins when a stream has lost its beginning knows only later IDs. A follower that has fallen behind gets a gap.
 func TestStreamTrimmed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, false)
@@ -307,7 +307,7 @@ func TestStreamTrimmed(t *testing.T) {
 	}
 }
 
-// What somebody else puts into the stream or the channel is passed over.
+// Messages that another program puts into the stream or the channel are skipped.
 func TestForeignMessages(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, false)
@@ -379,7 +379,7 @@ func events(t *testing.T, s *servertest.Server, lastID, until string) (data []st
 	return nil, ""
 }
 
-// A client resumes at another instance than it came from, also at one that was started since, and gets each event once.
+// A client resumes at another instance than before, even at an instance that was started since, and gets each event once.
 func TestResumeElsewhere(t *testing.T) {
 	s := startRedis(t, false)
 	hub1, one := instance(t, s)

@@ -24,7 +24,7 @@ const (
 	maxReaching = 8
 )
 
-// reach makes a connection, and waits until Redis has answered on it or ctx ends. When ctx ends, the connection is made all the same, and
+// reach makes a connection, and waits until Redis has answered on it or ctx ends. When ctx ends, the connection is made nevertheless, and
 // the outage is over as soon as Redis answers.
 func (r *Redis) reach(ctx context.Context) error {
 	reached := make(chan error, 1)
@@ -40,7 +40,7 @@ func (r *Redis) reach(ctx context.Context) error {
 }
 
 // mayConnect reports whether a call may let go-redis make a connection, if it needs one. It may not if that would take too long: each call
-// would make and close a connection in vain, and delay those that are made in the background.
+// would make and close a connection in vain, and delay the connections that are made in the background.
 func (r *Redis) mayConnect() bool {
 	if !r.slow.Load() {
 		return true

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// silent takes what go-redis has to say about connections that tests break.
+// silent discards go-redis's records about connections that tests break.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -45,7 +45,7 @@ type redisServer struct {
 	output bytes.Buffer
 }
 
-// startRedis starts one, which keeps each write if durable is set, and otherwise forgets all at its end.
+// startRedis starts a redis-server. It keeps each write if durable is set, and otherwise forgets everything at its end.
 func startRedis(t testing.TB, durable bool) *redisServer {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed all the same, and so perhaps twice.
+// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed nevertheless, and so perhaps twice.
 // A failure to keep an answer never fails its request; its key is free again after Options.MaxRun. With Refuse, a request whose claim gets
 // its answer too late is refused, and its key is released in the background. There is no quota for each scope.
 func (r *Redis) Idempotency(when WhenDown) idempotency.Store {

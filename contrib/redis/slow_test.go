@@ -46,7 +46,7 @@ func figure(r *redisfilo.Redis, name string, labels ...string) float64 {
 }
 
 // A Redis that takes less than Timeout for an answer, but more than that for a new connection, is used again after it has said nothing for
-// a while and all connections were lost: connections have ConnectTimeout. The brokers' hubs, too, get messages.
+// a while and all connections were lost: making a connection may take ConnectTimeout. The brokers' hubs get messages again, too.
 func TestSlowRedisComesBack(t *testing.T) {
 	t.Parallel()
 	const delay, calls = 300 * time.Millisecond, 16
@@ -203,7 +203,7 @@ func TestFullRedis(t *testing.T) {
 		t.Errorf("the log has\n%s", &log.text)
 	}
 	memory("0")
-	// Whoever asks for something, even if it is only read, finds it out.
+	// Any call finds out that it writes, even a call that only reads.
 	poll(t, "Redis to count as one that writes", func() bool {
 		s.Do(t, "GET /user", "Cookie: "+*cookie)
 		return up("sessions", "write") == 1
@@ -217,7 +217,8 @@ func TestFullRedis(t *testing.T) {
 	}
 }
 
-// Whoever reads the figures of a Redis that was down or full has it asked again: with no other call for hours they would say so for hours.
+// Reading the figures of a Redis that was down or full starts a check: if no other call came for hours, the figures would be wrong for
+// hours.
 func TestFiguresOfIdle(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, false)
@@ -241,7 +242,7 @@ func TestFiguresOfIdle(t *testing.T) {
 	poll(t, "the figures to say that Redis answers", func() bool { return up("read") == 1 })
 }
 
-// Names that never end, such as those of a channel for each chat, don't make figures without end.
+// An unlimited number of names, such as a channel for each chat, doesn't make an unlimited number of figures.
 func TestManyNames(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -263,7 +264,7 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// What is about one key or one command is no state of Redis.
+// An error about one key or one command doesn't count as a state of Redis.
 func TestOneKeyRefused(t *testing.T) {
 	server := startRedis(t, false)
 	client := server.client()
@@ -283,7 +284,7 @@ func TestOneKeyRefused(t *testing.T) {
 	}
 }
 
-// When a reply is lost go-redis sends the command again, and it has been done once: the outcome is that of a command whose reply has come.
+// When a reply is lost, go-redis repeats a command that Redis has executed already. The outcome is the same as if the reply had come.
 func TestLostReplies(t *testing.T) {
 	server := startRedis(t, false)
 	l := newLink(t, filepath.Join(server.dir, "s"))

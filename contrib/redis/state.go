@@ -39,7 +39,7 @@ type failure int
 
 const (
 	none        failure = iota
-	timeout             // Redis has answered no call for as long as this one took
+	timeout             // Redis has answered no call while this one lasted
 	busy                // Redis has answered other calls, so this call got no connection, or got one too late; or this process was paused
 	unreachable         // there is no connection
 	full                // Redis has no memory left

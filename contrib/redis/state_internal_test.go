@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Whatever the moments of outages, the last record of one that is over says so, after a minute at most.
+// Whenever outages begin and end, the last record says that they are over, at most a minute later.
 func TestNoticeEnds(t *testing.T) {
 	for long := time.Second; long < 2*logInterval; long += time.Second {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,8 @@ func TestPausedProcess(t *testing.T) {
 	}
 }
 
-// While some calls wait too long for a connection, answers to others don't end the record of them. It ends a minute after the last such call.
+// While some calls wait too long for a connection, answers to others don't count as the end of that. The end is logged a minute after the
+// last such call.
 func TestCrowdEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// eachRedis runs a test with redis-server, and with what imitates it, which is there on every machine.
+// eachRedis runs a test with redis-server, and with miniredis, which imitates it and needs no installation.
 func eachRedis(t *testing.T, test func(t *testing.T, r *redisfilo.Redis)) {
 	t.Run("miniredis", func(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			if err := store.Delete(c, "a"); err != nil {
 				t.Error(err)
 			}
-			got.Version = 2 // one that has loaded it before the deletion
+			got.Version = 2 // as a request that has loaded the session before the deletion
 			if saved, err := store.Save(c, "a", got); saved || err != nil {
 				t.Errorf("a deleted session came back: %v, %v", saved, err)
 			}
@@ -235,13 +235,13 @@ func routes(r *redisfilo.Redis, when redisfilo.WhenDown) filo.Handler {
 	return routes.Serve
 }
 
-// application is a server of it.
+// application starts a server of routes.
 func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log *slog.Logger) *servertest.Server {
 	return servertest.NewServer(t, &filo.Server{Handler: routes(r, when), Logger: log})
 }
 
-// Redis is killed and comes back: meanwhile requests are refused, or served without the stores, as each store was told. There is one
-// record of it, however many requests there are.
+// While Redis is killed and until it is back, requests are refused, or served without the stores, as each store was told. The log has one
+// record of the outage, however many requests there are.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	for _, when := range []redisfilo.WhenDown{redisfilo.Refuse, redisfilo.Open} {
@@ -296,8 +296,8 @@ func TestRedisKilled(t *testing.T) {
 	}
 }
 
-// A Redis that doesn't answer, without its connections being over, holds each of the first requests up for the time-out, and others not
-// at all.
+// A Redis that doesn't answer, but keeps its connections open, delays each of the first requests by the time-out, and later requests not at
+// all.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, false)
@@ -323,7 +323,7 @@ func TestRedisHangs(t *testing.T) {
 	poll(t, "the check", func() bool { return r.Check(t.Context()) == nil })
 }
 
-// Values that others have put there are errors that name the key.
+// A value that another program has stored is an error that names the key.
 func TestForeignValues(t *testing.T) {
 	server := startRedis(t, false)
 	r, client := server.connect(redisfilo.Options{Prefix: "p:"}), server.client()

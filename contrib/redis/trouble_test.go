@@ -24,7 +24,7 @@ import (
 var troubleTime = flag.Duration("troubles", 0, "how long each trouble of TestTroubles lasts, at 500 requests/s; it prints a table then")
 
 // After each trouble of Redis all is well again: clients get 200, no key stays claimed, and the log has few records of it. With the flag
-// -troubles the test prints what clients saw of each, for docs/OPERATIONS.md:
+// -troubles the test prints what clients saw of each trouble, for docs/OPERATIONS.md:
 //
 //	go test -timeout 0 -run TestTroubles -troubles 2m
 //	go test -timeout 0 -run TestTroubles/latency_200ms -troubles 2m
@@ -109,7 +109,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// trial is a server with a Redis that has a trouble, and what its clients see.
+// trial is a server with a Redis that has a trouble, and the answers that its clients get.
 type trial struct {
 	*testing.T
 	redis  *redisServer
@@ -198,7 +198,7 @@ func (x *trial) load(ctx context.Context) {
 	}
 }
 
-// send sends the request with this number, and returns the status of its answer, and whether it is one that was kept.
+// send sends the request with this number, and returns the status of its answer, and whether idempotency had kept that answer.
 func (x *trial) send(i int) (status int, kept bool) {
 	method, path := "GET", "/user"
 	switch i % ways {
@@ -229,7 +229,7 @@ func (x *trial) send(i int) (status int, kept bool) {
 	return response.StatusCode, response.Header.Get("Idempotency-Replayed") != ""
 }
 
-// last lets a trouble last for a while, or until it shows if no table is asked for.
+// last lets a trouble last for the given time, or only until it shows if no table was requested.
 func (x *trial) last(long time.Duration, shows func() bool) {
 	if *troubleTime > 0 {
 		time.Sleep(long)
@@ -350,7 +350,7 @@ func (x *trial) repeat() string {
 	return fmt.Sprintf("%d: %d executed, %d kept, %d 409", len(refused), executed, kept, conflicts)
 }
 
-// of returns the share of answers with a status among those of the requests of the trouble, and how long they took.
+// of returns which share of the answers to the trouble's requests has a status, and how long these answers took.
 func (x *trial) of(until, status int) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -143,7 +143,7 @@ func TestFailures(t *testing.T) {
 			cancel()
 			l.done.Wait()
 			t.Logf("%d answers, %d lost; %s serves", l.answered.Load(), l.lost.Load(), test.serves)
-			// A process that is killed takes what it has in hand with it.
+			// A process that is killed loses the requests that it serves.
 			if killed := strings.Contains(test.name, "the old one is killed"); test.serves != "nobody" && l.lost.Load() > 0 && !killed || killed && l.lost.Load() > 8 {
 				t.Errorf("%d requests were lost, the first one by %v", l.lost.Load(), *l.first.Load())
 			}
@@ -187,7 +187,7 @@ func TestNewProgramFailsAtUnixSocket(t *testing.T) {
 
 func init() { spoil = spoilForFailures }
 
-// spoilForFailures is spoil.
+// spoilForFailures is the function spoil of TestFailures.
 func spoilForFailures(mode string, s *filo.Server, r *restart.Restarter) error {
 	switch mode {
 	case "half":

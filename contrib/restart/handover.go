@@ -39,7 +39,7 @@ func listen(link *os.File) (word byte) {
 	return b[0]
 }
 
-// takeOver takes the descriptors that a predecessor has passed on, and returns the sockets' ones.
+// takeOver takes the descriptors that a predecessor has passed on, and returns the descriptors of sockets.
 func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	for i := range len(kinds) + 1 {
 		syscall.CloseOnExec(firstFile + i)

@@ -89,8 +89,8 @@ func (s *second) wantEnd(leaves bool) {
 	}
 }
 
-// A program that becomes ready when its predecessor has just given up leaves the sockets to that one, whether the predecessor's word or its
-// signal comes first, and ends without a drain.
+// A program that becomes ready when its predecessor has just given up leaves the sockets to the predecessor, whether the predecessor's word
+// or its signal comes first, and ends without a drain.
 func TestReadyTooLate(t *testing.T) {
 	for name, end := range map[string]func(s *second){
 		"by a word":    func(s *second) { s.say(goesOn) },
@@ -149,7 +149,7 @@ func TestTakesOver(t *testing.T) {
 	}
 }
 
-// What a program says that isn't of this kind doesn't make it a successor.
+// A program that sends anything else than this package's messages on the link doesn't become the successor.
 func TestGarbageOnTheLink(t *testing.T) {
 	address := freeAddress(t)
 	p, pid := start(t, "tcp "+address)

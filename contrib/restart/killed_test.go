@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Whatever the moment of a restart at which one of the two programs is killed: the other one serves, or ends and leaves the address free. No
-// client waits for a program that holds the address and doesn't answer, and no process stays behind (see program.start).
+// At whatever moment of a restart one of the two programs is killed, the other one serves, or ends and leaves the address free. No client
+// waits for a program that holds the address and doesn't answer, and no process stays behind (see program.start).
 func TestKilledAtAnyTime(t *testing.T) {
 	const moments, apart = 12, 15 * time.Millisecond
 	for i := range moments {

@@ -32,7 +32,7 @@ import (
 	"github.com/filohttp/filo/health"
 )
 
-// bound is how long the tests wait for what has to come. A passing test never waits so long.
+// bound is how long the tests wait for an event that must come. A passing test never waits so long.
 const bound = time.Minute
 
 // drainTime is how long the program drains when it is told to end.
@@ -70,7 +70,7 @@ func serveProgram(addresses []string) (code int) {
 	return 0
 }
 
-// prepare does what the file of modes says.
+// prepare does what the file with the mode says.
 func prepare() (code int, ended bool) {
 	mode, _ := os.ReadFile(os.Getenv(modeVariable))
 	switch mode := string(mode); {
@@ -179,7 +179,7 @@ var certificate = sync.OnceValue(func() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 })
 
-// program is a running program, with those that replace it.
+// program is a running program, with the programs that replace it.
 type program struct {
 	t     *testing.T
 	first *exec.Cmd

@@ -30,8 +30,8 @@ import (
 const DefaultReadyTimeout = time.Minute
 
 // ErrReplaced is the cause with which Run ends the context of its function when another program serves instead of this one. That is a new
-// program that has taken over, or the predecessor if this program wasn't ready in time. It is the same as health's, whose DrainContext ends
-// at once then.
+// program that has taken over, or the predecessor if this program wasn't ready in time. It is the same error as health.ErrReplaced, so
+// health's DrainContext ends at once then.
 var ErrReplaced = health.ErrReplaced
 
 // Options are the options of New. The zero value is ready for use.
@@ -310,7 +310,7 @@ func (r *Restarter) Ready() {
 	}
 }
 
-// served records that a server has begun to serve an address; this program is ready when that is true of all.
+// served records that a server has begun to serve an address; this program is ready when all addresses are served.
 func (r *Restarter) served(address string) {
 	r.mu.Lock()
 	r.unserved = slices.DeleteFunc(r.unserved, func(each string) bool { return each == address })

@@ -289,7 +289,7 @@ func TestTerminatedDuringRestart(t *testing.T) {
 	}
 }
 
-// A program whose predecessor was killed in the middle of a restart serves all the same.
+// A program whose predecessor was killed in the middle of a restart serves nevertheless.
 func TestPredecessorVanishes(t *testing.T) {
 	address := freeAddress(t)
 	p, pid := start(t, "tcp "+address)

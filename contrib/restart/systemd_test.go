@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// systemd is a socket that hears what programs tell systemd. Like systemd it always reads: a program that tells something waits while the
-// socket is full.
+// systemd is a socket that receives the messages of programs to systemd. Like systemd it always reads: while the socket is full, a program
+// that sends a message waits.
 type systemd struct {
 	t     *testing.T
 	heard chan string // closed at the end of the test
@@ -71,8 +71,8 @@ func (s *systemd) next() string {
 	}
 }
 
-// "Run tells systemd when the program is ready, reloads and stops … and says which process is the main one after a restart". All of it comes
-// from the process that systemd takes for the main one, since it listens to no other by default.
+// "Run tells systemd when the program is ready, reloads and stops … and says which process is the main one after a restart". All messages
+// come from the process that systemd takes for the main one, since systemd listens to no other process by default.
 func TestNotify(t *testing.T) {
 	s, variable := newSystemd(t)
 	p, pid := start(t, "tcp "+freeAddress(t), variable)
@@ -108,7 +108,7 @@ func TestWatchdog(t *testing.T) {
 	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
 	for quiet := false; !quiet; {
 		select {
-		case <-s.heard: // by the first one, too
+		case <-s.heard: // the first program may have sent some, too
 		case <-time.After(time.Millisecond):
 			quiet = true
 		}

@@ -10,8 +10,8 @@
 //		Email string `json:"email" validate:"required,email"`
 //	}
 //
-// Rules in gin's tag binding are read by a validator of Options whose SetTagName was called with it. With any other validator, a field that
-// has that tag but no tag validate is an error without a client's status, since its rules would be ignored.
+// To use rules in gin's tag binding, set Options.Validate to a validator whose SetTagName("binding") was called. With any other validator,
+// a field that has that tag but no tag validate is an error without a client's status, since its rules would be ignored.
 //
 // The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
 // request, whatever its value.

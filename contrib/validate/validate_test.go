@@ -138,7 +138,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Each error has a code and parameters, by which it can be translated. A rule with a context has the request's.
+// Each error has a code and parameters, by which it can be translated. A rule that takes a context gets the request's.
 func TestCodes(t *testing.T) {
 	type value struct {
 		Name  string    `validate:"max=3"`
@@ -186,7 +186,7 @@ func TestCodes(t *testing.T) {
 
 type key struct{}
 
-// Every rule that Message knows is one of the validator's, whose name can't be mistyped so.
+// The validator has every rule that Message knows, so none of their names is mistyped.
 func TestMessagesAreForRules(t *testing.T) {
 	rules := validator.New()
 	for _, tag := range validate.Known() {
@@ -212,12 +212,12 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// Options are given once, and may be left out.
+// ginItem has a rule in gin's tag only.
 type ginItem struct {
 	Name string `json:"name" binding:"required"`
 }
 
-// Rules in gin's tag are followed, or an error: never left out in silence.
+// Rules in gin's tag are followed, or are an error: they are never ignored silently.
 func TestGinRules(t *testing.T) {
 	type twice struct {
 		Name string `json:"name" binding:"required" validate:"required"`
@@ -230,7 +230,7 @@ func TestGinRules(t *testing.T) {
 	other := newValidator()
 	for _, v := range []*validate.Validator{validate.New(), other} {
 		for _, value := range []any{&ginItem{"Ada"}, &struct{ Inner *ginItem }{}, &struct{ ginItem }{}, &struct{ Inner map[string][]ginItem }{}, &[]ginItem{{"Ada"}}} {
-			for range 2 { // the second time from what is known of the type
+			for range 2 { // the second time by the cached analysis of the type
 				err := v.Validate(value)
 				var got *filo.HTTPError
 				if !errors.As(err, &got) || got.Status != 500 ||

@@ -36,7 +36,7 @@ func acceptOne(t *testing.T, options websocket.Options, serve func(*websocket.Co
 	}
 }
 
-// Reader gives a message as it comes, and what isn't read of one is skipped.
+// Reader returns the bytes of a message as they arrive, and the rest of a message that isn't read to its end is skipped.
 func TestReader(t *testing.T) {
 	for _, fields := range [][]string{nil, {offerDeflate}} {
 		send := func(payload string) string {
@@ -62,10 +62,10 @@ func TestReader(t *testing.T) {
 			if _, r, err = c.Reader(); err != nil {
 				return err
 			}
-			if _, err := io.ReadFull(r, make([]byte, 10)); err != nil { // and no more of it
+			if _, err := io.ReadFull(r, make([]byte, 10)); err != nil { // the rest of this message isn't read
 				return err
 			}
-			if _, _, err = c.Reader(); err != nil { // of which nothing is read
+			if _, _, err = c.Reader(); err != nil { // nothing of this message is read
 				return err
 			}
 			kind, all, err = c.Read()
@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// What is wrong with a message is told by who reads it, also where it is read as it comes.
+// Read returns what is wrong with a message, and so does Reader, with which a message is read as it arrives.
 func TestReaderFails(t *testing.T) {
 	for _, test := range []struct {
 		says, send string
@@ -125,7 +125,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// Writer sends a message in fragments, between which control frames may go and other messages not.
+// Writer sends a message in fragments. Control frames may be sent between them, but no other messages.
 func TestWriter(t *testing.T) {
 	for _, fields := range [][]string{nil, {offerDeflate}} {
 		big := strings.Repeat(long, 100)
@@ -202,7 +202,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A text that turns out not to be one can't be taken back: the client is told that something went wrong.
+// A text that turns out not to be UTF-8 can't be taken back: the connection is closed with an error's code.
 func TestWriterBadText(t *testing.T) {
 	for _, payload := range []string{"a\xff", "a\xe2\x82"} {
 		acceptOne(t, websocket.Options{CloseTimeout: 10 * time.Millisecond}, func(c *websocket.Conn) error {
@@ -223,7 +223,7 @@ func TestWriterBadText(t *testing.T) {
 	}
 }
 
-// Close sends a close frame, throws away what comes until it is answered, and returns; a Read that waits ends too.
+// Close sends a close frame, discards messages until the client has answered, and returns; a Read that waits ends, too.
 func TestCloseWaits(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
 		read := make(chan error, 1)
@@ -246,7 +246,7 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// The functions of one way to serve are no use in the other.
+// Functions for connections of Serve fail on connections of Accept, and the other way round.
 func TestWrongMode(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
 		m, _ := websocket.NewPreparedMessage(websocket.Text, nil)

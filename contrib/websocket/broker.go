@@ -13,7 +13,8 @@ import (
 
 // HubOptions configures NewHub.
 type HubOptions struct {
-	// Broker connects the hub with those of other processes: a message that one of them broadcasts reaches the members of all. Required.
+	// Broker connects the hub with the hubs of other processes: a message that one hub broadcasts reaches the members of all hubs.
+	// Required.
 	Broker sse.Broker
 	// Stamp inserts a message's ID into the message, in the application's format, such as a member of a JSON object. The message is
 	// borrowed. A page remembers the ID of the last message that it has received, and sends it when it reconnects: see Hub.Resume. If Stamp

@@ -21,7 +21,7 @@ type broker struct {
 	messages []sse.Delivery
 	held     map[int]bool // followers that get nothing, by the order in which they came
 	came     int
-	gap      bool // all followers are told of one
+	gap      bool // all followers are told of a gap
 	err      error
 }
 
@@ -110,7 +110,7 @@ func instance(t *testing.T, m mode, options websocket.HubOptions) (hub *websocke
 	})
 }
 
-// resume opens a connection whose first messages are those that it has missed.
+// resume opens a connection whose first messages are the missed ones.
 func resume(t *testing.T, address, query string) *client {
 	t.Helper()
 	c := connect(t, address)
@@ -156,7 +156,7 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A client that comes from an instance that is ahead gets nothing twice.
+// A client that comes from an instance that is ahead gets no message twice.
 func TestBrokerAhead(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, modes[0], websocket.HubOptions{Broker: b})
@@ -177,7 +177,7 @@ func TestBrokerAhead(t *testing.T) {
 	c.want(fin|text, "103 2")
 }
 
-// Gaps, histories that are too short and messages that are too many are told, and a broker that fails fails Broadcast.
+// Clients are told of gaps, of a history that is too short and of too many missed messages. If the broker fails, Broadcast fails.
 func TestBrokerGap(t *testing.T) {
 	b := newBroker()
 	hub, address := instance(t, modes[0], websocket.HubOptions{Broker: b, HistoryMessages: 3})

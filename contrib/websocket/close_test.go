@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// closes is a served connection's end, as OnClose is told of it.
+// closes returns options whose OnClose sends its error to the channel.
 func closes() (options websocket.Options, ended <-chan error) {
 	errs := make(chan error, 10)
 	return websocket.Options{OnMessage: echo, OnClose: func(_ *websocket.Conn, err error) { errs <- err }}, errs
@@ -19,7 +19,7 @@ func closes() (options websocket.Options, ended <-chan error) {
 
 var errUser = errors.New("the user's error")
 
-// OnClose is called once, with what has ended the connection.
+// OnClose is called once, with the error that has ended the connection.
 func TestOnClose(t *testing.T) {
 	refuse := func(c *websocket.Conn, _ websocket.MessageType, m []byte) error {
 		switch string(m) {
@@ -90,7 +90,7 @@ func TestOnClose(t *testing.T) {
 	}
 }
 
-// A client that goes without a close frame ends the connection too, in the middle of anything.
+// A client that leaves without a close frame ends the connection, too, even in the middle of a frame.
 func TestNoClose(t *testing.T) {
 	for _, send := range []string{"", "\x81", frame(fin|text, "abc")[:8], frame(text, "abc"), frame(fin|ping, "abc")[:7]} {
 		for _, m := range modes[:2] {
@@ -106,7 +106,7 @@ func TestNoClose(t *testing.T) {
 	}
 }
 
-// Who sends a close frame and gets no answer closes the connection after a time.
+// If the client doesn't answer a close frame, the connection is closed after a time.
 func TestCloseTimeout(t *testing.T) {
 	for _, m := range modes[:2] {
 		options, ended := closes()
@@ -134,7 +134,7 @@ func TestFailedClientLingers(t *testing.T) {
 	})
 }
 
-// Writes after the end fail, with what has ended the connection.
+// Writes after the end fail, with the error that has ended the connection.
 func TestWriteAfterClose(t *testing.T) {
 	for _, m := range modes[:2] {
 		opened := make(chan *websocket.Conn, 1)
@@ -156,7 +156,7 @@ func TestWriteAfterClose(t *testing.T) {
 	}
 }
 
-// What can't be sent is refused, and the connection goes on.
+// A message that can't be sent is refused, and the connection goes on.
 func TestWriteRefuses(t *testing.T) {
 	for _, m := range modes {
 		check := func(c *websocket.Conn) {
@@ -218,7 +218,7 @@ func TestShutdown(t *testing.T) {
 			go func() { done <- shutdown(t.Context()) }()
 			for i, c := range clients {
 				c.wantClose(1001)
-				if i != 2 { // one that doesn't answer
+				if i != 2 { // this client doesn't answer
 					c.send(closeFrame(1001, ""))
 					c.wantEnd()
 				} else if overHTTP2 && strings.HasPrefix(m.name, "Accept") {

@@ -47,7 +47,7 @@ type state int32
 const (
 	stateOpen    state = iota
 	stateClosing       // this side has sent a close frame, and waits for the client's
-	stateFailed        // likewise, and whatever arrives from now on is ignored
+	stateFailed        // like stateClosing, but whatever arrives from now on is ignored
 	stateOver
 )
 

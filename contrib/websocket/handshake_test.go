@@ -176,7 +176,7 @@ func TestOptionsOnce(t *testing.T) {
 	websocket.New(websocket.Options{}, websocket.Options{})
 }
 
-// Pages may open WebSockets of the host and the scheme that middleware.CSRF takes for the client's too.
+// A page may open a WebSocket if middleware.CSRF would let it send a form: both find the client's host and scheme in the same way.
 func TestOriginBehindProxy(t *testing.T) {
 	trusted := middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true, TrustProto: true}
 	behind := middleware.RealIP(trusted)

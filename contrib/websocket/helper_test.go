@@ -31,7 +31,7 @@ type mode struct {
 	name    string
 	driver  filo.Driver
 	handler func(u *websocket.Upgrader) filo.Handler
-	small   bool // the system's buffers are, so that one sees sooner that a client doesn't read
+	small   bool // the system's buffers are small, so that it shows sooner that a client doesn't read
 }
 
 var modes = []mode{
@@ -74,7 +74,7 @@ func echo(c *websocket.Conn, kind websocket.MessageType, message []byte) error {
 	return c.Write(kind, message)
 }
 
-// inModes runs a test of an echo in each way that there is to serve one.
+// inModes runs a test of an echo in each mode.
 func inModes(t *testing.T, options websocket.Options, test func(t *testing.T, address string)) {
 	t.Helper()
 	if options.OnMessage == nil {
@@ -302,7 +302,7 @@ func (c *client) wantClose(code int) {
 // closeWrite says that nothing more comes.
 func (c *client) closeWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// wantEnd reads the end of the connection. A reset is none: the client might lose what came before.
+// wantEnd reads the end of the connection. A reset isn't accepted: the client might lose what came before.
 func (c *client) wantEnd() {
 	c.t.Helper()
 	if b, err := c.in.ReadByte(); err != io.EOF {

@@ -117,7 +117,7 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 }
 
 // Stats returns the hub's counters, in the type of package sse. Subscribers are the members of all topics: a connection that has joined two
-// topics counts twice. Events counts messages; those of a Broker count when they arrive.
+// topics counts twice. Events counts messages; messages of a Broker count when they arrive.
 func (h *Hub) Stats() sse.HubStats {
 	stats := sse.HubStats{Events: h.messages.Load(), Dropped: h.dropped.Load()}
 	h.mu.Lock()

@@ -106,8 +106,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// Members of a topic get its messages in the same order, whoever sends them, and one that doesn't read is dropped without the
-// others noticing.
+// Members of a topic get its messages in the same order, whoever sends them. A member that doesn't read is dropped, and the others don't
+// notice.
 func TestHubOrderAndSlowClient(t *testing.T) {
 	const members, senders, messages = 10, 4, 50
 	for _, m := range modes[:2] {

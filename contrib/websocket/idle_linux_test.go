@@ -58,7 +58,7 @@ func beIdle(address string, n int) error {
 	return err
 }
 
-// opened are the connections, which would be closed if nobody had them.
+// opened holds the connections, since the garbage collector would close them otherwise.
 var opened []net.Conn
 
 // appendServerFrame renders a server's frame of 126 to 65535 bytes.
@@ -113,7 +113,7 @@ func startIdle(t *testing.T, address string, n int) {
 	}
 }
 
-// settled returns what the process has when nothing happens.
+// settled returns how many goroutines and how much memory the process has when nothing happens.
 func settled() (goroutines int, heap, resident int64) {
 	for range 3 {
 		debug.FreeOSMemory()

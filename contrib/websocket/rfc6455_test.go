@@ -88,7 +88,7 @@ var framingCases = []rfcCase{
 		[]answer{{fin | text, "1"}, {fin | binaryOp, "2"}, {fin | text, "3"}}, 0},
 }
 
-// lengthCases are each encoding of a length at both of its ends.
+// lengthCases are the shortest and the longest payload of each encoding of a length.
 func lengthCases() (cases []rfcCase) {
 	for _, n := range []int{1, 124, 125, 126, 127, 128, 255, 256, 4095, 4096, 8191, 8192, 8193, 65535, 65536, 65537} {
 		payload := strings.Repeat("0123456789abcde", n/15+1)[:n]
@@ -123,7 +123,7 @@ var fragmentCases = []rfcCase{
 	{"5.4", "a control frame in between doesn't change that", frame(text, "a") + frame(fin|ping, "p") + frame(fin|text, "b"), echoes(fin|pong, "p"), 1002},
 }
 
-// controlCases are those of pings and pongs.
+// controlCases are the cases of pings and pongs.
 func controlCases() []rfcCase {
 	longest := strings.Repeat("p", 125)
 	return []rfcCase{
@@ -161,7 +161,7 @@ func closeCodeCases() (cases []rfcCase) {
 	return cases
 }
 
-// textCases are those of UTF-8.
+// textCases are the cases of UTF-8.
 func textCases() (cases []rfcCase) {
 	bad := map[string]string{
 		"a continuation byte alone":        "\x80",
@@ -204,7 +204,7 @@ var limitCases = []rfcCase{
 	{"10.4", "likewise one that would overflow", frame(binaryOp, "a") + "\x80\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", nil, 1009},
 }
 
-// Every case holds however the bytes come: at once, one by one, with the handshake, or cut anywhere.
+// Every case holds however its bytes arrive: at once, one by one, with the handshake, or cut anywhere.
 func TestRFC6455(t *testing.T) {
 	inModes(t, websocket.Options{MaxMessageBytes: testLimit}, func(t *testing.T, address string) {
 		for _, test := range rfc6455 {
@@ -216,8 +216,8 @@ func TestRFC6455(t *testing.T) {
 	})
 }
 
-// Section 5.5.1: a client must send nothing behind its close frame. If it does, nothing of it is answered; the server closes the
-// connection at once, so that may end in a reset.
+// Section 5.5.1: a client must send nothing behind its close frame. If it does, the server answers none of that, and closes the connection
+// at once, so the client may get a reset.
 func TestNothingBehindClose(t *testing.T) {
 	inModes(t, websocket.Options{}, func(t *testing.T, address string) {
 		c := open(t, address)
@@ -232,7 +232,7 @@ func TestNothingBehindClose(t *testing.T) {
 
 // run runs the case with each way to cut what is sent.
 func (test rfcCase) run(t *testing.T, address string, fields ...string) {
-	// A server that has had enough needn't take all: what it answers is what counts.
+	// A server that has ended the connection needn't read everything: only its answer counts.
 	test.check(open(t, address, fields...), func(c *client) { io.WriteString(c, test.send) })
 	at := rand.IntN(len(test.send))
 	test.check(open(t, address, fields...), func(c *client) {

@@ -12,10 +12,10 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// deflated compresses a message with the standard library's compressor, and leaves out what a sender leaves out.
+// deflated compresses a message with the standard library's compressor, without the bytes that a sender leaves out.
 func deflated(s string) string { return deflatedAfter(s, "") }
 
-// deflatedAfter compresses one that refers to what came before.
+// deflatedAfter compresses a message that refers to the messages before it.
 func deflatedAfter(s, before string) string {
 	var b bytes.Buffer
 	w, _ := flate.NewWriterDict(&b, 6, []byte(before))
@@ -24,7 +24,7 @@ func deflatedAfter(s, before string) string {
 	return strings.TrimSuffix(b.String(), "\x00\x00\xff\xff")
 }
 
-// inflated undoes that. dictionary is the data before it.
+// inflated undoes deflatedAfter. dictionary is the data before the message.
 func inflated(t testing.TB, s, dictionary string) string {
 	t.Helper()
 	b, err := io.ReadAll(flate.NewReaderDict(strings.NewReader(s+"\x00\x00\xff\xff\x01\x00\x00\xff\xff"), []byte(dictionary)))
@@ -72,7 +72,7 @@ var rfc7692 = []rfcCase{
 func TestRFC7692(t *testing.T) {
 	options := websocket.Options{MaxMessageBytes: testLimit, Compression: websocket.CompressionPerMessage, CompressionMinimum: testLimit + 1}
 	inModes(t, options, func(t *testing.T, address string) {
-		// All that is true without the extension is true with it, but for what RSV1 stands for.
+		// All that is true without the extension is true with it, except for the meaning of RSV1.
 		for _, test := range concat(rfc7692, rfc6455) {
 			if strings.HasPrefix(test.says, "RSV1 ") && test.section == "5.2" {
 				continue
@@ -85,7 +85,7 @@ func TestRFC7692(t *testing.T) {
 	})
 }
 
-// What was offered is accepted or declined as section 7.1 says; what is answered to is the first that is valid.
+// Offers are accepted or declined as section 7.1 says; the server's answer is to the first valid offer.
 func TestDeflateNegotiation(t *testing.T) {
 	const both = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	for _, test := range []struct {
@@ -150,7 +150,7 @@ func field(head, name string) string {
 	return value
 }
 
-// A message of this side is compressed if that was agreed on, if it is long enough, and if it gets shorter by it.
+// A message of this side is compressed if compression was negotiated, if the message is long enough, and if compression makes it shorter.
 func TestDeflateSends(t *testing.T) {
 	random := make([]byte, 2000)
 	for i := range random {
@@ -196,8 +196,7 @@ func TestDeflateSends(t *testing.T) {
 	}
 }
 
-// Where contexts were agreed on, messages refer to those before them, in both directions; what isn't compressed isn't one of
-// them.
+// If contexts were negotiated, messages refer to earlier ones, in both directions, but not to messages that weren't compressed.
 func TestDeflateContexts(t *testing.T) {
 	options := websocket.Options{Compression: websocket.CompressionContext, CompressionMinimum: 1}
 	inModes(t, options, func(t *testing.T, address string) {
@@ -209,7 +208,7 @@ func TestDeflateContexts(t *testing.T) {
 		for i := range 40 {
 			message := fmt.Sprintf("%d: %s", i, long[:300+i*10])
 			if i%5 == 4 {
-				c.send(frame(fin|text, message)) // which isn't compressed
+				c.send(frame(fin|text, message)) // this message isn't compressed
 			} else {
 				out.Reset()
 				io.WriteString(w, message)

@@ -123,13 +123,13 @@ func (c *Conn) take(b []byte) error {
 func (c *Conn) fail(err error) error {
 	var failed *CloseError
 	if !errors.As(err, &failed) || !failed.Local {
-		return err // it has sent its close frame
+		return err // the client has sent its close frame
 	}
 	c.in.release()
 	incomings.Put(c.in)
 	c.in = nil
 	if !c.sendClose(failed, failed, stateFailed) {
-		return err // it was sent a close frame, and has answered with this one
+		return err // the client was sent a close frame, and has answered with this one
 	}
 	return nil
 }
@@ -161,8 +161,8 @@ func (c *Conn) handle(in *incoming, e event, payload []byte) error {
 	return nil
 }
 
-// control handles a control frame. The error for a close frame is a *CloseError. It has the client's code, or this side's if the client's
-// frame answers one of this side.
+// control handles a control frame. The error for a close frame is a *CloseError. It has the client's code, or this side's code if the
+// client's frame answers a close frame of this side.
 func (c *Conn) control(e event, payload []byte) error {
 	switch e {
 	case eventPing:
@@ -199,7 +199,7 @@ func (c *Conn) look() error {
 	return c.lookSilence(at)
 }
 
-// lookSilence pings a silent client, and ends the connection of one that doesn't answer.
+// lookSilence pings a silent client, and ends its connection if it doesn't answer.
 func (c *Conn) lookSilence(at time.Duration) error {
 	o := c.options
 	switch {

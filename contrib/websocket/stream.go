@@ -78,8 +78,8 @@ func (s *stream) endMessage() {
 	s.message = nil
 }
 
-// skipRest discards the rest of a message that Reader has begun. A compressed message is decompressed all the same: later ones may refer to
-// it.
+// skipRest discards the rest of a message that Reader has begun. A compressed message is decompressed nevertheless, since later messages
+// may refer to it.
 func (s *stream) skipRest() error {
 	var scratch [512]byte
 	for s.message != nil && s.err == nil {
@@ -131,7 +131,7 @@ func (s *stream) fail(err error) error {
 	return s.err
 }
 
-// linger tells the client that nothing more will be sent, and waits until it has read that.
+// linger ends the sending side of the connection, and waits until the client has noticed that.
 func (s *stream) linger() {
 	if half, ok := s.conn.net.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()

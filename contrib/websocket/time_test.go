@@ -45,12 +45,13 @@ func TestSlowMessage(t *testing.T) {
 	})
 }
 
-// A silent client is sent a ping. It stays as long as it answers, by whatever it sends, and goes when it doesn't.
+// A silent client is sent a ping. Its connection stays open as long as it answers, whatever it sends, and ends when it doesn't.
 func TestKeepAlive(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel() // connections of Serve are looked at once a second
-			// A machine may stand still for longer than a short PongTimeout. Then a longer one shows whether who answers stays.
+			// A machine may stand still for longer than a short PongTimeout. Then a longer one shows whether a client that answers keeps
+			// its connection.
 			for timeout := 60 * time.Millisecond; ; timeout *= 6 {
 				c := open(t, m.serve(t, websocket.Options{OnMessage: echo, PingInterval: timeout / 3, PongTimeout: timeout}))
 				err := answerPings(c, 4)
@@ -167,7 +168,7 @@ func TestAnswersDontWait(t *testing.T) {
 	}
 }
 
-// Handlers find what OnOpen has taken from the request, and messages don't come before it has returned.
+// Handlers find the value that OnOpen has taken from the request, and OnMessage isn't called before OnOpen has returned.
 func TestOnOpen(t *testing.T) {
 	for _, m := range modes[:2] {
 		address := m.serve(t, websocket.Options{

@@ -20,7 +20,8 @@ const (
 	corkSize = 16 << 10
 	// corkTime is the maximum time that gathered bytes wait while a function runs that takes long.
 	corkTime = time.Millisecond
-	// copySize is the length up to which a message is copied behind its header, where it needn't be.
+	// copySize is the length up to which a message is copied behind its header on a connection of Accept. A longer one is sent without a
+	// copy.
 	copySize = 16 << 10
 )
 
@@ -204,7 +205,7 @@ func (c *Conn) cork() {
 	}
 }
 
-// uncork ends that.
+// uncork sends the frames that have waited, and lets further ones be sent at once.
 func (c *Conn) uncork() {
 	if c.corked {
 		c.mu.Lock()

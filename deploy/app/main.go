@@ -1,12 +1,12 @@
-// Command app is the smallest program that has all that the files of this folder expect of one, and so the recipe for a program of your own:
-// probes and a drain, restarts in place, certificates that are reloaded, limits that fit into its memory, metrics and /debug on an address of
-// their own, sockets from systemd, and Redis for what its instances share.
+// Command app is the smallest program that does everything that the files of this folder expect, and so the recipe for a program of your
+// own: probes and a drain, restarts in place, certificates that are reloaded, limits that fit into its memory, metrics and /debug on an
+// address of their own, sockets from systemd, and Redis for what its instances share.
 //
 //	ADDR           address of the clients, ":8080" if empty
 //	TLS_CERT       file of the certificate, with its intermediates, as PEM; without it there is no TLS
 //	TLS_KEY        file of its key
 //	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:6060" if empty
-//	METRICS_TOKEN  what they ask for, as "Authorization: Bearer TOKEN"; without it only processes on the same machine see them
+//	METRICS_TOKEN  a token that clients must send, as "Authorization: Bearer TOKEN"; if empty, only processes on the same machine see them
 //	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
 //	GOMEMLIMIT     memory that the limits are made for, 1 GiB if empty
 //
@@ -57,8 +57,8 @@ var logLevel slog.LevelVar
 
 func main() { program(drainTime) }
 
-// program serves until SIGTERM, and ends the process if it fails. A second Ctrl-C ends it at once. A second SIGTERM doesn't: systemd sends one to
-// what is left of a service, such as a program that was replaced, and has requests still.
+// program serves until SIGTERM, and ends the process if it fails. A second Ctrl-C ends it at once. A second SIGTERM doesn't: systemd sends
+// one to all remaining processes of a service, such as a program that was replaced but still has requests.
 func program(drain time.Duration) {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &logLevel})))
 	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
@@ -116,11 +116,11 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 		})
 		insideEnded := make(chan error, 1)
 		go func() {
-			defer cancel() // it would have failed
+			defer cancel() // if it ends by itself, it has failed
 			insideEnded <- inside.RunListener(insideContext, insideListener)
 		}()
 		err := serve(serving, listener)
-		endInside() // which Prometheus can ask until the last request is answered
+		endInside() // until here, when the last request is answered, Prometheus can scrape
 		return errors.Join(err, <-insideEnded)
 	})
 }
@@ -148,7 +148,7 @@ func reloads(server *filo.Server, cert, key string, registry *client.Registry) (
 		came := make(chan os.Signal, 1)
 		signal.Notify(came, syscall.SIGHUP)
 		go func() {
-			for range came { // it would end the program otherwise
+			for range came { // SIGHUP would end the program otherwise
 				slog.Info("SIGHUP: there is no certificate to reload")
 			}
 		}()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// patience is how long anything may take that a test waits for.
+// patience is how long a test waits for anything.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	}
 }
 
-// The program answers on the paths that the probes ask, and its metrics include each that an alert or the dashboard names.
+// The program answers on the paths of the probes, and its metrics include each metric that an alert or the dashboard names.
 func TestApp(t *testing.T) {
 	addr, metrics := free(t), free(t)
 	settings := map[string]string{"ADDR": addr, "METRICS_ADDR": metrics, "REDIS_URL": "redis://127.0.0.1:1/0"}
@@ -95,7 +95,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// With a token, nothing on the metrics' address is shown without it, on this machine neither.
+// If a token is set, a client without it sees nothing at the metrics' address, not even on this machine.
 func TestToken(t *testing.T) {
 	const token = "0123456789abcdef"
 	addr, metrics := free(t), free(t)

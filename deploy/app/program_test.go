@@ -25,7 +25,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// running is the program in a process of its own, with those that replace it.
+// running is the program in a process of its own, with the programs that replace it.
 type running struct {
 	*exec.Cmd
 	mu  sync.Mutex
@@ -213,7 +213,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Without a certificate SIGHUP ends nothing.
+// Without a certificate, SIGHUP doesn't end the program.
 func TestHangUpWithoutCertificate(t *testing.T) {
 	addr := free(t)
 	r := start(t, "ADDR="+addr, "METRICS_ADDR="+free(t))
@@ -278,7 +278,7 @@ func TestOperationsCommands(t *testing.T) {
 				command.Stderr = &failed
 				printed, err := command.Output()
 				if strings.Contains(line, "| grep ") && command.ProcessState.ExitCode() == 1 {
-					err = nil // there is nothing that it looks for
+					err = nil // grep has found nothing, which is no error
 				}
 				if err != nil || strings.HasPrefix(answer, "{") && strings.TrimSpace(string(printed)) != answer {
 					t.Errorf("%s: %v\n%s%s", line, err, printed, &failed)

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxRooms is how many rooms are kept. When there are more, those are forgotten that nobody was in for the longest time.
+	// maxRooms is how many rooms are kept. A further one replaces the room in which nobody was for the longest time.
 	maxRooms = 1000
-	// maxPeople is how many people may be in one.
+	// maxPeople is how many people may be in a room.
 	maxPeople = 500
 	// maxWatchers is how many feeds there may be.
 	maxWatchers = 10_000
@@ -24,19 +24,19 @@ var (
 	errPeople = errors.New("the room is full")
 )
 
-// chat is the rooms, and who is in them.
+// chat holds the rooms, and the people in them.
 //
-// Under its lock a message gets its ID, and is queued for all whom it is for; that waits for none of them. So they get the
-// messages of a room in the order of the IDs, and who enters gets each of them once: in the history, or later.
+// Under its lock a message gets its ID, and is queued for all its recipients, which waits for none of them. So they get a room's messages
+// in the order of the IDs, and a person who enters gets each message once: in the history, or later.
 type chat struct {
 	now     func() time.Time
-	sockets websocket.Hub // of those who talk, by room
-	feed    *sse.Hub      // of those who watch, by room
+	sockets websocket.Hub // of the people who talk, by room
+	feed    *sse.Hub      // of the people who watch, by room
 
 	mu     sync.Mutex
 	rooms  map[string]*room
 	lastID int64 // of a message
-	// forgotten is an ID: a room that isn't there has had no message after it.
+	// forgotten is an ID: a room that isn't kept has had no message with a higher one.
 	forgotten int64
 }
 
@@ -53,7 +53,7 @@ func newChat(now func() time.Time) *chat {
 	}
 }
 
-// What pages are sent. Each has a type by which they tell it.
+// The messages for pages. Each names its type, by which a page knows it.
 type (
 	// welcome is the first message to a socket.
 	welcome struct {
@@ -68,15 +68,15 @@ type (
 		Type string `json:"type"` // "message"
 		message
 	}
-	// change is that somebody has entered or left the room.
+	// change says that somebody has entered or left the room.
 	change struct {
 		Type   string  `json:"type"` // "people"
 		Room   string  `json:"room"`
 		Count  int     `json:"count"`
-		Joined *person `json:"joined,omitempty"` // or has another name
+		Joined *person `json:"joined,omitempty"` // or has changed the name
 		Left   *person `json:"left,omitempty"`
 	}
-	// refusal is that a message wasn't taken.
+	// refusal says that a message wasn't accepted.
 	refusal struct {
 		Type   string `json:"type"` // "refused"
 		Key    string `json:"key"`
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// enter makes the connection one of those in a room, and sends it what was said there after the message with the ID.
+// enter adds a connection to a room, and sends it the room's messages after the one with the ID.
 func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) e
 	if news {
 		c.tellLocked(r, change{Type: "people", Room: name, Count: len(r.people), Joined: &p})
 	}
-	// If it is over by now it is no member, and leave is about to be called.
+	// A connection that is over by now doesn't become a member, and leave is about to be called.
 	c.sockets.Join(name, conn)
 	return nil
 }
@@ -117,15 +117,15 @@ func (c *chat) leave(name string, p person) {
 }
 
 func (c *chat) leaveLocked(name string, p person) {
-	r := c.rooms[name] // it is there as long as somebody is in it
+	r := c.rooms[name] // a room is kept as long as somebody is in it
 	if r.leave(p.ID) {
 		r.left = c.now()
 		c.tellLocked(r, change{Type: "people", Room: name, Count: len(r.people), Left: &p})
 	}
 }
 
-// say tells all in a room, and all who watch it, what somebody says. What a page says again, since it doesn't know whether it
-// was heard, is said once.
+// say sends a message to all who are in a room or watch it. A page that doesn't know whether its message has arrived sends it again; say
+// drops the repetition.
 func (c *chat) say(name string, from person, text, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,14 +141,14 @@ func (c *chat) say(name string, from person, text, key string) {
 	c.feed.Publish(name, sse.Event{Data: string(b)})
 }
 
-// tellLocked tells all in a room, and all who watch it, of a change.
+// tellLocked tells all who are in a room or watch it of a change.
 func (c *chat) tellLocked(r *room, news change) {
 	b := encode(news)
 	c.sockets.Broadcast(r.name, websocket.Text, b)
 	c.feed.Publish(r.name, sse.Event{Type: "people", Data: string(b)})
 }
 
-// look returns what was said in a room after the message with the ID, and how many people are there.
+// look returns the messages of a room after the one with the ID, and how many people are there.
 func (c *chat) look(name string, after int64) (messages []message, gap bool, people int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *chat) look(name string, after int64) (messages []message, gap bool, peo
 	return messages, gap, len(r.people)
 }
 
-// openLocked returns a room, a new one if there is none.
+// openLocked returns the room with the name, and makes it if there is none.
 func (c *chat) openLocked(name string) (*room, error) {
 	if r := c.rooms[name]; r != nil {
 		return r, nil
@@ -173,7 +173,7 @@ func (c *chat) openLocked(name string) (*room, error) {
 	return r, nil
 }
 
-// forgetLocked makes place for a room. It reports false if there are people in all of them.
+// forgetLocked makes place for a new room. It reports false if there are people in all rooms.
 func (c *chat) forgetLocked() bool {
 	var oldest *room
 	for _, r := range c.rooms {
@@ -189,7 +189,7 @@ func (c *chat) forgetLocked() bool {
 	return true
 }
 
-// send sends what a page must know to its socket.
+// send sends one of the messages above to a page's socket.
 func send(conn *websocket.Conn, v any) error {
 	m, err := websocket.NewPreparedMessage(websocket.Text, encode(v))
 	if err != nil {
@@ -202,7 +202,7 @@ func send(conn *websocket.Conn, v any) error {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // they can all be
+		panic(err) // all of them can be encoded
 	}
 	return b
 }

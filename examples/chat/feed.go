@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and events of type "people" when
-// somebody comes or leaves. After an event of type "reset" some may be missing, and a page looks at the messages again.
+// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and events of type "people" when somebody
+// comes or leaves. After an event of type "reset" events may be missing, and a page asks for the messages again.
 func (c *chat) serveFeed(request *filo.Ctx) error {
 	var rooms []string
 	for name := range request.Request.Query().Values("room") {
@@ -19,8 +19,8 @@ func (c *chat) serveFeed(request *filo.Ctx) error {
 	return c.feed.Serve(request, rooms...)
 }
 
-// messages is what a page that watches a room begins with. It asks for it when its feed is open, so that it misses nothing; a
-// message that comes in both has one ID.
+// messages is the state with which a page begins to watch a room. The page asks for it when its feed is open, so that it misses no message.
+// A message that comes in both has the same ID.
 type messages struct {
 	Messages []message `json:"messages"`
 	Gap      bool      `json:"gap"` // see welcome

@@ -38,7 +38,7 @@ func follow(t *testing.T, base, rooms string, fields ...string) *watcher {
 	return &watcher{Reader: response.Body, t: t, lines: bufio.NewScanner(response.Body)}
 }
 
-// next returns the type and the data of the next event that has one of the two.
+// next returns the type and the data of the next event that has a type or data.
 func (w *watcher) next() (kind, data string) {
 	w.t.Helper()
 	for w.lines.Scan() {
@@ -87,7 +87,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 
-	// Who comes back gets what was said meanwhile.
+	// A client that comes back gets the messages that it has missed.
 	id := watch.id
 	ada.say("two", "k2")
 	ada.say("three", "k3")
@@ -95,7 +95,7 @@ func TestFeed(t *testing.T) {
 	if first, second := again.said(), again.said(); first.Text != "two" || second.Text != "three" {
 		t.Errorf("got %+v and %+v", first, second)
 	}
-	// And who has an ID that the hub doesn't know is told to look.
+	// A client with an ID that the hub doesn't know is told to ask for the messages.
 	if kind, data := follow(t, base, "lobby", "Last-Event-ID", "of-yesterday").next(); kind != "reset" {
 		t.Errorf("got %s %s", kind, data)
 	}

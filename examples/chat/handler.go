@@ -20,7 +20,7 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// newHandler returns the whole application, which is asked for by one of hosts.
+// newHandler returns the whole application. Requests must name one of hosts.
 func newHandler(c *chat, hosts []string) filo.Handler {
 	r := router.New()
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.Secure(middleware.SecureOptions{
@@ -37,7 +37,7 @@ func newHandler(c *chat, hosts []string) filo.Handler {
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	// A browser asks each time whether it has the newest.
+	// A browser asks each time whether its copy is still the newest.
 	assets := static.New(page, static.Options{CacheControl: func(string) string { return "no-cache" }})
 	r.GET("/{path...}", assets.Serve)
 	return r.Serve

@@ -39,7 +39,7 @@ func gallery(c *filo.Ctx) error {
 	return c.HTML(200, page.String())
 }
 
-// asked are the requests of a server: by path, the protocol and the client's address.
+// asked holds the protocol and the client's address of a server's requests, by path.
 type asked struct {
 	mu sync.Mutex
 	by map[string][2]string
@@ -100,7 +100,7 @@ func (a *asked) of(suffix string) (protocol, client string) {
 	return "", ""
 }
 
-// By HTTP/2 a browser needs one connection for a page with all of its images, and for a WebSocket.
+// By HTTP/2 a browser needs only one connection for a page, all of its images and a WebSocket.
 func TestHTTP2Page(t *testing.T) {
 	a := asked{by: make(map[string][2]string)}
 	base := a.startTLS(t)

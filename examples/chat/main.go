@@ -5,9 +5,9 @@
 //	curl -N 'localhost:8080/feed?room=lobby' # what is said there, live
 //	curl localhost:8080/rooms/lobby/messages
 //
-// WebSockets come from contrib/websocket, and events from package sse: waiting for somebody to say something takes no goroutine.
-// It shuts down gracefully on SIGINT and SIGTERM, and the pages come back when it does. It has no accounts, and keeps nothing:
-// everybody who reaches the address can read and write in every room, and what was said is gone when the program ends.
+// WebSockets come from contrib/websocket, and events from package sse: a client that waits for messages takes no goroutine. It shuts down
+// gracefully on SIGINT and SIGTERM, and the pages reconnect when the server is back. It has no accounts, and keeps nothing: everybody who
+// reaches the address can read and write in every room, and what was said is gone when the program ends.
 package main
 
 import (

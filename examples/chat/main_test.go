@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/sitetest"
 )
 
-// patience is how long anything may take that a test waits for.
+// patience is how long a test waits for anything.
 const patience = time.Minute
 
 // asProgram makes the test binary behave as the example itself, for the test that sends a signal.
@@ -68,7 +68,7 @@ func startAt(t *testing.T, addr string) (base string, stop func()) {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), stop
 }
 
-// get answers a GET.
+// get sends a GET, and returns the answer and its body.
 func get(t *testing.T, url string, fields ...string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequest("GET", url, nil)
@@ -122,7 +122,7 @@ func TestPageIsSafe(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", path, name, h.Get(name), value)
 			}
 		}
-		// Nothing is loaded from elsewhere: the only URL is the name of an XML namespace.
+		// Nothing is loaded from another server: the only URL is the name of an XML namespace.
 		for _, url := range regexp.MustCompile(`(https?:)?//[\w-]+\.[\w.-]+[^\s"']*`).FindAllString(body, -1) {
 			if url != "http://www.w3.org/2000/svg" {
 				t.Errorf("%s has the URL %s", path, url)
@@ -199,7 +199,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A page whose own name leads here reads nothing: that is DNS rebinding.
+// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := start(t)
 	sitetest.Hosts(t, base+"/rooms/lobby/messages")

@@ -44,7 +44,7 @@ func (p tab) room(room string) {
 // join gives the visitor a name.
 func (p tab) join(name string) {
 	p.t.Helper()
-	p.script(`document.querySelector("#name").value = ""`) // the one of another tab is suggested
+	p.script(`document.querySelector("#name").value = ""`) // the page suggests another tab's name
 	p.do("joining", chromedp.SendKeys(chromedp.CSS("#name"), name+"\r"))
 	p.waitFor("the connection", `document.querySelector("#status").textContent === "Connected"`)
 }
@@ -79,13 +79,13 @@ func (p tab) text(expression string) string {
 	return text
 }
 
-// shown is the messages of the page, one a line: who says what, > in front of one's own, ~ of those that are on their way, and --
-// for a gap.
+// shown returns the messages of the page, one a line, each with its author. Lines begin with > for the visitor's own messages and with ~
+// for messages on their way, and are -- for a gap.
 const shown = `[...document.querySelectorAll("#messages > li")].map(li => li.className === "gap" ? "--" :
 	(li.classList.contains("own") ? ">" : "") + (li.classList.contains("waits") ? "~" : "") +
 	li.querySelector("bdi").textContent + ": " + li.querySelector(".text").textContent).join("\n")`
 
-// sees waits until these are all messages of the page.
+// sees waits until the page shows these messages and no others.
 func (p tab) sees(messages ...string) {
 	p.t.Helper()
 	p.waitFor("the messages "+strings.Join(messages, ", "), shown+" === "+quote(strings.Join(messages, "\n")))
@@ -94,7 +94,7 @@ func (p tab) sees(messages ...string) {
 // waitFor waits until an expression of JavaScript is true.
 func (p tab) waitFor(what, expression string) {
 	p.t.Helper()
-	// A timer of the page's works in windows behind others, too.
+	// Unlike animation frames, a timer also works in a window behind others.
 	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	if _, err := chromedp.Run(p.ctx, poll); err != nil {
 		p.t.Fatalf("there isn't %s (%v); status %q, notice %q, messages\n%s", what, err,
@@ -102,7 +102,7 @@ func (p tab) waitFor(what, expression string) {
 	}
 }
 
-// status waits for how the page says that its connection is.
+// status waits until the page describes its connection in these words.
 func (p tab) status(words string) {
 	p.t.Helper()
 	p.waitFor("the status "+words, `document.querySelector("#status").textContent === `+quote(words))
@@ -138,7 +138,7 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1])
 	ben.sees(said[0], ">"+said[1])
 
-	// One's own messages say so, to eyes and ears.
+	// A visitor's own messages are marked as such, for eyes and for screen readers.
 	signed := `[...document.querySelectorAll("#messages .who")].map(p => p.innerText.split(/\s/)[0]).join()`
 	ada.waitFor("who said what", signed+` === "You,Ben"`)
 	ben.waitFor("who said what", signed+` === "Ada,You"`)
@@ -152,7 +152,7 @@ func TestTwoPages(t *testing.T) {
 		t.Errorf("markup became %s", got)
 	}
 
-	// Rooms are apart.
+	// A message is shown in its own room only.
 	ben.room("Über uns!")
 	ben.waitFor("the room", `location.hash === "#uber-uns"`)
 	ben.status("Connected")
@@ -165,7 +165,7 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1], said[2], ">"+said[3])
 	ben.sees(">Ben: Quiet here.")
 
-	// The history is there when one comes back, or the page does, and whose it is.
+	// After a return to the room, or a reload of the page, the history is there, and the page still knows which messages are its visitor's.
 	ben.room("lobby")
 	ben.sees(said[0], ">"+said[1], ">"+said[2], said[3])
 	ada.do("loading again", chromedp.Reload())
@@ -181,7 +181,7 @@ func TestTwoPages(t *testing.T) {
 	browser.CheckLinks(t, ada.ctx, nil)
 }
 
-// Of rooms that aren't looked at a page knows how much is new.
+// A page shows how many new messages there are in its other rooms.
 func TestNews(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
@@ -191,7 +191,7 @@ func TestNews(t *testing.T) {
 	p.room("lobby")
 	p.status("Connected")
 	ben := enter(t, base, "garden", "Ben", 0)
-	// The feed is that of the rooms which the socket isn't for.
+	// The feed is for the rooms other than the socket's.
 	p.waitFor("the feed", `window.opened === "/feed?room=garden"`)
 	ben.say("One", "k1")
 	ben.say("Two", "k2")
@@ -203,7 +203,7 @@ func TestNews(t *testing.T) {
 	p.sees("Ben: One", "Ben: Two")
 }
 
-// A server that is started again is found again by both pages, and what was typed meanwhile is said.
+// When a server is started again, both pages connect to it, and messages that were typed meanwhile are sent.
 func TestServerRestarts(t *testing.T) {
 	base, stop := startAt(t, "127.0.0.1:0")
 	ctx := browser.Tab(t)
@@ -226,14 +226,14 @@ func TestServerRestarts(t *testing.T) {
 	for _, p := range []tab{ada, ben} {
 		p.status("Connected")
 	}
-	// Something may have been said that the new server doesn't know of.
+	// There may have been messages that the new server doesn't know.
 	ben.sees("Ada: One", "--", ">Ben: Two")
 	ada.sees(">Ada: One", "--", "Ben: Two")
 	ada.say("Three")
 	ben.sees("Ada: One", "--", ">Ben: Two", "Ada: Three")
 }
 
-// What may be missing is shown once, though the feed says so first and then the socket does.
+// A gap is shown once, although the feed reports it first, and then the socket does, too.
 func TestGapIsShownOnce(t *testing.T) {
 	base, stop := startAt(t, "127.0.0.1:0")
 	ctx := browser.Tab(t)
@@ -254,11 +254,11 @@ func TestGapIsShownOnce(t *testing.T) {
 	p.sees(">Ada: One", "--")
 }
 
-// Connections that break are made again, and nothing that was said meanwhile is missing.
+// A page makes broken connections again, and misses no message that was sent meanwhile.
 func TestConnectionBreaks(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
-	// What the page opens can be broken.
+	// The test can break the connections that the page opens.
 	p.before(`window.sockets = []; window.WebSocket = class extends WebSocket { constructor(url) { super(url); sockets.push(this) } }`)
 	p.open(base, "lobby")
 	p.join("Ada")
@@ -287,7 +287,7 @@ func TestConnectionBreaks(t *testing.T) {
 	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?", ">Ada: And now?")
 }
 
-// Characters that nobody sees, as they come with a name that was pasted, are left out of it: the server takes none with them.
+// The page removes invisible characters, such as come with a pasted name: the server refuses names with them.
 func TestPastedName(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
@@ -304,7 +304,7 @@ func TestPastedName(t *testing.T) {
 	p.waitFor("the name without them", `document.querySelector("#me").textContent === "Eve 👩\u200d💻"`)
 }
 
-// Who has no name watches, and sees who is there by number.
+// A visitor without a name watches, and sees how many people are in the room.
 func TestWatching(t *testing.T) {
 	base := start(t)
 	ben := enter(t, base, "lobby", "Ben", 0)
@@ -324,7 +324,7 @@ func TestWatching(t *testing.T) {
 	p.sees("Ben: Before", "Ben: After")
 	p.waitFor("a name as it is", `[...document.querySelectorAll("#people bdi")].map(e => e.textContent).sort().join() === "<i>Cleo</i>,Ben,Dora"`)
 
-	// What is refused comes back to be changed. It is all said at once: a moment later one more may be said.
+	// A refused message comes back to be changed. The test sends all messages at once, since a moment later one more would be accepted.
 	p.script(fmt.Sprintf(`for (let i = 0; i < %d; i++) {
 		document.querySelector("#text").value = i;
 		document.querySelector("#say").requestSubmit();
@@ -335,7 +335,7 @@ func TestWatching(t *testing.T) {
 		%s.split("\n").includes(">Dora: " + i) !== document.querySelector("#text").value.split("\n").includes(i))`, 3*burst, shown))
 }
 
-// before runs JavaScript before that of each page.
+// before has JavaScript run before each page's own.
 func (p tab) before(code string) {
 	p.t.Helper()
 	p.do("preparing", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -344,7 +344,7 @@ func (p tab) before(code string) {
 	}))
 }
 
-// On a narrow and dark screen all is in reach, and nothing is wider than it.
+// On a narrow, dark screen all controls can be reached, and nothing is wider than the screen.
 func TestNarrowPage(t *testing.T) {
 	base := start(t)
 	ben := enter(t, base, "lobby", strings.Repeat("W", maxName), 0)

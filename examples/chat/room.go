@@ -11,8 +11,7 @@ const maxHistory = 100
 
 // person is somebody in a room.
 type person struct {
-	// ID is made of a secret of the visitor's page, so that it stays the same when that connects again, and nobody else can
-	// have it.
+	// ID is made of a secret of the visitor's page, so that it stays the same when the page connects again, and nobody else can take it.
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
@@ -20,13 +19,13 @@ type person struct {
 // message is one line of a conversation.
 type message struct {
 	Room string `json:"room"`
-	// ID is greater than that of every message before it, those of an earlier run of the program included.
+	// ID is greater than the IDs of all messages before it, even of an earlier run of the program.
 	ID int64 `json:"id"`
 	// At is when it was said, in milliseconds of Unix time.
 	At   int64  `json:"at"`
 	From person `json:"from"`
 	Text string `json:"text"`
-	// Key is the page's own, by which it knows its message again.
+	// Key is chosen by the page that has sent the message, which recognizes its message by it.
 	Key string `json:"key"`
 }
 
@@ -37,16 +36,16 @@ type room struct {
 	history []message            // the last ones, in the order of their IDs
 	// forgotten is an ID: there may have been messages up to it that aren't in the history any more.
 	forgotten int64
-	left      time.Time // when the last one did
+	left      time.Time // when the last person did
 }
 
-// presence is a person with one connection or several: it connects again before the old one is known to be dead.
+// presence is a person with one connection or several: a page may connect again before its old connection is known to be dead.
 type presence struct {
 	person
 	conns int
 }
 
-// enter adds a connection of a person. It reports whether the others see a difference.
+// enter adds a connection of a person. It reports whether that changes what the others see.
 func (r *room) enter(p person) (news bool) {
 	there := r.people[p.ID]
 	if there == nil {
@@ -94,8 +93,8 @@ func (r *room) has(from, key string) bool {
 	return slices.ContainsFunc(r.history, func(m message) bool { return m.From.ID == from && m.Key == key })
 }
 
-// since returns a copy of the messages after the one with the ID, all if that is 0. If others after it may be missing, gap is
-// set, and the messages are all.
+// since returns a copy of the messages after the one with the ID, or all if the ID is 0. If messages after the ID may be missing from the
+// history, gap is set, and all messages are returned.
 func (r *room) since(id int64) (messages []message, gap bool) {
 	messages = r.history
 	if gap = id != 0 && (id < r.forgotten || id > r.newest()); !gap {

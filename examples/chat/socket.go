@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxIncoming is the size of a message from a page, in bytes: of the longest text, and what JSON has around and in it.
+	// maxIncoming limits the size of a message from a page, in bytes: the longest text, and what JSON adds to it.
 	maxIncoming = 4*maxText + 4096
-	// maxQueued is how much may wait for a page that is slow; more than the whole history of a room, in JSON. One for which
-	// more would wait is disconnected, and comes back for what it has missed.
+	// maxQueued is how much may wait for a slow page: more than the whole history of a room, in JSON. A page for which more would wait is
+	// disconnected, and comes back for the messages that it has missed.
 	maxQueued = 2 << 20
-	// A visitor may say this many things at once, and then one in this time.
+	// A visitor may send this many messages at once, and then one in this time.
 	burst = 8
 	every = time.Second
-	// maxRefused is how often in a row it may say more than that until it is disconnected.
+	// maxRefused is how many messages in a row may be refused for that before the visitor is disconnected.
 	maxRefused = 50
 )
 
@@ -33,10 +33,10 @@ type visitor struct {
 	person
 	room    string
 	limit   *rate.Limiter
-	refused int // in a row
+	refused int // messages refused in a row
 }
 
-// visitorKey is the key of what OnOpen gets of the request.
+// visitorKey is the key under which a request holds the arrival for OnOpen.
 type visitorKey struct{}
 
 // arrival is a visitor who wants to enter.
@@ -79,7 +79,7 @@ func newSocket(c *chat) filo.Handler {
 	}
 }
 
-// arrivalOf returns who wants to enter, by the request.
+// arrivalOf returns the visitor who wants to enter by a request.
 func arrivalOf(request *filo.Ctx) (arrival, error) {
 	room, name, secret := request.Param("room"), request.Query("name"), request.Query("visitor")
 	after, err := afterOf(request)
@@ -104,7 +104,7 @@ func afterOf(request *filo.Ctx) (int64, error) {
 	return after, nil
 }
 
-// heard takes a message from a page: JSON with a text, and a key by which the page knows it again.
+// heard handles a message from a page: JSON with a text, and a key by which the page recognizes it.
 func (c *chat) heard(conn *websocket.Conn, v *visitor, kind websocket.MessageType, b []byte) error {
 	if kind != websocket.Text {
 		return &websocket.CloseError{Code: websocket.StatusUnsupportedData, Reason: "messages are text"}

@@ -21,10 +21,10 @@ type client struct {
 	t    *testing.T
 	conn *websocket.Conn
 	you  person
-	hi   event // what it was welcomed with
+	hi   event // the event that has welcomed it
 }
 
-// event is anything that a socket is sent.
+// event is any message that a socket is sent.
 type event struct {
 	Type     string
 	You      person
@@ -48,7 +48,7 @@ func dial(t *testing.T, base, room string, query url.Values, header http.Header)
 	})
 }
 
-// enter opens a socket of somebody who has the messages up to the one with the ID.
+// enter opens a socket for a person whose page has the messages up to the one with the ID.
 func enter(t *testing.T, base, room, name string, after int64) *client {
 	t.Helper()
 	c, err := tryEnter(t, base, room, name, after)
@@ -78,7 +78,7 @@ func tryEnter(t *testing.T, base, room, name string, after int64) (*client, erro
 	return c, nil
 }
 
-// secretOf returns the secret of the page of somebody.
+// secretOf returns the secret of a person's page.
 func secretOf(name string) string { return fmt.Sprintf("secret-of-%.20x", name) }
 
 func (c *client) read() (e event, err error) {
@@ -91,7 +91,7 @@ func (c *client) read() (e event, err error) {
 	return e, err
 }
 
-// next returns the next event, which is of the kind.
+// next returns the next event, which must be of the kind.
 func (c *client) next(kind string) event {
 	c.t.Helper()
 	e, err := c.read()
@@ -122,7 +122,7 @@ func (c *client) trySay(text, key string) error {
 	return c.write(websocket.MessageText, string(b))
 }
 
-// texts returns what was said, in one line.
+// texts returns the texts of messages, in one line.
 func texts(messages []message) string {
 	var said []string
 	for _, m := range messages {
@@ -146,7 +146,7 @@ func TestConversation(t *testing.T) {
 	}
 	elsewhere := enter(t, base, "elsewhere", "Cleo", 0)
 
-	// Both get what one says, with one ID, and as it was said.
+	// Both get a message with the same ID, and with its text unchanged.
 	markup := "<b onclick='x()'>“Hello” & 👋🏽</b>\n\tso long"
 	ada.say(" "+markup+"\n", "k1")
 	atAda, atBen := ada.next("message"), ben.next("message")
@@ -158,7 +158,7 @@ func TestConversation(t *testing.T) {
 		t.Errorf("got %+v", m.message)
 	}
 
-	// In another room nothing was heard of it: there, this is the first.
+	// The other room hasn't got that message: there, the next one is the first.
 	elsewhere.say("Nobody here?", "k2")
 	if m := elsewhere.next("message"); m.Text != "Nobody here?" {
 		t.Errorf("got %+v", m)
@@ -182,13 +182,13 @@ func TestComingBack(t *testing.T) {
 		ben.next("message")
 	}
 
-	// Who comes back before the old connection is known to be dead is there once, and the same one.
+	// A person who comes back before the old connection is known to be dead is in the room once, with the same ID.
 	again := enter(t, base, "lobby", "Ben", ids[2])
 	if got := texts(again.hi.Messages); got != "Ada: 3, Ada: 4" || again.hi.Gap || len(again.hi.People) != 2 || again.you != ben.you {
 		t.Errorf("got %s and %+v", got, again.hi)
 	}
 	ben.conn.CloseNow()
-	// What was said, but perhaps not heard, is said again, and heard once.
+	// A message that a page sends twice, since it doesn't know whether the first one has arrived, is delivered once.
 	ada.say("4", "k4")
 	ada.say("5", "k5")
 	if m := ada.next("message"); m.Text != "5" {
@@ -197,7 +197,7 @@ func TestComingBack(t *testing.T) {
 	if m := again.next("message"); m.Text != "5" {
 		t.Errorf("got %+v", m)
 	}
-	// Another name is news, and the rest isn't.
+	// The others are told of a changed name, and of nothing else.
 	query := url.Values{"name": {"Benedikt"}, "visitor": {secretOf("Ben")}}
 	renamed, _, err := dial(t, base, "lobby", query, nil)
 	if err != nil {
@@ -227,7 +227,7 @@ func TestComingBack(t *testing.T) {
 	}
 }
 
-// Everybody gets everything once and in order, also who comes back in between.
+// Everybody gets every message once and in order, even a visitor who leaves and comes back meanwhile.
 func TestManyAtOnce(t *testing.T) {
 	base := start(t)
 	const visitors, each = 12, burst // all of it is kept
@@ -245,7 +245,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// visitTwice says a number of messages, half of them at a second visit, and returns when it has got all that there are.
+// visitTwice sends a number of messages, half of them at a second visit, and returns when it has got the messages of all visitors.
 func visitTwice(t *testing.T, base, name string, each, all int) error {
 	var got []message
 	for visit := range 2 {
@@ -332,7 +332,7 @@ func TestTooFast(t *testing.T) {
 	base := start(t)
 	ada := enter(t, base, "lobby", "Ada", 0)
 	go func() {
-		// More than the machine could be slow enough for.
+		// So many messages exceed the rate even on a slow machine.
 		for i := range 50 * (burst + maxRefused) {
 			b := fmt.Appendf(nil, `{"text":"%d","key":"k%d"}`, i, i)
 			if ada.conn.Write(t.Context(), websocket.MessageText, b) != nil {
@@ -401,7 +401,7 @@ func TestWhoMayEnter(t *testing.T) {
 	}
 }
 
-// Who doesn't read is disconnected when too much would wait, and nobody waits for it.
+// A visitor who doesn't read is disconnected when too much would wait, and nobody waits for that visitor.
 func TestSlowVisitor(t *testing.T) {
 	c := newChat(time.Now)
 	server := servertest.New(t, newHandler(c, []string{"filo.test"}))
@@ -410,7 +410,7 @@ func TestSlowVisitor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.CloseNow()
-	// The room's first message is there when Ada is in it, which the handshake alone doesn't tell.
+	// The room's first message shows that Ada is in it, which the handshake alone doesn't.
 	if _, _, err := conn.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +431,7 @@ func TestSlowVisitor(t *testing.T) {
 	}
 }
 
-// What a visitor can make grow has a limit, and what was forgotten for it is told.
+// Everything that a visitor can make grow has a limit, and visitors are told if messages were forgotten because of a limit.
 func TestLimits(t *testing.T) {
 	c := newChat(time.Now)
 	server := servertest.New(t, newHandler(c, []string{"filo.test"}))
@@ -468,14 +468,14 @@ func TestLimits(t *testing.T) {
 		}
 	}
 
-	// Rooms without people make place for others, and who comes back to one is told that it may have missed something.
+	// Rooms without people make place for others, and a visitor who comes back to such a room is told that messages may be missing.
 	for i := range 2 * maxRooms {
 		open(fmt.Sprint(i))
 	}
 	if got, gap, _ := c.look("lobby", all[maxHistory-2].ID); len(got) != 0 || !gap || len(c.rooms) != maxRooms {
 		t.Errorf("of %d rooms, the forgotten one has %d messages, gap %v", len(c.rooms), len(got), gap)
 	}
-	// With people in all of them, or too many in one, there is no place.
+	// If there are people in all rooms, or too many in one, nobody else can enter.
 	for _, r := range c.rooms {
 		r.people["somebody"] = &presence{conns: 1}
 	}

@@ -52,14 +52,14 @@ func checkText(text *string) (fault string) {
 	return ""
 }
 
-// misleading reports whether a character isn't seen, and may change how others are: the order in which they are shown, for one.
-// The joiners are needed by scripts and emoji.
+// misleading reports whether a character is invisible and may change how others are shown, for example in which order. The joiners are
+// allowed, since scripts and emoji need them.
 func misleading(r rune) bool {
 	const nonJoiner, joiner = '\u200C', '\u200D'
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner || r == utf8.RuneError
 }
 
-// checkKey says what is wrong with a text that a page has made up for itself.
+// checkKey says what is wrong with a key that a page has chosen.
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return filo.Error(http.StatusBadRequest, "a key has 1 to "+strconv.Itoa(maxKey)+" printable ASCII characters")

@@ -2,7 +2,8 @@ package main
 
 import "syscall"
 
-// childAttributes has the system end a program when this one is killed. It gets no Ctrl-C of its own, so that it ends in order.
+// childAttributes makes the system end a child when this program is killed. The child gets no Ctrl-C, so that this program ends the
+// children in order.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

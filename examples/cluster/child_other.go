@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// childAttributes has a program get no Ctrl-C of its own, so that it ends in order.
+// childAttributes keeps Ctrl-C from a child, so that this program ends the children in order.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -30,17 +30,17 @@ var haproxyConfig string
 // startTime is how long a program may take until it answers, on a machine that does much else.
 const startTime = time.Minute
 
-// cluster is all programs. Each is started by this one, and ends with it.
+// cluster holds all the programs. This program starts them, and they end with it.
 type cluster struct {
 	dir  string
 	self string // this program
 
 	mu         sync.Mutex
-	instances  map[string]*process // guarded by mu, as all below
+	instances  map[string]*process // guarded by mu, like all fields below
 	restarting bool
-	rounds     int // of restarts that are over
+	rounds     int // how many rounds of restarts are over
 	failed     error
-	next       int // of names, to be killed
+	next       int // the index in names of the instance to kill next
 }
 
 // process is an instance that runs, or has run.
@@ -51,7 +51,7 @@ type process struct {
 	ended  chan struct{}
 }
 
-// runCluster starts Redis, the instances and HAProxy, and serves the page until ctx ends, or until one of them ends by itself.
+// runCluster starts Redis, the instances and HAProxy, and serves the page until ctx ends, or until one of these programs ends by itself.
 func runCluster(ctx context.Context, addr string, stdout io.Writer) (err error) {
 	paths := make(map[string]string)
 	for _, name := range []string{"redis-server", "haproxy"} {
@@ -91,7 +91,7 @@ func runCluster(ctx context.Context, addr string, stdout io.Writer) (err error) 
 		return nil
 	}
 	redis := c.command(ctx, paths["redis-server"], "--port", "0", "--unixsocket", redisSocket(dir), "--dir", dir, "--save", "", "--appendonly", "yes")
-	redis.Stdout = nil // it has much to say
+	redis.Stdout = nil // it prints much
 	if err := keep(redis); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *cluster) command(ctx context.Context, path string, args ...string) *exe
 	return command
 }
 
-// startHAProxy starts HAProxy on the listener, and waits until it leads to the supervisor.
+// startHAProxy starts HAProxy on the listener, and waits until requests to it reach the supervisor.
 func (c *cluster) startHAProxy(ctx context.Context, path string, listener net.Listener, keep func(*exec.Cmd) error) error {
 	config := filepath.Join(c.dir, "haproxy.cfg")
 	if err := os.WriteFile(config, []byte(strings.ReplaceAll(haproxyConfig, "DIR", c.dir)), 0o600); err != nil {
@@ -169,9 +169,9 @@ func (c *cluster) startHAProxy(ctx context.Context, path string, listener net.Li
 
 // start starts an instance.
 func (c *cluster) start(name string) error {
-	// It ends by stop, so that it may drain.
+	// An instance is ended by stop, not by a context, so that it may drain.
 	command := c.command(context.Background(), c.self, "-instance", name, "-dir", c.dir)
-	os.Remove(instanceSocket(c.dir, name)) // of one that was killed
+	os.Remove(instanceSocket(c.dir, name)) // of an instance that was killed
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("starting instance %s: %w", name, err)
 	}
@@ -244,13 +244,13 @@ func (c *cluster) stop(name string, signal syscall.Signal) {
 	<-p.ended
 }
 
-// stopAll ends all instances that there are at once.
+// stopAll kills all running instances at once.
 func (c *cluster) stopAll() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.instances))
 	c.mu.Unlock()
 	for _, p := range all {
-		p.Process.Kill() // nobody is left who could be served
+		p.Process.Kill() // no client can reach it any more
 		<-p.ended
 	}
 }

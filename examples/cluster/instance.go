@@ -34,14 +34,14 @@ const (
 	keptKey = "cluster:messages"
 )
 
-// instance is one of the servers. All that outlives it is in Redis.
+// instance is one of the servers. Everything that must outlive it is in Redis.
 type instance struct {
 	name  string
 	redis redis.UniversalClient
 	hub   *sse.Hub
 }
 
-// message is what somebody has said. The key is the page's, by which it tells a message that it has said again.
+// message is what a user has said. The page has chosen the key: a message that it sends again has the same one.
 type message struct {
 	Key  string `json:"key"`
 	Text string `json:"text"`
@@ -49,7 +49,7 @@ type message struct {
 	At   int64  `json:"at"` // in milliseconds since 1970
 }
 
-// runInstance serves on a socket in dir until ctx ends: then its probe turns red, HAProxy sends it nothing new, and it shuts down.
+// runInstance serves on a socket in dir until ctx ends: then its probe turns red, HAProxy sends it no new requests, and it shuts down.
 func runInstance(ctx context.Context, name, dir string) error {
 	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: redisSocket(dir), ContextTimeoutEnabled: true})
@@ -78,7 +78,8 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 	r.POST("/say", i.say,
 		ratelimit.New(1000, 10*time.Second, ratelimit.Options{Store: shared.RateLimits("say", redisfilo.Open)}),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 4 << 10}),
-		// What a page says again, since it hasn't got the answer, is said once. A key that a killed instance leaves is free after 5 s.
+		// A message that a page sends again, since it hasn't got the answer, is published once. A key that a killed instance has claimed is
+		// free after 5 s.
 		idempotency.New(idempotency.Options{
 			Scope: func(*filo.Ctx) []byte { return []byte("everybody") }, Store: shared.Idempotency(redisfilo.Refuse),
 			TTL: 10 * time.Minute, MaxRun: 5 * time.Second, Required: true,
@@ -87,8 +88,7 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 	return r.Serve
 }
 
-// say keeps a message, and publishes it to the pages of all instances. The session counts what its user has said, at whatever
-// instance.
+// say keeps a message, and publishes it to the pages of all instances. The session counts its user's messages, whichever instance got them.
 func (i *instance) say(c *filo.Ctx) error {
 	var said struct {
 		Key  string `json:"key" required:"true"`
@@ -117,7 +117,7 @@ func (i *instance) say(c *filo.Ctx) error {
 	return c.JSON(200, map[string]any{"by": i.name, "said": count + 1})
 }
 
-// publish keeps a message for pages that come later before it is published, so that who is told of a gap finds it.
+// publish keeps a message before it publishes it, so that a page that is told of a gap finds the message among the kept ones.
 func (i *instance) publish(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -131,7 +131,7 @@ func (i *instance) publish(ctx context.Context, text string) error {
 	return err
 }
 
-// messages answers with what was said last.
+// messages answers with the last messages.
 func (i *instance) messages(c *filo.Ctx) error {
 	ctx, cancel := context.WithTimeout(c.Context(), time.Second)
 	defer cancel()
@@ -147,8 +147,8 @@ func (i *instance) messages(c *filo.Ctx) error {
 	return c.JSON(200, all)
 }
 
-// feed answers with what is said from now on, and what was said since the client's last event, at whatever instance it got that. The
-// cookie tells the page who serves it.
+// feed answers with the messages since the client's last event, whichever instance has sent that, and with all further messages. The cookie
+// tells the page which instance serves it.
 func (i *instance) feed(c *filo.Ctx) error {
 	if err := c.Response.SetCookie(&filo.Cookie{Name: "feed", Value: i.name, Path: "/", SameSite: filo.SameSiteLax}); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command cluster is a chat that three instances serve, behind HAProxy, with Redis. It starts all of them, without containers, and its
-// page shows which instance serves what while they are restarted one by one.
+// Command cluster is a chat that three instances serve, behind HAProxy, with Redis. It starts all of them, without containers, and its page
+// shows which instance serves each request while they are restarted one by one.
 //
 //	go run ./cluster                  # http://localhost:8080; needs haproxy and redis-server in PATH
 //	go run ./cluster -addr :9000

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// patience is how long anything may take that a test waits for.
+// patience is how long a test waits for anything.
 const patience = 2 * time.Minute
 
 // TestMain makes the test binary behave as the example itself when the supervisor starts it as an instance.
@@ -60,7 +60,7 @@ func start(t *testing.T) (base string) {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// What isn't a message is refused, and each instance says what it is.
+// Anything but a valid message is refused, and each instance tells its name.
 func TestSay(t *testing.T) {
 	base := start(t)
 	for _, test := range []struct {
@@ -68,7 +68,7 @@ func TestSay(t *testing.T) {
 		status    int
 	}{
 		{`{"key":"k","text":"hello"}`, "k", 200},
-		{`{"key":"k","text":"hello"}`, "k", 200}, // it is the answer to the first one
+		{`{"key":"k","text":"hello"}`, "k", 200}, // it gets the answer to the first message
 		{`{"key":"k","text":"another"}`, "k", 422},
 		{`{"key":"l","text":"hello"}`, "", 400},
 		{`{"key":"l"}`, "l", 422},
@@ -121,8 +121,8 @@ func wait(t *testing.T, tab context.Context, expression string) {
 	}
 }
 
-// Two pages talk and listen while the instances are restarted one by one, and then while one of them is killed. No message is lost,
-// and none is shown twice. Over restarts in order none is received twice either, and nobody is told of a gap.
+// Two pages talk and listen while the instances are restarted one by one, and then while one of them is killed. No message is lost, and
+// none is shown twice. During orderly restarts no message is even received twice, and no page is told of a gap.
 func TestRestarts(t *testing.T) {
 	base := start(t)
 	talker := browser.Tab(t)
@@ -168,7 +168,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// phone has the page in a window like that of a phone, which it isn't wider than.
+// phone shows the page in a window like that of a phone, and checks that the page isn't wider.
 func phone(t *testing.T, tab context.Context) {
 	t.Helper()
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(390, 800, chromedp.EmulateMobile)); err != nil {
@@ -180,7 +180,7 @@ func phone(t *testing.T, tab context.Context) {
 	browser.Screenshot(t, tab, "docs/cluster-phone.png")
 }
 
-// settle has the talker be silent, and waits until both pages show exactly what it has said.
+// settle silences the talker, and waits until both pages show exactly its messages.
 func settle(t *testing.T, talker, listener context.Context) {
 	t.Helper()
 	js[chromedp.Void](t, talker, `document.getElementById("talk").click()`)

@@ -20,7 +20,7 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// routes returns what the supervisor serves: the page, and what it starts. Restarts end with ctx.
+// routes returns the supervisor's handler: the page, and the actions that the page starts. Restarts end with ctx.
 func (c *cluster) routes(ctx context.Context) filo.Handler {
 	page, err := fs.Sub(files, "page")
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *cluster) routes(ctx context.Context) filo.Handler {
 	return r.Serve
 }
 
-// begin begins a restart, unless one goes on.
+// begin begins a restart, unless another one is still going on.
 func (c *cluster) begin(request *filo.Ctx, restart func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

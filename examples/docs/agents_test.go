@@ -13,7 +13,7 @@ import (
 const (
 	agentsDocument = "AGENTS.md"
 	llmsDocument   = "llms.txt"
-	// most is how many lines of AGENTS.md are still read in one go.
+	// most is the maximum number of lines of AGENTS.md, so that it can be read in one go.
 	most = 120
 	// published is where llms.txt finds the documents: its readers have no checkout.
 	published = "https://raw.githubusercontent.com/filohttp/filo/main/"
@@ -34,7 +34,8 @@ var (
 	closing = "\n<!-- end -->\n"
 )
 
-// passages returns the marked passages of a document, with links that lead to the same from the repository's root.
+// passages returns the marked passages of a document. Their links are changed so that they have the same targets from the repository's
+// root.
 func passages(document, text string) (found []passage, err error) {
 	for {
 		at := opening.FindStringSubmatchIndex(text)
@@ -55,7 +56,7 @@ func passages(document, text string) (found []passage, err error) {
 	}
 }
 
-// fromRoot returns the target of a link in a document as the repository's root has it.
+// fromRoot returns the target of a link in a document, relative to the repository's root.
 func fromRoot(document, target string) string {
 	switch {
 	case strings.Contains(target, "://"):
@@ -146,7 +147,7 @@ func TestAgentsDocuments(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, document := range markdown(t) {
 		name, found := strings.CutPrefix(document, "docs/")
-		if !found || name == "README.md" { // which is the index of the others
+		if !found || name == "README.md" { // README.md is the index of the others
 			continue
 		}
 		if !listed[document] {
@@ -158,8 +159,8 @@ func TestAgentsDocuments(t *testing.T) {
 	}
 }
 
-// llmsText returns llms.txt, whose form https://llmstxt.org describes: a title, a summary, and links with a line each. Title and summary are the
-// README's title, claim and first paragraph; each link has its document's title.
+// llmsText returns llms.txt in the form that https://llmstxt.org describes: a title, a summary, and links with a line each. Title and
+// summary are the README's title, claim and first paragraph; each link has its document's title.
 func llmsText(t *testing.T) string {
 	t.Helper()
 	parts := strings.SplitN(read(t, "README.md"), "\n\n", 4)

@@ -13,7 +13,7 @@ const architectureDocument = "docs/ARCHITECTURE.md"
 
 var identifier = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)?([A-Za-z]\w*)$`)
 
-// The files that the map of the code names are there, and one of the files of a row of "Where to go" has each name of the row.
+// The files that the map of the code names exist, and each name in a row of "Where to go" is in one of the row's files.
 func TestArchitecture(t *testing.T) {
 	whole := read(t, architectureDocument)
 	_, rows, found := strings.Cut(whole, "## Where to go")
@@ -43,7 +43,7 @@ func report(t *testing.T, what string, names []string) {
 	}
 }
 
-// What is wrong with a row is found.
+// Mistakes in a row are found.
 func TestArchitectureMistakes(t *testing.T) {
 	for _, test := range []struct{ row, missing, unknown string }{
 		{"`stats.go` (`Limits`), `internal/loop`: `worker.go`", "", ""},

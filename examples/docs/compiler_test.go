@@ -19,13 +19,13 @@ import (
 	"strings"
 )
 
-// compiler checks snippets as the compiler would. Their imports come from what the go command has compiled.
+// compiler checks snippets as Go's compiler would. It imports the packages that the go command has compiled.
 type compiler struct {
 	fset     *token.FileSet
 	importer types.Importer
 }
 
-// newCompiler returns a compiler for the snippets, and for others that import nothing but what is known.
+// newCompiler returns a compiler for the snippets, and for others that import only packages of the table known.
 func newCompiler(all []snippet) (*compiler, error) {
 	packages, err := imports(all)
 	if err != nil {
@@ -54,7 +54,7 @@ func newCompiler(all []snippet) (*compiler, error) {
 	})}, nil
 }
 
-// check returns what is wrong with a snippet, each with its place in the document.
+// check returns the mistakes in a snippet, each with its place in the document.
 func (c *compiler) check(s snippet) []error {
 	var names []string
 	for {
@@ -77,8 +77,8 @@ func (c *compiler) check(s snippet) []error {
 	}
 }
 
-// unused reports whether err is of what is declared and not used. A snippet that isn't whole may leave a result for what comes
-// behind it.
+// unused reports whether err is about a declared name that isn't used. A snippet that isn't whole may leave a result unused, for code after
+// it.
 func unused(err error) bool {
 	typeError, ok := err.(types.Error)
 	return ok && typeError.Soft
@@ -90,7 +90,7 @@ func (c *compiler) types(file *ast.File) (missing []string, errs []error) {
 	config := types.Config{Importer: c.importer, Error: func(err error) { errs = append(errs, err) }}
 	config.Check("snippet", c.fset, []*ast.File{file}, &info) // config.Error has got its error, too
 
-	selected := make(map[*ast.Ident]bool) // these are never missing: what they are selected from is
+	selected := make(map[*ast.Ident]bool) // these are never missing themselves: the name in front of the dot is
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
@@ -106,7 +106,7 @@ func (c *compiler) types(file *ast.File) (missing []string, errs []error) {
 	return slices.Compact(missing), errs
 }
 
-// format checks that the code is as gofmt would have it.
+// format checks that the code is formatted as by gofmt.
 func (s snippet) format() []error {
 	parts := []part{{"", s.line, s.code}}
 	if !s.whole() {
@@ -126,7 +126,7 @@ func (s snippet) format() []error {
 	return errs
 }
 
-// imports returns what the snippets may import: what they say, and what is known.
+// imports returns the packages that snippets may import: those that they import themselves, and those of the table known.
 func imports(all []snippet) ([]string, error) {
 	var paths []string
 	for _, path := range known {

@@ -30,7 +30,7 @@ func TestContribDocuments(t *testing.T) {
 	is(t, "contrib/README.md", index)
 }
 
-// The page of each module for users says by which command it is installed.
+// The page of each module for users has the command that installs it.
 func TestInstallLines(t *testing.T) {
 	for _, folder := range append(contribModules(t), root) {
 		pkg := modulePackage(t, folder)

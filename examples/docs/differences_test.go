@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// What docs/MIGRATING.md says that filo does, where others do something else without a word.
+// filo behaves as docs/MIGRATING.md says where other frameworks silently behave differently.
 func TestDifferences(t *testing.T) {
 	r := router.New()
 	r.POST("/json", func(c *filo.Ctx) error {
@@ -193,7 +193,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// A page of another origin is answered, without a field that lets it read the answer; middleware.CSRF refuses what it could change.
+// A page of another origin gets an answer without a field that would let it read that; middleware.CSRF refuses its requests that could
+// change something.
 func TestDifferencesOfOrigins(t *testing.T) {
 	r := router.New()
 	r.Use(middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}}))

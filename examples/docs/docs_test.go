@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	// What snippets import, so that go.mod has all that this takes.
+	// Packages that snippets import, so that go.mod requires their modules.
 	_ "github.com/danielgtaylor/huma/v2"
 	_ "github.com/filohttp/filo"
 	_ "github.com/filohttp/filo/adaptor"
@@ -42,7 +42,7 @@ import (
 
 const root = "../.."
 
-// documents are those with snippets; guide are the pages of the guide, which are among them.
+// documents are the documents with snippets; guide are the pages of the guide, which are among these.
 var (
 	guide = []string{
 		"docs/GUIDE.md", "docs/guide/handlers.md", "docs/guide/routes.md", "docs/guide/requests.md", "docs/guide/answers.md",
@@ -60,7 +60,7 @@ func read(t *testing.T, document string) string {
 	return string(text)
 }
 
-// Every snippet compiles, and is as gofmt has it.
+// Every snippet compiles, and is formatted as by gofmt.
 func TestSnippets(t *testing.T) {
 	var all []snippet
 	for _, document := range documents {
@@ -84,7 +84,7 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// What is wrong with a snippet is found, and told with its line in the document.
+// Mistakes in a snippet are found, and reported with their line in the document.
 func TestMistakes(t *testing.T) {
 	c, err := newCompiler(nil)
 	if err != nil {
@@ -133,7 +133,7 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
-	// code is what may look like a link without being one: inline code, and indented lines.
+	// code matches text that may look like a link without being one: inline code, and indented lines.
 	code = regexp.MustCompile("`[^`\n]+`|(?m)^(?:    |\t).*$")
 )
 
@@ -154,7 +154,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// markdown returns the Markdown files of the repository. What begins with a dot isn't searched.
+// markdown returns the Markdown files of the repository, except in folders whose names begin with a dot.
 func markdown(t *testing.T) (documents []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -177,7 +177,7 @@ func markdown(t *testing.T) (documents []string) {
 	return documents
 }
 
-// follow looks for what a link in a document leads to. Links to other sites aren't followed.
+// follow checks that the target of a link in a document exists. Links to other sites aren't followed.
 func follow(document, target string) error {
 	to, err := url.Parse(target)
 	if err != nil || to.Scheme != "" {

@@ -13,7 +13,7 @@ const (
 	figuresBegin, figures = "<!-- figures -->\n", "<!-- end of figures -->\n"
 )
 
-// shown are the rows of the README's table, and where docs/BENCHMARKS.md has them. The chart shows those of CPU time.
+// shown are the rows of the README's table, and their places in docs/BENCHMARKS.md. The chart shows the rows of CPU time.
 var shown = []struct{ title, section, row, unit string }{
 	{"CPU time per request, 64 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 64 connections", "µs"},
 	{"CPU time per request, 4,096 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 4096 connections", "µs"},
@@ -54,7 +54,7 @@ func TestFigures(t *testing.T) {
 	is(t, "README.md", before+figuresBegin+table+figures+after)
 }
 
-// figuresOf returns the servers' figures of a row: the medians, and of percentiles p99.
+// figuresOf returns the servers' figures in a row: the medians, or p99 where a cell has percentiles.
 func figuresOf(benchmarks, section, row string) (values []float64, err error) {
 	_, rest, found := strings.Cut(benchmarks, section+"\n")
 	if !found {

@@ -34,27 +34,27 @@ const (
 	mistakesFile   = "mistakescases_test.go"
 )
 
-// topic is what mistakes have in common.
+// topic is a section of the document: mistakes of one kind.
 type topic struct {
 	name, intro string
 	mistakes    []mistake
 }
 
-// mistake is one that people make, in code that the document shows as it is in mistakesFile.
+// mistake is a mistake that people make. The document shows its code as it is in mistakesFile.
 type mistake struct {
 	title string
-	// do makes the mistake, at start: with a router and a server that the requests afterwards go to.
+	// do makes the mistake before the server starts, with a router and a server to which the requests go afterwards.
 	do func(r *router.Router, s *filo.Server) error
-	// ask is a request, with fields, that is sent to the server if do has gone well. "" is none.
+	// ask is a request, with fields, that is sent to the server if do succeeds; none if it is empty.
 	ask  []string
 	body string
-	// apart makes the mistake in a process of its own, which it ends.
+	// apart makes the mistake in a process of its own, because the mistake ends the process.
 	apart bool
-	// instead is what to write: Go, or a sentence, which ends in a full stop.
+	// instead is what to write instead: Go, or a sentence that ends in a full stop.
 	instead string
 }
 
-// docs/ERRORS.md has what filo says to each mistake. With -update it is written.
+// docs/ERRORS.md has filo's answer to each mistake. With -update the test writes it.
 func TestErrorsDocument(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what the system says is Linux's")
@@ -132,7 +132,7 @@ func mistakeCodes(t *testing.T) (codes []string) {
 	return codes
 }
 
-// dedent returns the statements of a function as they are outside of it, without the return of nothing at their end.
+// dedent returns a function's statements without their indentation, and without a last statement that returns nil.
 func dedent(code string) string {
 	lines := strings.Split(strings.TrimSpace(code), "\n")
 	indent := code[len("\n"):strings.Index(code, lines[0])]
@@ -180,7 +180,7 @@ func (m mistake) saysHere(t *testing.T) []string {
 		s.Handler = r.Serve
 	}
 	var answer string
-	t.Run(m.title, func(t *testing.T) { // so that the server ends, and all that it logs is there
+	t.Run(m.title, func(t *testing.T) { // at its end the server has ended, and has logged everything
 		answer = answerLine(servertest.NewServer(t, s).Raw(t, servertest.Request(m.ask[0], m.body, append(m.ask[1:], "Connection: close")...)))
 	})
 	said := append(log.all(), answer)
@@ -188,7 +188,7 @@ func (m mistake) saysHere(t *testing.T) []string {
 		afterwards = nil
 		if m.apart {
 			go f()
-			select {} // until f has ended the process, or whoever has started it
+			select {} // until f has ended the process, or the parent process has
 		}
 		if err := f(); err != nil {
 			said = append(said, "error, later: "+err.Error())
@@ -197,7 +197,7 @@ func (m mistake) saysHere(t *testing.T) []string {
 	return said
 }
 
-// saysApart returns what a process that makes the mistake ends with.
+// saysApart makes the mistake in another process, and returns what that process prints at its end.
 func (m mistake) saysApart(t *testing.T) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -249,13 +249,13 @@ func answerLine(raw string) string {
 	return line
 }
 
-// recordLines keeps log records as lines, without what is another one each time.
+// recordLines keeps log records as lines, without the parts that differ each time.
 type recordLines struct {
 	mu    sync.Mutex
 	lines []string // guarded by mu
 }
 
-// Enabled leaves out what a server says of itself.
+// Enabled leaves out records up to level Info, such as that of a server's start.
 func (l *recordLines) Enabled(_ context.Context, level slog.Level) bool {
 	return level > slog.LevelInfo
 }
@@ -301,7 +301,7 @@ var (
 	tempFile    = regexp.MustCompile(`/\S*/(\w+\.pem)`)
 )
 
-// neutral takes out of a sentence what is another machine's, or the test's own.
+// neutral removes from a sentence the parts that depend on the machine or the test.
 func neutral(line string) string {
 	line = placeInFile.ReplaceAllString(line, "main.go:12")
 	line = packageName.ReplaceAllString(line, "main.")

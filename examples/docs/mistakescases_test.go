@@ -47,7 +47,7 @@ write instead. A test makes all of these mistakes, and checks that filo says wha
 The [guide](GUIDE.md) shows the right way, and [MIGRATING](MIGRATING.md) the whole way from another framework.
 `
 
-// What the mistakes take for granted.
+// Names that the mistakes take for granted.
 
 func showUser(c *filo.Ctx) error   { return c.Text(200, c.Param("id")) }
 func createUser(c *filo.Ctx) error { return c.NoContent() }
@@ -95,10 +95,10 @@ var certificates = sync.OnceValue(func() (files [3]string) {
 
 func sendMail(ctx context.Context, to string) error { return ctx.Err() }
 
-// later runs a function as a goroutine does that takes longer than the request.
+// later runs a function like a goroutine that takes longer than the request.
 func later(f func() error) { afterwards = f }
 
-// afterwards is what is run when the request is over, and its server has ended.
+// afterwards is run when the request is over, and its server has ended.
 var afterwards func() error
 
 var topics = []topic{

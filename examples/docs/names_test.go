@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// givenTypes are the types of what inline code may begin with, besides packages.
+// givenTypes are the types of the variables with which inline code may begin; it may also begin with a package.
 var givenTypes = map[string]string{"c": "filo.Ctx", "r": "router.Router", "s": "filo.Server"}
 
 var (
@@ -31,8 +31,8 @@ func names(text string) []string {
 	return found
 }
 
-// Names in inline code are those of packages, functions, methods and fields that there are. Of tables that compare, this holds
-// for the last column.
+// Names in inline code are those of existing packages, functions, methods and fields. In tables that compare frameworks, only the last
+// column is checked.
 func TestNames(t *testing.T) {
 	c, err := newCompiler(nil)
 	if err != nil {
@@ -81,8 +81,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// lookUp finds what a name such as c.Request.Query.Int stands for. What a method returns first is what the next name is
-// looked for in.
+// lookUp checks that a name such as c.Request.Query.Int exists. The name after a method is looked up in the method's first result.
 func (c *compiler) lookUp(name string) error {
 	base, rest, _ := strings.Cut(name, ".")
 	if of := givenTypes[base]; of != "" {

@@ -71,7 +71,7 @@ var known = map[string]string{
 	"websocket":   "github.com/filohttp/filo/contrib/websocket",
 }
 
-// assumed are the declarations of what the documents take for granted.
+// assumed are the declarations of names that the documents take for granted.
 var assumed = map[string]string{
 	"User":           "type User struct { ID int64 `json:\"id\"`; Name string `json:\"name\"` }",
 	"user":           "var user = User{7, \"Ada\"}",
@@ -147,14 +147,14 @@ type part struct {
 	code    string
 }
 
-// A method's receiver is behind a space, and the parameters of a function literal aren't.
+// After "func", a method has a space in front of its receiver, and a function literal has none in front of its parameters.
 var declaration = regexp.MustCompile(`^(func|type|var|const|import) `)
 
 // parts takes the code apart. It relies on the layout of gofmt: a declaration of several lines ends with the first one that
 // begins with the closing bracket.
 func (s snippet) parts() []part {
 	var all []part
-	inside := false // of a declaration that goes on
+	inside := false // inside of a declaration that goes on
 	for i, line := range strings.SplitAfter(s.code, "\n") {
 		match := declaration.FindStringSubmatch(line)
 		opens := strings.HasSuffix(line, "{\n") || strings.HasSuffix(line, "(\n")
@@ -174,8 +174,8 @@ func (s snippet) parts() []part {
 	return all
 }
 
-// complete returns a file of the snippet's code, with what known and assumed have for the names. Line directives make
-// positions in it those in the document.
+// complete returns a file with the snippet's code, and with the imports and declarations that known and assumed have for the names. By line
+// directives, its positions are those in the document.
 func (s snippet) complete(names []string) string {
 	if s.whole() {
 		return fmt.Sprintf("//line %s:%d\n%s", s.document, s.line, s.code)

@@ -57,7 +57,7 @@ func hello(c *filo.Ctx) error {
 // echo answers with the request's body under its own Content-Type.
 func echo(c *filo.Ctx) error {
 	contentType := cmp.Or(c.Request.ContentType(), "application/octet-stream")
-	// What comes back is the sender's, so a browser must not guess a livelier type than it was given.
+	// The answer's content is the sender's, so a browser must not guess another type for it, such as HTML.
 	c.Response.Header.Set("X-Content-Type-Options", "nosniff")
 
 	length := c.Request.ContentLength()

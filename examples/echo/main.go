@@ -1,4 +1,4 @@
-// Command echo has a greeting, an echo that streams, and a page that tells what runs. It shuts down gracefully on SIGINT and SIGTERM.
+// Command echo has a greeting, an echo that streams, and a page that shows what runs. It shuts down gracefully on SIGINT and SIGTERM.
 package main
 
 import (

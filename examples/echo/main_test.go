@@ -22,7 +22,7 @@ import (
 )
 
 // asProgram makes the test binary behave as the example itself, for the tests that send signals.
-const asProgram = "FILO_HELLO_AS_PROGRAM"
+const asProgram = "FILO_ECHO_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long anything may take that a test waits for, on a machine that does much else.
+// patience is how long a test waits for anything, on a machine that does much else.
 const patience = time.Minute
 
 // running is the example under test, listening on a port of its own.
@@ -224,7 +224,7 @@ func TestEchoStreams(t *testing.T) {
 	}
 }
 
-// A client that asks before it sends its body is told to go on before the answer's head (RFC 9110, 10.1.1).
+// A client that asks whether it may send its body is told to go on before it gets the answer's head (RFC 9110, 10.1.1).
 func TestEchoAsksForAnExpectedBody(t *testing.T) {
 	r := start(t)
 	for _, size := range []int{5, bufferedEcho + 1} {
@@ -319,7 +319,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 gets that from the port with TLS and from the one without.
+// A client of HTTP/2 is served by HTTP/2 on the port with TLS and on the port without.
 func TestHTTP2(t *testing.T) {
 	transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	transport.Protocols.SetHTTP2(true)

@@ -31,7 +31,7 @@ func newPage(scheme string) *page {
 // pageData holds the values of the template.
 type pageData struct {
 	Base       string // "http://host:port", as the browser called it
-	Curl       string // "curl", with -k where the certificate may be one's own
+	Curl       string // "curl", with -k if the certificate may be self-signed
 	PID        int
 	Uptime     time.Duration
 	GoVersion  string

@@ -28,7 +28,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	}
 	browser.Screenshot(t, tab, "docs/echo.png")
 
-	// The numbers renew themselves, and the page says when they don't any more.
+	// The page updates its numbers, and says so when it can't any more.
 	first, err := chromedp.Run(tab, chromedp.Evaluate[string](numbers))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	waitFor(`document.querySelector("#state").textContent.startsWith("The server doesn’t answer")`)
 }
 
-// The page says what is true of the driver that serves it, and how this process is ended, and no other one of its name.
+// The page names the driver that serves it, and a command that ends this process and no other one of the same name.
 func TestPageSaysWhatRuns(t *testing.T) {
 	for _, tc := range []struct{ args, has, lacks string }{
 		{"-leaders=1", "It runs its loop driver", "blocking driver"},
@@ -62,7 +62,7 @@ func TestPageSaysWhatRuns(t *testing.T) {
 	}
 }
 
-// Nobody else reaches it unless that is asked for.
+// Other machines reach the server only if a flag says so.
 func TestListensOnThisMachineByDefault(t *testing.T) {
 	cfg, err := parseFlags(nil)
 	if err != nil || !strings.HasPrefix(cfg.addr, "127.0.0.1:") {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// selfSigned returns a certificate for this machine that no client trusts. It is good for trying things out.
+// selfSigned returns a certificate for this machine that no client trusts, for trying things out.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -107,8 +107,8 @@ func startProgram(t *testing.T) *program {
 	return p
 }
 
-// Under load, SIGTERM loses no request that was begun, and the process exits with code 0 within a second. What a busy machine adds
-// to that it doesn't add each time.
+// Under load, SIGTERM loses no request that was begun, and the process exits with code 0 within a second. A busy machine may add to that
+// time, but not in each attempt.
 func TestSIGTERMUnderLoad(t *testing.T) {
 	const tries = 5
 	var took []time.Duration
@@ -157,9 +157,9 @@ func terminateUnderLoad(t *testing.T) (took time.Duration) {
 	return took
 }
 
-// callUntilClosed sends one request after the other on a connection until the server says that it closes,
-// or stop is closed. An error is a request that got no whole answer. One that the server can't have begun,
-// because the connection ended before the first byte of an answer, is none: RFC 9112, 9.5.
+// callUntilClosed sends one request after the other on a connection until the server says that it closes, or stop is closed. An error is a
+// request that got no whole answer. A request that the server can't have begun, because the connection ended before the first byte of an
+// answer, isn't an error: RFC 9112, 9.5.
 func callUntilClosed(addr string, stop <-chan struct{}) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -213,7 +213,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatalf("the process ended (%v) while a request was running", err)
 	default:
 	}
-	// The default action is back soon after the first signal; until then further ones are taken, and nothing comes of them.
+	// The default action is back soon after the first signal. Until then further signals are caught, and have no effect.
 	for deadline := time.Now().Add(patience); ; {
 		p.Process.Signal(syscall.SIGTERM)
 		select {

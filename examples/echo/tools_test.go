@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// These tests are what a person would type. `make deps` installs the tools.
+// These tests run commands that a person would type. `make deps` installs the tools.
 
 // tool returns a command that can't outlive the test by much. Without the tool the test skips, and under
 // FILO_CI, where the tools are promised, it fails.
@@ -122,7 +122,7 @@ func TestNetcatHalfCloses(t *testing.T) {
 			if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(got, "\r\n\r\nHello, World!") {
 				t.Errorf("got %q", got)
 			}
-			// The shortest that a server waits in vain for a client is DefaultReadTimeout.
+			// The shortest time for which a server waits in vain for a client is DefaultReadTimeout.
 			if took := time.Since(started); took > filo.DefaultReadTimeout*2/3 {
 				t.Errorf("the connection was closed after %v, not at once", took)
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// shutdownGrace is how long running requests may take after the first signal before they are cut off. Uploads end at once: they
-// go on when the server is back.
+// shutdownGrace is how long running requests may take after the first signal before they are cut off. Uploads are cut off at once, and go
+// on when the server is back.
 const shutdownGrace = 10 * time.Second
 
 func main() { program.Main("files", run) }

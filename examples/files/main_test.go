@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// longest is how long anything may take that a test waits for, on a machine that does much else.
+// longest is how long a test waits for anything, on a machine that does much else.
 const longest = time.Minute
 
 // start runs the example on a port of its own, with its files in dir. It ends with the test, or when stop is called.
@@ -74,7 +74,7 @@ func readBase(t *testing.T, stdout io.Reader) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// startProgram runs it as a process of its own.
+// startProgram runs the example as a process of its own.
 func startProgram(t *testing.T, path, dir string) (base string, process *os.Process) {
 	t.Helper()
 	cmd := exec.Command(path, "-addr", "127.0.0.1:0", "-dir", dir)
@@ -91,7 +91,7 @@ func startProgram(t *testing.T, path, dir string) (base string, process *os.Proc
 	return readBase(t, stdout), cmd.Process
 }
 
-// request sends a request with the protocol's version and fields as pairs of name and value, and reads the whole answer.
+// request sends a request with the protocol's version and with fields, which are pairs of name and value, and reads the whole answer.
 func request(t *testing.T, method, url string, body io.Reader, fields ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, body)
@@ -148,7 +148,7 @@ func uploadWhole(t *testing.T, base, name, content string) {
 	expect(t, answer, text, 204)
 }
 
-// send begins a PATCH on a connection of its own, sends a part of the body that it announces, and leaves it open.
+// send begins a PATCH on a connection of its own, sends a part of the announced body, and leaves the connection open.
 func send(t *testing.T, url string, offset, announced int, part string) net.Conn {
 	t.Helper()
 	host, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
@@ -165,7 +165,7 @@ func send(t *testing.T, url string, offset, announced int, part string) net.Conn
 	return conn
 }
 
-// offset asks how much of an upload has come, as soon as nobody is sending.
+// offset waits until nobody sends to an upload, and returns how much of it has arrived.
 func offset(t *testing.T, url string) int {
 	t.Helper()
 	var n int
@@ -190,7 +190,7 @@ func eventually(t *testing.T, complaint string, ok func() bool) {
 	}
 }
 
-// list returns the names and sizes of what is stored.
+// list returns the names and sizes of the stored files.
 func list(t *testing.T, base string) map[string]int64 {
 	t.Helper()
 	answer, content := request(t, "GET", base+"/api/files", nil)
@@ -206,7 +206,7 @@ func list(t *testing.T, base string) map[string]int64 {
 	return sizes
 }
 
-// noise is content that no two places have alike.
+// noise returns content in which no two places are alike.
 func noise(n int) string {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(b)
@@ -239,7 +239,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// A page whose own name leads here reads nothing: that is DNS rebinding.
+// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := startNew(t)
 	sitetest.Hosts(t, base+"/api/files")

@@ -16,13 +16,13 @@ import (
 const (
 	// maxName is how many bytes a name has at most, within what common file systems take (255 bytes).
 	maxName = 200
-	// maxExtension is how many bytes of it, with the dot, are kept when a name is cut.
+	// maxExtension is how many bytes of the extension, with the dot, are kept when a name is cut.
 	maxExtension = 20
 )
 
-// checkName says what is wrong with the name of a file. A name is kept as it is or refused, so that what is listed is what was
-// sent. Nothing hidden is allowed: neither a leading dot, which has unfinished uploads out of the way of all names, nor invisible
-// characters, by which "exe.jpg" could be read for "gpj.exe".
+// checkName says what is wrong with the name of a file. A name is kept as it is or refused, so that files are listed under the names that
+// were sent. A leading dot isn't allowed, since the folder of unfinished uploads has one, and neither are invisible characters, which could
+// make "gpj.exe" look like "exe.jpg".
 func checkName(name string) error {
 	var wrong string
 	switch {
@@ -42,8 +42,8 @@ func checkName(name string) error {
 	return filo.Error(400, wrong)
 }
 
-// freeName returns name, or if there is such a file the first of "name (2)", "name (3)" that isn't there, with the number in front
-// of the extension.
+// freeName returns name or, if there is such a file, the first free one of "name (2)", "name (3)", with the number in front of the
+// extension.
 func freeName(root *os.Root, name string) (string, error) {
 	ext := path.Ext(name)
 	if len(ext) > maxExtension {

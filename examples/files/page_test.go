@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// newTab opens the page. What it asks about uploads may be busy, or not there any more.
+// newTab opens the page. The uploads for which the page asks may be busy, or may not exist any more.
 func newTab(t *testing.T, base string) context.Context {
 	t.Helper()
 	tab := browser.Tab(t)
@@ -54,7 +54,7 @@ func wait(t *testing.T, tab context.Context, expression string) {
 	}
 }
 
-// throttle has the page send so many bytes a second, -1 for as many as it can.
+// throttle limits how many bytes a second the page sends; -1 is no limit.
 func throttle(t *testing.T, tab context.Context, rate float64) {
 	t.Helper()
 	do(t, tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -76,7 +76,7 @@ func choose(t *testing.T, tab context.Context, path, content string) {
 
 const progress = `document.querySelector(".upload progress").value`
 
-// An upload moves, pauses, goes on, outlives its page, and ends as the file that was sent.
+// An upload progresses, pauses, goes on, outlives its page, and ends as the file that was sent.
 func TestUploadInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := newTab(t, base)
@@ -126,7 +126,7 @@ func TestUploadInTheBrowser(t *testing.T) {
 	expectStored(t, base, "A%20film.mp4", content)
 }
 
-// recordOffsets has the page write down where its requests begin.
+// recordOffsets makes the page record the offsets at which its requests begin.
 const recordOffsets = `{
 	const set = XMLHttpRequest.prototype.setRequestHeader;
 	globalThis.offsets = [];
@@ -137,7 +137,7 @@ const recordOffsets = `{
 	null;
 }`
 
-// expectInPage waits until the page lists a file, and downloads it there.
+// expectInPage waits until the page lists a file, and downloads the file by the page's link.
 func expectInPage(t *testing.T, tab context.Context, name, content string) {
 	t.Helper()
 	wait(t, tab, fmt.Sprintf(`[...document.querySelectorAll(".file .name")].some((a) => a.textContent === %q)`, name))
@@ -151,7 +151,7 @@ func expectInPage(t *testing.T, tab context.Context, name, content string) {
 	}
 }
 
-// What comes and goes elsewhere shows without loading the page again, and what can't be taken is said.
+// Files that others add and remove appear and disappear without a reload of the page, and the page says which files can't be uploaded.
 func TestLiveList(t *testing.T) {
 	base := startNew(t, "-max-bytes", "1000")
 	tab := newTab(t, base)
@@ -173,8 +173,8 @@ func TestLiveList(t *testing.T) {
 	}
 }
 
-// On a phone the page says to tap, where there is nothing to drop, and all of the box can be tapped. A file's time is whole, in the
-// phone's zone.
+// On a phone the page says to tap, since nothing can be dropped there, and the whole box can be tapped. A file's time is shown in full, in
+// the phone's zone.
 func TestPhone(t *testing.T) {
 	base := startNew(t)
 	uploadWhole(t, base, "A rather long name of a film in two parts.mp4", noise(123_456))
@@ -228,7 +228,7 @@ func TestLooks(t *testing.T) {
 	look(t, tab, 390, 844, "light", "docs/files-phone.png")
 }
 
-// look takes a screenshot if it has a path, and holds the page to what it may be wide.
+// look takes a screenshot if it has a path, and checks that the page isn't wider than the window.
 func look(t *testing.T, tab context.Context, width, height int64, scheme, path string) {
 	t.Helper()
 	options := []chromedp.EmulateViewportOption{}

@@ -18,10 +18,10 @@ import (
 var pages embed.FS
 
 const (
-	// pagePolicy lets the page load what is served here, and nothing from elsewhere.
+	// pagePolicy lets the page load content from this server, and nothing from others.
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// filePolicy has a browser show pictures, films and text, and run nothing: anybody may have uploaded a page with scripts.
+	// filePolicy makes a browser show pictures, films and text, and run nothing: anybody may have uploaded a page with scripts.
 	filePolicy = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
 )
 
@@ -33,13 +33,13 @@ type site struct {
 	hub     *sse.Hub      // tells the pages of changes
 }
 
-// newSite returns the site of files, which are in dir. It is asked for by one of hosts.
+// newSite returns the site of files, which are in dir. Requests must name one of hosts.
 func newSite(files *store, dir string, hosts []string) (*site, error) {
 	page, err := fs.Sub(pages, "page")
 	if err != nil {
 		return nil, err
 	}
-	// A file that was deleted and has come anew is another one at once, so each request looks at the disk.
+	// A file may be deleted and uploaded again with other content at any time, so each request looks at the disk.
 	content, err := static.Dir(dir, static.Options{Index: "-", Listing: true, CacheCheck: -1, CacheControl: always})
 	if err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
 
 	r := router.New()
-	// Pages of other sites mustn't read or change their visitors' files: not under a name of theirs that leads here
-	// (HostCheck), and not across origins (CSRF).
+	// Pages of other sites mustn't read or change their visitors' files: neither by a name of such a site that leads here (HostCheck), nor
+	// across origins (CSRF).
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF())
 	addTus(r, files)
 	r.GET("/api/files", s.list)
@@ -59,12 +59,12 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	r.GET("/files/{path...}", content.Serve, middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: filePolicy}))
 	r.GET("/{path...}", static.New(page, static.Options{Frozen: true, CacheControl: always}).Serve,
 		middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy, ReferrerPolicy: "no-referrer"}))
-	// The protocol has clients that can't send PATCH say so in a field.
+	// By the protocol, a client that can't send PATCH says so in a field.
 	s.handler = middleware.MethodOverride()(r.Serve)
 	return s, nil
 }
 
-// always has a browser ask each time whether it has the newest.
+// always makes a browser ask each time whether its copy is still the newest.
 func always(string) string { return "no-cache" }
 
 func (s *site) close() error { return errors.Join(s.hub.Close(), s.content.Close()) }

@@ -41,7 +41,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// Whoever listens hears of files that come and go.
+// Clients of the event stream are told of files that are added and removed.
 func TestEvents(t *testing.T) {
 	base, stop := start(t, t.TempDir())
 	answer, err := http.Get(base + "/api/events")
@@ -60,7 +60,7 @@ func TestEvents(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Errorf("the events broke off: %v", err)
 	}
-	stop() // which the open stream doesn't hold up
+	stop() // the open stream doesn't delay that
 	for lines.Scan() {
 	}
 	if err := lines.Err(); err != nil {

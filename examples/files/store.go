@@ -19,15 +19,15 @@ const (
 	// maxUploads is how many uploads are known at once, and maxUnfinished how many of them may be unfinished.
 	maxUploads    = 1000
 	maxUnfinished = 100
-	// partsDir has what isn't whole yet. No file can have such a name, and package static serves nothing below it.
+	// partsDir holds the uploads that aren't whole yet. No file can have such a name, and package static serves nothing below it.
 	partsDir = ".uploads"
 )
 
 type limits struct {
 	fileBytes  int64         // of one file
-	totalBytes int64         // of all files, with what unfinished ones will be
-	expiry     time.Duration // of an upload, from the last time that something came
-	stall      time.Duration // without a byte of an upload that is sending
+	totalBytes int64         // of all files, unfinished ones counted with their announced length
+	expiry     time.Duration // how long an upload is kept after its last byte has arrived
+	stall      time.Duration // how long a running upload may go without a byte
 }
 
 // store keeps files in one directory, which belongs to one process at a time. Every access goes through an os.Root, so that no
@@ -50,7 +50,7 @@ type file struct {
 	Modified time.Time `json:"modified"`
 }
 
-// openStore makes the directory if needed, and takes up the uploads that an earlier process has left unfinished.
+// openStore makes the directory if needed, and continues the uploads that an earlier process has left unfinished.
 func openStore(dir string, limits limits) (*store, error) {
 	if limits.fileBytes < 0 || limits.totalBytes < 0 || limits.expiry <= 0 || limits.stall <= 0 {
 		return nil, errors.New("-max-bytes and -max-total mustn't be negative, -expire and -stall must be positive")
@@ -135,7 +135,7 @@ func (s *store) remove(name string) error {
 	return nil
 }
 
-// room says whether a further file of that size fits. The caller holds mu.
+// room returns an error unless a further file of that size fits. The caller holds mu.
 func (s *store) room(size int64) error {
 	files, err := s.list()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *store) room(size int64) error {
 	return nil
 }
 
-// diskError has a full disk told to the client.
+// diskError turns the error of a full disk into one that the client is told.
 func diskError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &filo.HTTPError{Status: 507, Detail: "the disk is full", Err: err}

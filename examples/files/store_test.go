@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What checkName refuses gets through nowhere.
+// No request gets outside of the directory, or at the files of unfinished uploads.
 func TestTraversalRefused(t *testing.T) {
 	above := t.TempDir()
 	dir := filepath.Join(above, "files")
@@ -79,7 +79,7 @@ func TestTraversalRefused(t *testing.T) {
 	}
 }
 
-// A file never replaces another one.
+// A file never replaces another file.
 func TestSecondOfAName(t *testing.T) {
 	base := startNew(t)
 	long := strings.Repeat("é", 90) + ".jpeg"
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 	second := create(t, base, "second", 300)
 	answer, text := request(t, "POST", base+"/uploads", nil, "Upload-Length", "101", "Upload-Metadata", metadata("third"))
 	expect(t, answer, text, 507)
-	// What is given up makes room.
+	// An upload that is given up makes room.
 	answer, text = request(t, "DELETE", second, nil)
 	expect(t, answer, text, 204)
 	for i := range maxUnfinished {
@@ -115,7 +115,7 @@ func TestLimits(t *testing.T) {
 	expect(t, answer, text, 503)
 }
 
-// No more is remembered of whole uploads than there is room for.
+// No more whole uploads are remembered than there is room for.
 func TestWholeUploadsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	s := openTestStore(t, dir)
@@ -189,7 +189,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Whatever a crash has left is taken up, or removed.
+// Whatever a crash has left is continued or removed.
 func TestStartAfterACrash(t *testing.T) {
 	dir := t.TempDir()
 	parts := filepath.Join(dir, partsDir)
@@ -231,7 +231,7 @@ func TestStartAfterACrash(t *testing.T) {
 	}
 }
 
-// A whole file may come in one request. Nothing is left of one that is refused or breaks off.
+// A whole file may come in one request. Nothing is left of a file that is refused or breaks off.
 func TestPut(t *testing.T) {
 	dir := t.TempDir()
 	base, _ := start(t, dir, "-max-bytes", "2000000")

@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// tus answers by version 1.0.0 of the protocol: POST makes an upload, HEAD tells how much of it has come, PATCH adds to it, and
-// DELETE gives it up.
+// tus answers by version 1.0.0 of the protocol: POST makes an upload, HEAD tells how much of it has arrived, PATCH adds to it, and DELETE
+// gives it up.
 type tus struct{ files *store }
 
 const (
@@ -158,8 +158,8 @@ func fileName(metadata string) (string, error) {
 	return "", filo.Error(http.StatusBadRequest, `the field Upload-Metadata must have "filename" and the file's name in Base64`)
 }
 
-// patience reads a body that mustn't pause for too long. The server's own limit is for the average speed of all of it, so one that has
-// come quickly could go on to hold its upload for days. And it ends when the server shuts down: the rest may come later.
+// patience reads a body that mustn't pause for too long. The server's own limit is for the average speed of the whole body, so after a
+// quick beginning a body could hold its upload for days. Reading also ends when the server shuts down: the rest may come later.
 type patience struct {
 	c     *filo.Ctx
 	body  io.Reader

@@ -97,13 +97,13 @@ func TestPieces(t *testing.T) {
 	if expires, err := time.Parse(time.RFC1123, answer.Header.Get("Upload-Expires")); err != nil || time.Until(expires) < 23*time.Hour {
 		t.Errorf("Upload-Expires is %v, %v", expires, err)
 	}
-	// Nothing can be added to what is whole, and a last piece whose answer got lost isn't sent again.
+	// Nothing can be added to a whole upload. A client that has lost the answer to its last piece goes on at the end, with an empty piece.
 	answer, text = patch(t, url, len(content), strings.NewReader("x"))
 	expect(t, answer, text, 413)
 	expectOK(t, url, len(content), "")
 }
 
-// A chunked piece doesn't announce its length: if it is too long nothing of it counts.
+// A chunked piece doesn't announce its length. If the piece is too long, none of it counts.
 func TestChunkedPieces(t *testing.T) {
 	base := startNew(t)
 	url := create(t, base, "chunked", 1000)
@@ -117,7 +117,7 @@ func TestChunkedPieces(t *testing.T) {
 	expectStored(t, base, "chunked", noise(1000))
 }
 
-// A client that can send nothing but POST says what it means.
+// A client that can only send POST names the method that it means in a field.
 func TestMethodOverride(t *testing.T) {
 	base := startNew(t)
 	url := create(t, base, "posted", 5)
@@ -127,7 +127,7 @@ func TestMethodOverride(t *testing.T) {
 	expectStored(t, base, "posted", "hello")
 }
 
-// An upload whose connection breaks goes on where it was.
+// An upload whose connection breaks goes on where it broke off.
 func TestInterruptedUploadResumes(t *testing.T) {
 	base := startNew(t)
 	content := noise(3_000_000)
@@ -140,7 +140,7 @@ func TestInterruptedUploadResumes(t *testing.T) {
 	expectStored(t, base, "broken.bin", content)
 }
 
-// While one connection sends, others can neither add nor learn an offset that won't last.
+// While one connection sends, others can neither add to the upload nor learn its offset, which is about to change.
 func TestConcurrentPieceRefused(t *testing.T) {
 	base := startNew(t)
 	content := noise(1_000_000)
@@ -159,7 +159,7 @@ func TestConcurrentPieceRefused(t *testing.T) {
 	expectStored(t, base, "contended", content)
 }
 
-// One that sends nothing any more doesn't hold its upload for good.
+// A connection that sends nothing any more doesn't hold its upload for ever.
 func TestStalledUploadBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	base, stop := start(t, dir, "-stall", "2s")
@@ -169,7 +169,7 @@ func TestStalledUploadBreaksOff(t *testing.T) {
 	eventually(t, "the upload isn't free again", func() bool { return offset(t, url) == 500_000 })
 	stop()
 
-	// On a machine that does much else the rest might pause for as long, too.
+	// The rest is sent to a server without the short limit: on a busy machine it might pause for as long, too.
 	again, _ := start(t, dir)
 	expectOK(t, again+strings.TrimPrefix(url, base), 500_000, content[500_000:])
 	expectStored(t, again, "stalled", content)
@@ -208,7 +208,7 @@ func TestShutdownEndsUploads(t *testing.T) {
 	expectStored(t, again, "interrupted", content)
 }
 
-// A process that is killed leaves what it has, and the next one goes on with it.
+// A process that is killed leaves the received bytes, and the next process continues the upload.
 func TestKilledHalfWay(t *testing.T) {
 	dir := t.TempDir()
 	base, process := startProgram(t, os.Args[0], dir)
@@ -236,7 +236,7 @@ func TestKilledHalfWay(t *testing.T) {
 	expectStored(t, again, "killed", content)
 }
 
-// The server's memory doesn't depend on the size of what it gets and sends.
+// The server's memory doesn't depend on the size of the files that it receives and sends.
 func TestMemoryStaysSmall(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "files")
 	// Without the race detector, which multiplies memory.

@@ -22,10 +22,10 @@ type upload struct {
 	record
 	id string
 
-	// The store's mu guards what follows; but who has acquired the upload reads and changes offset alone.
+	// The store's mu guards the fields below. But while the upload is acquired, only its holder reads and changes offset.
 	busy   bool
 	offset int64
-	active time.Time // when something came for the last time
+	active time.Time // when the last bytes arrived
 }
 
 // record is the part of an upload that is stored on disk.
@@ -36,8 +36,8 @@ type record struct {
 	Stored   string `json:"stored,omitempty"`   // the name of the whole file
 }
 
-// whole reports whether all has come and the file has its name. It is still known for a while, since its client may not have got the
-// answer that said so.
+// whole reports whether everything has arrived and the file has its name. The upload is still remembered for a while, since its client may
+// not have got the answer that said so.
 func (u *upload) whole() bool { return u.Stored != "" }
 
 func (u *upload) bytesPath() string  { return path.Join(partsDir, u.id+".part") }
@@ -48,7 +48,7 @@ var (
 	errBusy    = filo.Error(423, "the upload is being sent on another connection")
 )
 
-// create makes an upload of nothing so far.
+// create makes an upload that has no bytes yet.
 func (s *store) create(r record) (*upload, error) {
 	if err := checkName(r.Name); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (s *store) create(r record) (*upload, error) {
 // place makes a place for one more upload, or says why there is none. The caller holds mu.
 func (s *store) place(size int64) error {
 	unfinished := 0
-	var oldest *upload // of those that are only remembered
+	var oldest *upload // of the whole uploads, which are only remembered
 	for _, u := range s.uploads {
 		switch {
 		case !u.whole():
@@ -101,7 +101,7 @@ func (s *store) place(size int64) error {
 	return s.room(size)
 }
 
-// acquire returns an upload for the caller alone, until that calls release.
+// acquire returns an upload for the caller alone, until the caller calls release.
 func (s *store) acquire(id string) (*upload, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *store) release(u *upload) {
 	u.busy = false
 }
 
-// abandon removes an upload. The file that has become of it stays.
+// abandon removes an upload. If it has become a file, the file stays.
 func (s *store) abandon(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *store) abandon(id string) error {
 	return nil
 }
 
-// forget removes what there is of an upload. The caller holds mu.
+// forget removes an upload and its files in partsDir. The caller holds mu.
 func (s *store) forget(u *upload) {
 	delete(s.uploads, u.id)
 	s.root.Remove(u.bytesPath())
@@ -155,8 +155,8 @@ func (s *store) expire(now time.Time) {
 	}
 }
 
-// add appends what body has to an acquired upload. What has come before an error counts, unless it is more than was announced:
-// then nothing does. The buffer that io.Copy makes is all the memory that it takes.
+// add appends the body to an acquired upload. The bytes before an error count, unless the body is longer than announced: then none of it
+// counts. add needs no more memory than the buffer of io.Copy.
 func (s *store) add(u *upload, body io.Reader) (err error) {
 	f, err := s.root.OpenFile(u.bytesPath(), os.O_WRONLY, 0)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	}
 	all := u.offset+n == u.Length
 	if err == nil && all {
-		err = f.Sync() // what has a name is on the disk, also after a power failure
+		err = f.Sync() // a file with a name must be on the disk, even after a power failure
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,14 +180,14 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	if err == nil && all {
 		err = s.finish(u)
 	}
-	// A client takes an upload that has its length for whole, so the last piece counts only with a name.
+	// A client takes an upload for whole when its offset is its length, so the last piece counts only if the file has got its name.
 	if !all || u.whole() {
 		u.offset += n
 	}
 	return diskError(err)
 }
 
-// put makes a file of a whole body. Of one that breaks off nothing is left.
+// put makes a file of a whole body. Nothing is left of a body that breaks off.
 func (s *store) put(r record, body io.Reader) (file, error) {
 	u, err := s.create(r)
 	if err == nil {
@@ -236,7 +236,7 @@ func (s *store) writeRecord(u *upload) error {
 	return s.root.WriteFile(u.recordPath(), text, 0o644)
 }
 
-// load takes up what an earlier process knew. What makes no sense, after a crash for example, is removed.
+// load restores the uploads of an earlier process. It removes files that make no sense, as after a crash.
 func (s *store) load() error {
 	if err := s.root.Mkdir(partsDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -274,7 +274,7 @@ func (s *store) loadUpload(id string) error {
 	info, err := s.root.Lstat(u.bytesPath())
 	switch {
 	case err == nil && info.Size() <= u.Length:
-		u.Stored = "" // it would have no bytes left here if it had got its name
+		u.Stored = "" // if it had got its name, its bytes wouldn't be here any more
 		u.offset = info.Size()
 	case errors.Is(err, fs.ErrNotExist) && u.whole():
 		u.offset = u.Length

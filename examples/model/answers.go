@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxAnswers limits the answers in memory, and so the model's calls for them. Those of MCP are requests, which Concurrency limits.
+	// maxAnswers limits the answers in memory, and so the model's calls for them. The calls of MCP aren't among them: Concurrency limits
+	// those whose requests are still open.
 	maxAnswers = 1000
 	// firstRead is how long the model goes on if nobody begins to read its answer.
 	firstRead = 10 * time.Second
@@ -26,7 +27,8 @@ var (
 	errTooMany     = filo.Error(503, "too many answers at once")
 )
 
-// answers are those that are being written, and those that ended a short while ago. A program with users also notes whose each one is.
+// answers holds the answers that are being written, and those that ended a short while ago. A program with users would also record whose
+// each one is.
 type answers struct {
 	model          *Model
 	patience, keep time.Duration
@@ -39,7 +41,7 @@ func newAnswers(model *Model, patience, keep time.Duration) *answers {
 	return &answers{model: model, patience: patience, keep: keep, byID: make(map[string]*answer)}
 }
 
-// ask has the model answer a prompt. The work belongs to no connection: a client that loses its own comes back and reads on.
+// ask makes the model answer a prompt. The work belongs to no connection: a client that loses its connection comes back and reads on.
 func (a *answers) ask(c *filo.Ctx) error {
 	var question struct {
 		Prompt string `json:"prompt" required:"true" maxLength:"10000"`
@@ -51,7 +53,7 @@ func (a *answers) ask(c *filo.Ctx) error {
 	if !a.add(id, w) {
 		return errTooMany
 	}
-	// A shutdown waits for the task. Its context ends when that waits no longer.
+	// A shutdown waits for the task. The task's context ends when the shutdown waits no longer.
 	err := c.Go(func(ctx context.Context) {
 		stop := context.AfterFunc(ctx, func() { w.cancel(context.Cause(ctx)) })
 		defer stop()
@@ -66,7 +68,7 @@ func (a *answers) ask(c *filo.Ctx) error {
 	return c.JSON(201, map[string]string{"id": id})
 }
 
-// read sends an answer as events, from the one after Last-Event-ID, and waits for what is still to come.
+// read sends an answer as events, from the one after Last-Event-ID on, and waits for further tokens.
 func (a *answers) read(c *filo.Ctx) error {
 	w := a.find(c.Param("id"))
 	if w == nil {
@@ -126,7 +128,7 @@ func (a *answers) remove(id string) {
 	delete(a.byID, id)
 }
 
-// answer is what the model has said so far. It is cancelled when its last reader has been away for its patience.
+// answer is what the model has said so far. It is cancelled when it has had no reader for as long as patience says.
 type answer struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -193,7 +195,8 @@ func (w *answer) changed() {
 	w.more = make(chan struct{})
 }
 
-// from returns the tokens behind the first n, how many those are, and what is closed when there are more.
+// from returns n, brought into the range of the tokens that there are, the tokens after the first n, and a channel that is closed when
+// there are more.
 func (w *answer) from(n int) (at int, tokens []string, more <-chan struct{}, ended bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ var fronts = []struct {
 	{"HAProxy", haproxy},
 }
 
-// nginx needs no buffering of its own turned off: sse says so by X-Accel-Buffering.
+// nginx needs no setting against buffering: sse turns its buffering off by X-Accel-Buffering.
 func nginx(t *testing.T, server string) string {
 	address, dir := freeAddress(t), t.TempDir()
 	startProxy(t, address, "nginx", filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`

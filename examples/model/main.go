@@ -1,5 +1,5 @@
-// Command model streams a model's answers to browsers, as server-sent events, and to MCP clients. Without a model of yours it asks one that
-// says its prompt back.
+// Command model streams a model's answers to browsers, as server-sent events, and to MCP clients. Without a model of yours it asks a
+// built-in one that repeats its prompt.
 package main
 
 import (
@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return server.RunListener(ctx, listener)
 }
 
-// options has the times that tests shorten.
+// options holds times that tests shorten.
 type options struct {
 	patience time.Duration // how long the model goes on while nobody reads its answer; 5 seconds if 0
 	keep     time.Duration // how long an answer can be read once it is complete; a minute if 0

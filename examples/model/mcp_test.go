@@ -30,13 +30,13 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// mcpSession is a session by the protocol's bytes: the SDK's client hides what resumes its streams.
+// mcpSession is a session that sends the protocol's bytes itself: the SDK's client hides how it resumes streams.
 type mcpSession struct {
 	*site
 	id string
 }
 
-const mcpVersion = "2025-11-25" // the last one whose streams resume
+const mcpVersion = "2025-11-25" // the last version whose streams can be resumed
 
 func (s *site) mcp(t *testing.T) *mcpSession {
 	t.Helper()
@@ -112,7 +112,7 @@ func TestMCPResumed(t *testing.T) {
 	})
 }
 
-// resumeWhenFree resumes a stream once the server knows that the connection before is lost: until then the SDK answers 409.
+// resumeWhenFree resumes a stream once the server knows that the previous connection is lost: until then the SDK answers 409.
 func (m *mcpSession) resumeWhenFree(t *testing.T, id string, read func(*events)) {
 	t.Helper()
 	var response *http.Response
@@ -129,7 +129,7 @@ func (m *mcpSession) resumeWhenFree(t *testing.T, id string, read func(*events))
 	read(newEvents(response))
 }
 
-// A connection that was held for long is given back with a retry, and the client comes again for the rest.
+// A connection that was held for long is closed with a retry field, and the client comes again for the rest.
 func TestMCPRetry(t *testing.T) {
 	each(t, options{hold: 20 * time.Millisecond}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)
@@ -150,7 +150,7 @@ func TestMCPRetry(t *testing.T) {
 	})
 }
 
-// A client of the SDK gets the tokens as progress, and when it gives up, so does the model.
+// A client of the SDK gets the tokens as progress. When it cancels the call, the model's work ends.
 func TestMCPCancelled(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		progress := make(chan string, 10)
@@ -186,7 +186,7 @@ func TestMCPCancelled(t *testing.T) {
 	})
 }
 
-// A deploy waits for the calls, and not for a client that listens.
+// A deploy waits for calls, but not for a client that only listens.
 func TestMCPDeploy(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)

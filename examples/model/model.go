@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Model is a language model, which is asked by a POST of the prompt. It answers with a stream of JSON values: pieces of the text, and one
-// that is done at the end. Most models are asked in a similar way.
+// Model is a language model that gets its prompt by POST. It answers with a stream of JSON values: pieces of the text, and at the end one
+// that says that it is done. Most models work in a similar way.
 type Model struct{ URL string }
 
 type piece struct {
@@ -37,7 +37,7 @@ func (m *Model) Ask(ctx context.Context, prompt string, token func(string)) erro
 	}
 	for pieces := json.NewDecoder(response.Body); ; {
 		var p piece
-		if err := pieces.Decode(&p); err != nil { // io.EOF, too: the piece that is done was still to come
+		if err := pieces.Decode(&p); err != nil { // io.EOF is an error, too: the piece that says that it is done is missing
 			return fmt.Errorf("the model's answer broke off: %w", err)
 		}
 		if p.Done {
@@ -47,7 +47,7 @@ func (m *Model) Ask(ctx context.Context, prompt string, token func(string)) erro
 	}
 }
 
-// parrot is a model that says its prompt back, a word at a time.
+// parrot is a model that repeats its prompt, a word at a time.
 func parrot(pause time.Duration) filo.Handler {
 	return func(c *filo.Ctx) error {
 		prompt, err := io.ReadAll(c.BodyReader())

@@ -67,7 +67,7 @@ type site struct {
 	model  *slowModel
 	client *http.Client
 	deploy context.CancelFunc // what SIGTERM does
-	ended  chan error         // gets what the server ends with
+	ended  chan error         // gets the error with which the server ends
 }
 
 // each runs a test with each front.
@@ -123,7 +123,7 @@ func (s *site) do(t *testing.T, status int, method, path, body string, fields ..
 	return response
 }
 
-// ask has the model asked, and returns where its answer is.
+// ask asks the model by the server, and returns the path of its answer.
 func (s *site) ask(t *testing.T) (path string) {
 	t.Helper()
 	response := s.do(t, 201, "POST", "/answers", `{"prompt":"hello"}`, "Content-Type", "application/json")
@@ -188,7 +188,7 @@ func (e *events) want(t *testing.T, want event) {
 	}
 }
 
-// Each token arrives before the model says the next one, and the end says that it is one.
+// Each token arrives before the model says the next one, and the stream ends with an event of type end.
 func TestStreamed(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		begun := time.Now()
@@ -206,7 +206,7 @@ func TestStreamed(t *testing.T) {
 	})
 }
 
-// A client that has lost its connection reads on where it was, with nothing twice, also when the answer is complete.
+// A client that has lost its connection reads on where it was and gets no token twice, even if the answer is complete by then.
 func TestResumed(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		path := s.ask(t)
@@ -232,7 +232,7 @@ func TestResumed(t *testing.T) {
 	})
 }
 
-// When the client has left, and nobody has come back within the patience, the model's work ends.
+// When the client has left and doesn't come back within the patience, the model's work ends.
 func TestCancelled(t *testing.T) {
 	each(t, options{patience: 20 * time.Millisecond}, time.Minute, func(t *testing.T, s *site) {
 		path := s.ask(t)
@@ -261,7 +261,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// A deploy lets an answer end, whole.
+// A deploy waits until an answer is complete.
 func TestDeploy(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		e := s.events(t, s.ask(t), "")
@@ -301,7 +301,7 @@ func TestDeployCuts(t *testing.T) {
 	})
 }
 
-// The model that repeats what it is asked is there, so that the program needs no other.
+// The program has a model that repeats its prompt, so that it needs no other one.
 func TestParrot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

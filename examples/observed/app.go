@@ -29,20 +29,20 @@ import (
 //go:embed page views
 var files embed.FS
 
-// pagePolicy lets a page load what is served here, and nothing from elsewhere.
+// pagePolicy lets a page load content from this server, and nothing from others.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guard admits only operators to the pages that look into the server.
 var guard = middleware.Guard()
 
-// spanDelay is how long a span waits for others to be collected with.
+// spanDelay is how long a span waits until it is collected together with others.
 const spanDelay = 100 * time.Millisecond
 
-// app is the server with all that looks into it.
+// app is the server with all the tools that look into it.
 type app struct {
 	server  *filo.Server
-	inside  *filo.Server // shows the operator what looks into the other one; it has the same routes
-	host    string       // one that it is asked for by
+	inside  *filo.Server // for the operator: it shows the tools that look into the other server; it has the same routes
+	host    string       // a name by which clients may ask for it
 	health  *health.Health
 	traces  *collector
 	log     *tail
@@ -51,7 +51,7 @@ type app struct {
 	backend *backend
 }
 
-// newApp returns what serves, and is asked for by one of hosts. Its log goes to records, too.
+// newApp returns the app. Requests must name one of hosts. Its log also goes to records.
 func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
@@ -85,7 +85,7 @@ func newApp(records io.Writer, hosts []string) (*app, error) {
 	return a, a.addPages(r)
 }
 
-// addPages adds what is for browsers.
+// addPages adds the pages for browsers.
 func (a *app) addPages(r *router.Router) error {
 	page, err := fs.Sub(files, "page")
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *app) addPages(r *router.Router) error {
 	a.inside.Renderer = a.server.Renderer
 	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
 	content := static.New(page, static.Options{Frozen: true})
-	// Not "/{file}": that would answer /dashboard and /debug, too, which lead to where their pages are.
+	// Not "/{file}": that would also answer /dashboard and /debug, which redirect to their pages.
 	g.GET("/observed.css", content.Serve)
 	g.GET("/icon.svg", content.Serve)
 	g.GET("/{$}", showFront)
@@ -111,8 +111,8 @@ func (a *app) addPages(r *router.Router) error {
 
 // frontPage holds the values of views/front.html.
 type frontPage struct {
-	Base   string // as it was asked for
-	Inside bool   // it is the operator's server that shows it
+	Base   string // as the client asked for it
+	Inside bool   // the operator's server shows the page
 }
 
 func showFront(c *filo.Ctx) error {
@@ -129,5 +129,5 @@ func exemplar(c *filo.Ctx) client.Labels {
 	return nil
 }
 
-// unremarkable leaves requests out of the log that went well and whose traces aren't recorded: most of the load's.
+// unremarkable leaves requests out of the log that succeeded and whose traces aren't recorded, which are most of the load's.
 func unremarkable(c *filo.Ctx) bool { return c.Status() < 500 && otel.TraceID(c) == "" }

@@ -34,7 +34,7 @@ func record(span trace.Span, err error) {
 	}
 }
 
-// ping says whether the backend is there.
+// ping returns an error if the backend doesn't answer.
 func (b *backend) ping(ctx context.Context) error { return b.wait(ctx, time.Millisecond) }
 
 func (b *backend) wait(ctx context.Context, d time.Duration) error {

@@ -15,7 +15,7 @@ const (
 	maxSpans  = 100
 )
 
-// collector keeps the spans that end, by trace: what a Jaeger or Tempo would do elsewhere. It is an sdktrace.SpanExporter.
+// collector keeps ended spans, by trace, as Jaeger or Tempo would do for a real service. It is an sdktrace.SpanExporter.
 type collector struct {
 	mu     sync.Mutex
 	traces map[trace.TraceID][]sdktrace.ReadOnlySpan

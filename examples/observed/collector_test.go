@@ -37,7 +37,7 @@ func TestCollectorForgets(t *testing.T) {
 	}
 }
 
-// Spans stand below those that they are part of, as they began; those whose parent is elsewhere are outermost.
+// Spans stand below their parents, in the order in which they began. Spans whose parent isn't known are outermost.
 func TestOrder(t *testing.T) {
 	c := newCollector()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(c)).Tracer("test")

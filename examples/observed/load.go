@@ -24,9 +24,9 @@ const (
 	clients = 16
 	// wave is how long the load takes to grow and fall again, between half and three halves of its rate.
 	wave = 20 * time.Second
-	// tracesPerSecond is about how many of its requests are traced.
+	// tracesPerSecond is about how many of the load's requests are traced in a second.
 	tracesPerSecond = 8
-	// patience is how long a request of it may take.
+	// patience is how long a request of the load may take.
 	patience = 5 * time.Second
 )
 
@@ -38,14 +38,14 @@ var (
 // load sends requests at a rate, each with a trace that the server's spans belong to.
 type load struct {
 	base    string
-	host    string // what it asks for
+	host    string // the host in its requests
 	rate    float64
 	limiter *rate.Limiter
 	client  *http.Client
 	tracer  trace.Tracer
 }
 
-// startLoad sends requests until ctx is done or stop is called, which waits for the last ones.
+// startLoad sends requests until ctx is done or stop is called. stop waits for the last answers.
 func startLoad(ctx context.Context, base, host string, perSecond float64, spans sdktrace.SpanProcessor) (stop func()) {
 	if perSecond == 0 {
 		return func() {}

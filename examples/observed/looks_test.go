@@ -10,7 +10,8 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// The pages fit into windows of any width, and look as in docs/. With FILO_SCREENSHOTS=1 the dashboard is let run until its charts show something.
+// The pages fit into windows of any width, and look as in docs/. With FILO_SCREENSHOTS=1 the dashboard runs until its charts show
+// something.
 func TestLooks(t *testing.T) {
 	os.Args[0] = "observed" // as the page of the profiles calls the program
 	base, _, _ := start(t, "-load", "500")

@@ -5,7 +5,7 @@
 //	go run ./observed -load 1000   # requests a second, 0 for none
 //	go tool pprof http://localhost:6060/debug/pprof/profile?seconds=5
 //
-// Operators look into it at an address of its own, which no proxy may lead to. Clients have the other one.
+// Operators look into the server at a separate address, to which no proxy may lead. Clients use the other address.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// The spans that are still on their way are gone, as the collector is.
+	// Spans that weren't collected yet are lost, since the collector ends with the program.
 	defer func() { err = errors.Join(err, a.spans.Shutdown(context.Background())) }()
 	return a.serve(ctx, *addr, *inside, *rate, *drain, stdout)
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/filohttp/filo/examples/internal/sitetest"
 )
 
-// longest is how long anything may take that a test waits for, on a machine that does much else.
+// longest is how long a test waits for anything, on a machine that does much else.
 const longest = time.Minute
 
-// start runs the example on ports of its own, and returns the operator's URL. It ends with the test, or when stop is called: stop doesn't
-// wait, ended does.
+// start runs the example on ports of its own, and returns the operator's URL. The example ends with the test, or when stop is called. stop
+// doesn't wait for the end; ended is closed then.
 func start(t *testing.T, args ...string) (base string, stop func(), ended <-chan struct{}) {
 	t.Helper()
 	_, base, stop, ended = startBoth(t, args...)
@@ -84,7 +84,7 @@ func get(t *testing.T, url string, fields ...string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// getUntil asks until the answer is as wanted, and returns it.
+// getUntil requests a URL until ok accepts the answer, and returns the answer.
 func getUntil(t *testing.T, url string, ok func(status int, body string) bool, fields ...string) string {
 	t.Helper()
 	for deadline := time.Now().Add(longest); ; time.Sleep(5 * time.Millisecond) {
@@ -110,7 +110,7 @@ func TestPages(t *testing.T) {
 		"/dashboard/":                   "<title>",
 		"/traces":                       "<h1>Traces</h1>",
 		"/debug/":                       "pprof",
-		"/dashboard":                    `id="stack"`, // as it may be typed
+		"/dashboard":                    `id="stack"`, // without a slash, as a person may type it
 		"/debug":                        "pprof/heap",
 		"/debug/vars":                   `"load_sent"`,
 		"/debug/loglevel":               `{"level":"INFO"}`,
@@ -135,7 +135,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Metrics have routes and never paths for labels, and lead to traces.
+// Metrics have routes as labels and never paths, and lead to traces.
 func TestMetrics(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	for i := range 50 {
@@ -164,7 +164,7 @@ func TestMetrics(t *testing.T) {
 	getUntil(t, base+"/traces/"+exemplar[1], has("GET /users/{id:int}"))
 }
 
-// A trace goes on where the client began it, and has what was done and logged meanwhile.
+// The server continues a client's trace. The trace has the spans and the log records of the request.
 func TestTraceOfAClient(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -180,7 +180,7 @@ func TestTraceOfAClient(t *testing.T) {
 		Trace  string `json:"trace_id"`
 		Route  string `json:"route"`
 		Status int    `json:"status"`
-		// Numbers without a unit say nothing.
+		// A duration's field must name its unit.
 		Milliseconds float64 `json:"duration_ms"`
 		Duration     any     `json:"duration"`
 	}
@@ -195,7 +195,7 @@ func TestTraceOfAClient(t *testing.T) {
 		t.Errorf("the log has %v ms, and %v without a unit", record.Milliseconds, record.Duration)
 	}
 
-	// One that the client doesn't record isn't recorded here.
+	// A trace that the client doesn't record isn't recorded here.
 	const silent = "4bf92f3577b34da6a3ce929d0e0e4737"
 	get(t, base+"/orders/12", "traceparent", "00-"+silent+"-"+parent+"-00")
 	get(t, base+"/orders/13", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4738-"+parent+"-01")
@@ -205,7 +205,7 @@ func TestTraceOfAClient(t *testing.T) {
 	}
 }
 
-// The load's traces begin with the client: its span is the parent of the server's, and that of the backend's.
+// The load's traces begin with the client: the client's span is the parent of the server's span, which is the parent of the backend's.
 func TestTraceOfTheLoad(t *testing.T) {
 	base, _, _ := start(t, "-load", "100")
 	page := getUntil(t, base+"/traces", has("get user"))
@@ -229,7 +229,7 @@ func TestTraceOfTheLoad(t *testing.T) {
 	}
 }
 
-// counted returns what the load has counted, in all tests.
+// counted returns the load's counters, which include all tests so far.
 func counted(t *testing.T, base string) (sent, failed int) {
 	t.Helper()
 	var vars struct {
@@ -264,7 +264,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// At the end it says that it isn't ready, and serves on until a balancer has seen it.
+// At its end the server says that it isn't ready, and serves on until a balancer has seen that.
 func TestShutdownIsSeen(t *testing.T) {
 	base, stop, ended := start(t, "-load", "0", "-drain", "5s")
 	getUntil(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
@@ -285,13 +285,14 @@ func TestShutdownIsSeen(t *testing.T) {
 	}
 }
 
-// A page whose own name leads here reads nothing: that is DNS rebinding.
+// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	sitetest.Hosts(t, base+"/quick")
 }
 
-// What looks into the server is shown on the operator's address alone, and not by way of a proxy: clients have the work, from this machine, too.
+// The tools that look into the server are shown only at the operator's address, and not to requests through a proxy. Clients, even those on
+// this machine, get only the work.
 func TestInside(t *testing.T) {
 	clients, base, _, _ := startBoth(t, "-load", "0", "-hosts", "127.0.0.1,shop.test")
 	for path, inside := range map[string]bool{
@@ -309,7 +310,7 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s on the clients' address: %d %q, want %d", path, status, body, want)
 		}
 	}
-	// Who isn't let in is shown no links to it.
+	// A client that isn't let in is shown no links to these tools.
 	_, front := get(t, clients)
 	links := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(front, -1)
 	if len(links) < 5 {
@@ -330,7 +331,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The last traces, and the last lines, are kept, whatever comes.
+// Only the last traces and the last lines of the log are kept, however many come.
 func TestLimits(t *testing.T) {
 	end := newTail(io.Discard)
 	var writers sync.WaitGroup

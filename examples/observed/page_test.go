@@ -41,7 +41,7 @@ func wait(t *testing.T, tab context.Context, expression string) {
 	}
 }
 
-// follow clicks on a link, and waits for the page that it leads to.
+// follow clicks on a link, and waits for the page to which it leads.
 func follow(t *testing.T, tab context.Context, link string) {
 	t.Helper()
 	if _, err := chromedp.RunResponse(tab, chromedp.Click(chromedp.CSS(link))); err != nil {
@@ -49,8 +49,8 @@ func follow(t *testing.T, tab context.Context, link string) {
 	}
 }
 
-// choose follows the link to a trace of a name and so many spans that didn't fail, as soon as one is in the list: it isn't of all
-// traces.
+// choose waits until the list has a trace with this name and number of spans that didn't fail, and follows its link. The list doesn't show
+// all traces.
 func choose(t *testing.T, tab context.Context, name string, spans int) {
 	t.Helper()
 	mark := fmt.Sprintf(`(() => {
@@ -69,7 +69,7 @@ func choose(t *testing.T, tab context.Context, name string, spans int) {
 	}
 }
 
-// look takes a screenshot if it has a path, and holds the page to what it may be wide.
+// look takes a screenshot if it has a path, and checks that the page isn't wider than the window.
 func look(t *testing.T, tab context.Context, width, height int64, scheme, path string) {
 	t.Helper()
 	options := []chromedp.EmulateViewportOption{}
@@ -90,7 +90,7 @@ func look(t *testing.T, tab context.Context, width, height int64, scheme, path s
 	}
 }
 
-// drawn says how many colours the picture of the stack has.
+// drawn counts the colours in the picture of the stack.
 const drawn = `(() => {
 	const canvas = document.querySelector("#stack");
 	const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
@@ -113,7 +113,7 @@ func TestDashboardMoves(t *testing.T) {
 	wait(t, tab, fmt.Sprintf(`document.querySelector("#median").textContent !== %q`, latency))
 }
 
-// On a phone the dashboard is no wider than the screen, shows whole names, and says at a tap what its words mean.
+// On a phone the dashboard is no wider than the screen, shows whole names, and explains its words at a tap.
 func TestDashboardOnAPhone(t *testing.T) {
 	base, _, _ := start(t, "-load", "150")
 	tab := browser.Tab(t)
@@ -126,7 +126,7 @@ func TestDashboardOnAPhone(t *testing.T) {
 	if got := js[int64](t, tab, `document.scrollingElement.scrollWidth`); got > 390 {
 		t.Errorf("the page is %d pixels wide, and the screen 390", got)
 	}
-	// A handler that takes some milliseconds isn't slow for that.
+	// A handler that takes some milliseconds isn't called slow.
 	wait(t, tab, `[...document.querySelectorAll("#classes .kind")].some((kind) => kind.textContent === "handed off")`)
 	if js[bool](t, tab, `/\bslow\b/.test(document.body.innerText)`) {
 		t.Error("the page calls a handler slow")
@@ -170,7 +170,7 @@ func TestDebugOnAPhone(t *testing.T) {
 	}
 }
 
-// hasOrder says whether a list of traces has that of an order that didn't fail.
+// hasOrder reports whether a list of traces has one of an order that didn't fail.
 func hasOrder(_ int, body string) bool {
 	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
 }
@@ -182,10 +182,10 @@ func TestLinks(t *testing.T) {
 	getUntil(t, base+"/traces", has(`href="/traces/`))
 	tab := browser.Tab(t)
 	do(t, tab, chromedp.Navigate(base))
-	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // as the page says
+	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // the page says that this one fails
 }
 
-// A trace is found, looked at, and one of its spans opened.
+// A visitor finds a trace, looks at it, and opens one of its spans.
 func TestTracesInTheBrowser(t *testing.T) {
 	base, _, _ := start(t, "-load", "100")
 	getUntil(t, base+"/traces", hasOrder)
@@ -194,7 +194,7 @@ func TestTracesInTheBrowser(t *testing.T) {
 	follow(t, tab, `a[href="/traces"]`)
 	choose(t, tab, "get order", 5)
 	wait(t, tab, `document.querySelectorAll("rect").length >= 4`)
-	// A span that is part of another one doesn't begin before it.
+	// A span doesn't begin before its parent.
 	if !js[bool](t, tab, `(() => {
 		const [client, server] = [...document.querySelectorAll("rect")].map((r) => r.getBoundingClientRect());
 		return client.width > 0 && client.left <= server.left && server.right <= client.right + 1;

@@ -23,7 +23,7 @@ type tracesPage struct {
 	Order  string // newest, slowest or failed
 	Traces []summary
 	Chosen *waterfall
-	Gone   bool // the one that was asked for isn't known, or not any more
+	Gone   bool // the requested trace isn't known, or isn't any more
 }
 
 // summary is a line of the list.
@@ -35,7 +35,7 @@ type summary struct {
 	took           time.Duration
 }
 
-// waterfall is a trace as a picture: a line for each span, below the one that it is part of.
+// waterfall is a trace as a picture: a line for each span, below its parent.
 type waterfall struct {
 	summary
 	Rows  []row
@@ -90,7 +90,7 @@ func (a *app) showTraces(c *filo.Ctx) error {
 	return c.Render(200, "traces.html", page)
 }
 
-// complete reports whether no span of this process is still missing: they come as they end, the outer ones last.
+// complete reports whether all spans of this process have arrived: they arrive when they end, the outer ones last.
 func complete(spans []sdktrace.ReadOnlySpan) bool {
 	return !slices.ContainsFunc(spans, func(span sdktrace.ReadOnlySpan) bool {
 		parent := span.Parent()
@@ -129,19 +129,20 @@ func extent(spans []sdktrace.ReadOnlySpan) (begin, end time.Time) {
 	return begin, end
 }
 
-// placed is a span and how many others it is part of.
+// placed is a span, and how many others it is inside of.
 type placed struct {
 	span  sdktrace.ReadOnlySpan
 	depth int
 }
 
-// order returns the spans each behind its parent, and otherwise as they began. Those whose parent isn't known are outermost.
+// order returns the spans, each after its parent, and otherwise in the order in which they began. Spans whose parent isn't known are
+// outermost.
 func order(spans []sdktrace.ReadOnlySpan) []placed {
 	known := make(map[trace.SpanID]bool)
 	for _, span := range spans {
 		known[span.SpanContext().SpanID()] = true
 	}
-	children := make(map[trace.SpanID][]sdktrace.ReadOnlySpan) // the outermost spans' key is no span
+	children := make(map[trace.SpanID][]sdktrace.ReadOnlySpan) // the outermost spans are under the zero SpanID
 	for _, span := range spans {
 		parent := span.Parent().SpanID()
 		if !known[parent] {
@@ -191,7 +192,7 @@ func (a *app) draw(spans []sdktrace.ReadOnlySpan, now time.Time) *waterfall {
 	return w
 }
 
-// indent makes a log's line one that people can read.
+// indent formats a line of the log for people.
 func indent(line string) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(line), "", "  "); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// addWork adds what the server is there for: routes of the kinds that a server has.
+// addWork adds the routes that do the server's work, of the kinds that servers usually have.
 func (a *app) addWork(g *router.Group) {
 	g.GET("/quick", quick)
 	g.GET("/users/{id:int}", a.user)
@@ -18,7 +18,7 @@ func (a *app) addWork(g *router.Group) {
 	g.GET("/export", a.export)
 }
 
-// quick waits for nothing.
+// quick answers at once.
 func quick(c *filo.Ctx) error { return c.Text(200, "hello\n") }
 
 // user asks the backend once.
@@ -29,7 +29,7 @@ func (a *app) user(c *filo.Ctx) error {
 	return c.JSON(200, map[string]string{"user": c.Param("id")})
 }
 
-// order asks twice at the same time, and then once more. One in ten is broken, and others aren't there.
+// order asks twice at the same time, and then once more. One order in ten is broken, and others don't exist.
 func (a *app) order(c *filo.Ctx) error {
 	id, err := strconv.ParseInt(c.Param("id"), 10, 64)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *app) order(c *filo.Ctx) error {
 	return c.JSON(200, map[string]int64{"order": id, "total": id * 7})
 }
 
-// export sends a line as soon as it is known.
+// export sends each line as soon as it is known.
 func (a *app) export(c *filo.Ctx) error {
 	ctx := c.Context()
 	c.Response.Header.Set("Content-Type", "text/csv; charset=utf-8")

@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// A certificate from the cache is served, with HTTP/2, and only for the hosts that are named. Port 80 redirects.
+// A certificate from the cache is served, with HTTP/2, and only for the given hosts. Port 80 redirects.
 func TestAutocert(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -123,7 +123,7 @@ func (f *natsFollower) follow(ctx context.Context) error {
 	}
 }
 
-// goLive says, once, that what was kept has been delivered.
+// goLive tells the hub once that all kept messages were delivered.
 func (f *natsFollower) goLive() {
 	if !f.live {
 		f.live = true

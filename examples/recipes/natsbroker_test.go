@@ -41,7 +41,7 @@ func startNATS(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// deliveries has what a follower was given.
+// deliveries records what a follower was given.
 type deliveries struct {
 	mu    sync.Mutex
 	texts []string
@@ -76,8 +76,8 @@ func (d *deliveries) want(t *testing.T, want string) {
 	t.Fatalf("got %q, want %q", got, want)
 }
 
-// Each process gets each message, with the number that its publisher has got; who comes later gets what was kept, and is told when
-// something wasn't. A new stream's numbers are greater.
+// Each process gets each message, with the same number as its publisher. A process that comes later gets the kept messages, and is told if
+// some weren't kept. A new stream's numbers are greater.
 func TestNATSBroker(t *testing.T) {
 	js := startNATS(t)
 	var brokers [2]*NATSBroker
@@ -136,8 +136,8 @@ func TestNATSBroker(t *testing.T) {
 	follow(again).want(t, "gap c:4 live")
 }
 
-// recreated returns a broker with a new stream in place of one that was deleted. Meanwhile the server may still be removing the old one's
-// files: then it can't make the new one's.
+// recreated returns a broker with a new stream instead of a deleted one. While the server still removes the files of the old stream, it
+// can't make those of the new one.
 func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// ErrNotFound is what the storage layer of the service returns for a missing row. It knows nothing of HTTP.
+// ErrNotFound is the error of the service's storage layer for a missing row. That layer knows nothing of HTTP.
 var ErrNotFound = errors.New("not found")
 
 // Problems answers every error of an API with application/problem+json (RFC 9457): those of handlers, of the router (404, 405),

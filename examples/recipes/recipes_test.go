@@ -22,7 +22,7 @@ import (
 	"github.com/getsentry/sentry-go"
 )
 
-// What docs/RECIPES.md shows is in the files here, but for the indentation.
+// The code in docs/RECIPES.md is in the files here, with other indentation.
 func TestDocument(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// flat takes the indentation and comments of whole lines away.
+// flat removes the indentation and whole-line comments.
 func flat(code string) string {
 	var b strings.Builder
 	for line := range strings.Lines(code) {
@@ -202,7 +202,7 @@ func TestSentry(t *testing.T) {
 	}
 }
 
-// sentEvents is a transport of Sentry's that keeps what would be sent.
+// sentEvents is a transport for Sentry that keeps the events instead of sending them.
 type sentEvents struct {
 	mu     sync.Mutex
 	events []*sentry.Event // guarded by mu

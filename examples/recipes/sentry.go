@@ -15,8 +15,8 @@ import (
 // Sentry reports panics and failures to Sentry. Call sentry.Init first, and sentry.Flush when Server.Run has returned. Any agent
 // that has a middleware for net/http is used in the same way, by adaptor.Middleware: New Relic, Elastic APM, Datadog.
 //
-// Sentry's own middleware gives each request a hub of its own and reports panics. Errors that handlers return it can't see, so
-// the second one reports those that become a 5xx.
+// Sentry's own middleware gives each request a hub of its own and reports panics. It can't see errors that handlers return, so a second
+// middleware reports the errors that become a 5xx.
 func Sentry(r *router.Router) {
 	agent := sentryhttp.New(sentryhttp.Options{Repanic: true, Timeout: 2 * time.Second})
 	r.Use(adaptor.Middleware(agent.Handle), reportFailures)

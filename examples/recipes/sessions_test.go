@@ -17,7 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// stores returns each kind of store, and what lets time pass in it.
+// stores returns a store of each kind.
 func stores(t *testing.T) map[string]session.Store {
 	all := map[string]session.Store{
 		"SQLite": SQLSessions{sessionsTable(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "sessions.db")+"?_pragma=busy_timeout(10000)")},
@@ -47,7 +47,7 @@ func sessionsTable(t *testing.T, driver, url string) *sql.DB {
 	return db
 }
 
-// Each store keeps the contract of session.Store.
+// Each store fulfils the contract of session.Store.
 func TestSessionStores(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestSessionStores(t *testing.T) {
 				if err := store.Delete(c, "a"); err != nil {
 					t.Fatal(err)
 				}
-				got.Version = 2 // one that has loaded it before the deletion
+				got.Version = 2 // as a request that has loaded the session before the deletion
 				if saved, err := store.Save(c, "a", got); saved || err != nil {
 					t.Fatalf("a deleted session came back: %v, %v", saved, err)
 				}
@@ -88,7 +88,7 @@ func TestSessionStores(t *testing.T) {
 	}
 }
 
-// Of many requests that save at once on top of the same version, one does.
+// If many requests save at once on top of the same version, exactly one succeeds.
 func TestSessionStoresAtOnce(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestSessionStoresAtOnce(t *testing.T) {
 	}
 }
 
-// A row that has expired is no session, and is replaced and cleaned.
+// An expired row doesn't count as a session: it is replaced and cleaned.
 func TestSQLSessionsExpire(t *testing.T) {
 	store := stores(t)["SQLite"].(SQLSessions)
 	within(t, func(c *filo.Ctx) {
@@ -141,7 +141,7 @@ func TestSQLSessionsExpire(t *testing.T) {
 	})
 }
 
-// A browser keeps its session over requests, whatever keeps it on the server.
+// A browser keeps its session from request to request with each store.
 func TestSessions(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func within(t *testing.T, f func(c *filo.Ctx)) {
 	}
 }
 
-// Who has logged out stays logged out, whatever keeps the sessions.
+// A user who has logged out stays logged out, with each store.
 func TestSessionsEnd(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 
 const defaultLimit = 50
 
-// newHandler returns the whole application, which is asked for by one of hosts.
+// newHandler returns the whole application. Requests must name one of hosts.
 func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
-	// Pages of other sites mustn't read or change their visitors' todos: not under a name of theirs that leads here
-	// (HostCheck), and not across origins (CSRF).
+	// Pages of other sites mustn't read or change their visitors' todos: neither by a name of such a site that leads here (HostCheck), nor
+	// across origins (CSRF).
 	r.Use(middleware.Secure(), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
 		middleware.CSRF())
 	addAPI(r, todos)
@@ -62,7 +62,7 @@ type (
 	}
 )
 
-// SetDefaults sets what a request leaves out.
+// SetDefaults sets the fields that a request leaves out.
 func (in *listInput) SetDefaults() {
 	*in = listInput{Filter: "all", Before: math.MaxInt64, Limit: defaultLimit}
 }
@@ -101,7 +101,7 @@ var (
 	valid  = bind.With(validator{})
 )
 
-// validator is bind's, for what the tags can't say: it asks the inputs themselves.
+// validator is a bind.Validator for rules that tags can't express: it asks the inputs themselves.
 type validator struct{}
 
 func (validator) Validate(v any) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// newDocument describes the API: its routes describe themselves.
+// newDocument returns the document of the API, whose routes describe themselves.
 func newDocument(r *router.Router) (*huma.OpenAPI, error) {
 	document := &huma.OpenAPI{Info: &huma.Info{
 		Title: "Todos", Version: "1.0.0",
@@ -106,7 +106,7 @@ func newDocsOperation(document *huma.OpenAPI, op *huma.Operation) docsOperation 
 	return o
 }
 
-// members lists what the object has that is JSON in content.
+// members lists the members of the object that content has as JSON.
 func members(document *huma.OpenAPI, content map[string]*huma.MediaType) (list []docsMember) {
 	media := content["application/json"]
 	if media == nil {

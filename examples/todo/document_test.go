@@ -10,7 +10,7 @@ import (
 	openapi "github.com/pb33f/libopenapi-validator"
 )
 
-// The document is valid OpenAPI 3.1, by a library of others.
+// The document is valid OpenAPI 3.1, by the judgement of another library.
 func TestDocumentIsValid(t *testing.T) {
 	text, err := json.Marshal(theDocument())
 	if err != nil {

@@ -1,14 +1,13 @@
-// Command todo is a small application with all that belongs to one: a REST API with a database, a document that describes it,
-// and a page to use it.
+// Command todo is a small but complete application: a REST API with a database, a document that describes the API, and a page to use it.
 //
 //	go run ./todo                            # http://localhost:8080, with the todos in todo.db
 //	go run ./todo -addr :9000 -hosts todo.example -db /tmp/my.db
 //	curl localhost:8080/api/todos -H 'Content-Type: application/json' -d '{"title":"Water the plants"}'
 //	curl localhost:8080/openapi.json
 //
-// Requests are routed by package router and read by package bind, what is wrong with them is answered with problem details (to
-// clients that accept JSON), todos are kept in SQLite, and contrib/huma makes the OpenAPI document. It shuts down gracefully on
-// SIGINT and SIGTERM. It has no users and no passwords: everybody who reaches the address can read and change everything.
+// Requests are routed by package router and read by package bind, invalid requests are answered with problem details (to clients that
+// accept JSON), todos are kept in SQLite, and contrib/huma makes the OpenAPI document. It shuts down gracefully on SIGINT and SIGTERM. It
+// has no users and no passwords: everybody who reaches the address can read and change everything.
 package main
 
 import (
@@ -26,14 +25,14 @@ import (
 const (
 	// shutdownGrace is how long running requests may take after the first signal before they are cut off.
 	shutdownGrace = 10 * time.Second
-	// maxBody is the size of a request body, in bytes: many times what the longest title takes.
+	// maxBody limits the size of a request body, in bytes: many times the size of the longest title.
 	maxBody = 16 << 10
 )
 
 func main() { program.Main("todo", run) }
 
-// run serves until ctx ends and then shuts down: running requests finish, new ones are refused, and the database is closed
-// behind them. It returns nil after a complete shutdown.
+// run serves until ctx ends and then shuts down: running requests finish, new ones are refused, and then the database is closed. It returns
+// nil after a complete shutdown.
 func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags := flag.NewFlagSet("todo", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")

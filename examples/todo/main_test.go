@@ -95,7 +95,7 @@ func send(t *testing.T, method, url, body string, fields ...string) (*http.Respo
 	return response, string(answer)
 }
 
-// call sends a request to the API, checks the status, and holds what is answered to the document. It returns the body.
+// call sends a request to the API, checks the status, and checks the answer against the document. It returns the body.
 func call(t *testing.T, base, method, path, body string, status int, fields ...string) string {
 	t.Helper()
 	response, answer := send(t, method, base+path, body, fields...)
@@ -116,12 +116,12 @@ var theDocument = sync.OnceValue(func() *huma.OpenAPI {
 		panic(err)
 	}
 	for _, schema := range document.Components.Schemas.Map() {
-		schema.PrecomputeMessages() // which huma does where it serves them itself
+		schema.PrecomputeMessages() // huma does this for routes that it serves itself
 	}
 	return document
 })
 
-// faults says in what an answer isn't what the document says.
+// faults returns how an answer differs from the document.
 func faults(response *http.Response, method, path, answer string) []error {
 	path, _, _ = strings.Cut(path, "?")
 	item := theDocument().Paths[regexp.MustCompile(`^/api/todos/[^/]+$`).ReplaceAllString(path, "/api/todos/{id}")]
@@ -174,7 +174,7 @@ func titles(p page) string {
 	return fmt.Sprintf("%s(%d open, %d done)", b.String(), p.Open, p.Done)
 }
 
-// What a person does with it, from the first todo to the next start.
+// A person uses it, from the first todo to the next start.
 func TestFromTheFirstTodo(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "with ?, # and %41.db")
 	base, stop := start(t, db)
@@ -213,7 +213,7 @@ func TestFromTheFirstTodo(t *testing.T) {
 	expect("?filter=open", "Visit grandma (1 open, 1 done)")
 	expect("?filter=done", "✓Water the plants (1 open, 1 done)")
 
-	// All is there after another start, and no id is given twice.
+	// All todos are there after another start, and no id is used twice.
 	stop()
 	for _, left := range []string{db + "-wal", db + "-shm"} {
 		if _, err := os.Stat(left); err == nil {
@@ -310,7 +310,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	for _, contentType := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
-		// What a page elsewhere can have a browser send without asking isn't taken.
+		// Requests that a foreign page can make a browser send without a preflight are refused.
 		call(t, base, "POST", "/api/todos", `{"title":"a"}`, 415, "Content-Type", contentType)
 	}
 	for request, status := range map[string]int{"PUT /api/todos": 405, "POST /api/todos/1": 405, "POST /": 405, "GET /api": 404, "GET /page/": 404} {
@@ -395,7 +395,7 @@ func TestPage(t *testing.T) {
 		if h.Get("Content-Security-Policy") != policy || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: its header is %v", path, h)
 		}
-		// Nothing is loaded from elsewhere: the only URL is the name of an XML namespace.
+		// Nothing is loaded from another server: the only URL is the name of an XML namespace.
 		for _, url := range regexp.MustCompile(`(https?:)?//[\w.-]+\.\w+[^\s"']*`).FindAllString(answer, -1) {
 			if url != "http://www.w3.org/2000/svg" {
 				t.Errorf("%s has the URL %s", path, url)
@@ -467,7 +467,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A page whose own name leads here reads nothing: that is DNS rebinding.
+// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := startNew(t)
 	sitetest.Hosts(t, base+"/api/todos")

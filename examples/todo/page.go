@@ -13,7 +13,7 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy lets the pages load what is served here, and nothing from elsewhere.
+// policy lets the pages load content from this server, and nothing from others.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -53,7 +53,7 @@ func (a asset) serve(c *filo.Ctx) error {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("ETag", a.etag)
-	// A browser asks each time whether it has the newest.
+	// A browser asks each time whether its copy is still the newest.
 	h.Set("Cache-Control", "no-cache")
 	if string(c.Request.Header.GetBytes("If-None-Match")) == a.etag {
 		c.Response.SetStatus(http.StatusNotModified)

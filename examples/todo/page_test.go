@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// The page on a phone: todos are added, ticked, filtered and deleted, and what is refused is said.
+// With the page on a phone, todos are added, ticked, filtered and deleted, and the page says what is refused.
 func TestPageInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := browser.Tab(t)
@@ -61,7 +61,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	do(chromedp.Click(chromedp.CSS("#todos li:first-child .delete")))
 	shows("Call Grandma")
 
-	// A text of blanks is none.
+	// A title of blanks counts as empty.
 	browser.Allow(tab, "status of (400|422)")
 	do(chromedp.SendKeys(chromedp.CSS("#title"), "   \r"))
 	wait(`!document.querySelector("#error").hidden && document.querySelector("#error").innerText.includes("title")`)

@@ -23,12 +23,12 @@ const (
 	queryTimeout = 5 * time.Second
 	// busyTimeout is how long a statement waits for another one's lock, in milliseconds.
 	busyTimeout = 2000
-	// maxConns bounds the connections: readers don't wait for the one that writes.
+	// maxConns bounds the connections: readers don't wait for the connection that writes.
 	maxConns = 4
 )
 
-// Errors of the store are either the answer to the client, or, where nothing can be done about it, any other error, which is a
-// 500 with its text in the log. These are shared: nothing may change them.
+// The store returns these errors, which are answers for the client, or any other error, which becomes a 500 and whose text goes to the log.
+// These are shared: nothing may change them.
 var (
 	errNotFound = filo.Error(http.StatusNotFound, "no such todo")
 	errFull     = filo.Error(http.StatusConflict, fmt.Sprintf("there are %d todos, and there can't be more", maxTodos))
@@ -60,9 +60,9 @@ func openStore(ctx context.Context, path string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With a write-ahead log readers and the writer don't wait for each other, and NORMAL syncs it at checkpoints: the file can't
-	// be damaged, but when the power fails the last changes may be gone. Transactions take their lock at once, since one that
-	// has read and then wants to write can't wait for it.
+	// With a write-ahead log readers and the writer don't wait for each other, and NORMAL syncs it at checkpoints: the file can't be
+	// damaged, but when the power fails the last changes may be gone. Transactions take their lock at once, since a transaction that has
+	// read can't wait for the lock when it then wants to write.
 	options := url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout), "journal_mode(WAL)", "synchronous(NORMAL)"},
@@ -171,7 +171,7 @@ func scan(row interface{ Scan(...any) error }) (t todo, err error) {
 	return t, err
 }
 
-// failure says what failed, and with which status.
+// failure turns an error of the database into an error that says what failed, with the status for the client.
 func failure(what string, err error) error {
 	var sqliteError *sqlite.Error
 	code := 0

@@ -58,7 +58,7 @@ func TestStoreIsFull(t *testing.T) {
 	}
 }
 
-// What another process does to the file passes: the client is told to come again, and what reads goes on.
+// While another process locks the file, a client that writes is told to come again, and reads go on.
 func TestStoreIsBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "todo.db")
 	s, other := newStore(t, path), newStore(t, path)
@@ -92,7 +92,7 @@ func TestStoreFailures(t *testing.T) {
 	if _, err := s.list(gone, nil, math.MaxInt64, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is gone: %v", err)
 	}
-	// The schema refuses what no handler lets through.
+	// The schema refuses titles that no handler lets through.
 	for _, title := range []string{"", strings.Repeat("x", 201)} {
 		if _, err := s.add(t.Context(), title); err == nil || !strings.Contains(err.Error(), "adding a todo: ") {
 			t.Errorf("a title of %d bytes: %v", len(title), err)

@@ -37,7 +37,7 @@ func main() {
 // A pattern is a kind of phrase that needs a second reading.
 type pattern struct {
 	phrase *regexp.Regexp
-	unless *regexp.Regexp // a phrase that matches this too is right; nil: none
+	unless *regexp.Regexp // a phrase that also matches this is right; nil if there is no such exception
 	advice string
 }
 
@@ -112,7 +112,7 @@ func checkTree(root string) (found []finding, err error) {
 	return found, err
 }
 
-// A line is one of prose. An empty text ends a paragraph.
+// A line is a line of prose. An empty text ends a paragraph.
 type line struct {
 	number int
 	text   string

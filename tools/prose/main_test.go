@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// For each pattern sentences that it must find, and right ones that look like them. A phrase may go on in the next line.
+// Each pattern finds wrong sentences, and no right ones that look like them. A phrase may go on in the next line.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"release gives back what the request has of the scratch.", "what the request has of"},

@@ -68,8 +68,8 @@ func apiDifference(now, old, modulePath string) (all, incompatible string, err e
 	return all, incompatible, err
 }
 
-// checkBreaks compares what is checked out in dir with where it has left base, and fails if it breaks users by something that the changelog
-// doesn't name, since they read there what to write instead.
+// checkBreaks compares the checkout in dir with the commit at which it has left base. It fails if the changelog doesn't name a change that
+// breaks users, since they read there what to write instead.
 func checkBreaks(dir, base string) error {
 	r, err := open(dir)
 	if err != nil {
@@ -125,8 +125,8 @@ func breaking(changelog string) string {
 	return said.String()
 }
 
-// changedName returns what a line of apidiff's is about, as the changelog names it: Type.Member, a package's function as package.Function, and
-// one of the module's own package by its name alone.
+// changedName returns the name that a line of apidiff's is about, in the changelog's form: Type.Member, package.Function, or Function alone
+// if it is in the module's own package.
 func changedName(modulePath, line string) string {
 	symbol, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), ": ")
 	if what, path, found := strings.Cut(symbol, " "); found && (what == "package" || what == "module") {

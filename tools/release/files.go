@@ -12,8 +12,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// writeFiles writes what is published beside the tags of a version, which the repository of dir must be at: of each module for users the
-// zip that the go command gets from a proxy, and its software bill of materials, as CycloneDX has it. The folder is made anew.
+// writeFiles writes the files that are published beside a version's tags: for each module for users, the zip that the go command gets from
+// a proxy, and the software bill of materials in CycloneDX's format. That version must be checked out in dir. The folder is made anew.
 func writeFiles(dir, version, folder string) error {
 	r, err := open(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func writeFiles(dir, version, folder string) error {
 	return nil
 }
 
-// isAt fails if a tag isn't what is checked out.
+// isAt fails unless the tag's commit is checked out.
 func (r *repository) isAt(tag string) error {
 	at, err := output(r.root, "git", "rev-parse", tag+"^{commit}", "HEAD")
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *repository) writeZip(m module, version, name string) error {
 	return errors.Join(err, file.Close())
 }
 
-// bill is what is checked of a bill of materials.
+// bill holds the fields of a bill of materials that are checked.
 type bill struct {
 	Metadata   struct{ Component component }
 	Components []component
@@ -81,8 +81,9 @@ type bill struct {
 
 type component struct{ Name, Version string }
 
-// writeBill writes the bill of materials of a tagged module: what it requires, without what its tests do. The program that makes it looks for
-// versions of the repository's own modules in the tags, and leaves out those that it doesn't find, so these are checked.
+// writeBill writes the bill of materials of a tagged module: the modules that it requires, except those that only its tests require. The
+// program that makes the bill looks for the versions of the repository's own modules in the tags, and leaves out a module whose version it
+// doesn't find, so these modules are checked.
 func (r *repository) writeBill(m module, version string, modules []module, name string) error {
 	program, err := tool("cyclonedx-gomod")
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// untilTagged ends a line of the README's first program that only readers before the first release need.
+// untilTagged marks a line of the README's first program that is needed only before the first release.
 const untilTagged = "# until v0.1.0 is tagged"
 
-// firstProgram is what the README's section "First program" tells its reader to do.
+// firstProgram is the content of the README's section "First program".
 type firstProgram struct {
 	code     string   // of main.go
 	commands []string // before the last one, which runs the program until it is stopped
@@ -52,8 +52,8 @@ func readFirstProgram(readme string) (firstProgram, error) {
 	return firstProgram{}, errors.New("README.md: the first program has no commands")
 }
 
-// follow does in an empty directory what the README says, with settings added to the environment, until the program answers with
-// 200. All of it may take a minute.
+// follow does what the README says, in an empty directory and with settings added to the environment, until the program answers with 200.
+// That may take a minute in all.
 func (p firstProgram) follow(dir string, settings []string) (err error) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(p.code), 0o644); err != nil {
 		return err

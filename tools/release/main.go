@@ -98,7 +98,7 @@ func release(dir, version string) error {
 	return nil
 }
 
-// checkAPI prints what has changed for users since the last release, and fails if a version of this kind mustn't break as much.
+// checkAPI prints what has changed for users since the last release. It fails if a change breaks users and a version of this kind mustn't.
 func (r *repository) checkAPI(last, version string) error {
 	if last == "" {
 		fmt.Println("API: no release before this one")
@@ -130,7 +130,8 @@ func (r *repository) checkAPI(last, version string) error {
 
 const unreleasedHeading = "## [Unreleased]\n"
 
-// changelog returns CHANGELOG.md: up to the heading of what is unreleased, that without its heading, and the releases.
+// changelog returns the parts of CHANGELOG.md: the text up to the heading of the unreleased changes, these changes without that heading,
+// and the releases.
 func (r *repository) changelog() (before, unreleased, after string, err error) {
 	text, err := os.ReadFile(r.join("CHANGELOG.md"))
 	if err != nil {
@@ -147,7 +148,7 @@ func (r *repository) changelog() (before, unreleased, after string, err error) {
 	return before, unreleased, after, nil
 }
 
-// writeChangelog gives what is unreleased in CHANGELOG.md the version and its date.
+// writeChangelog gives the unreleased changes in CHANGELOG.md the version and its date.
 func (r *repository) writeChangelog(version string, now time.Time) error {
 	before, unreleased, after, err := r.changelog()
 	if err != nil {
@@ -160,7 +161,7 @@ func (r *repository) writeChangelog(version string, now time.Time) error {
 	return os.WriteFile(r.join("CHANGELOG.md"), []byte(before+unreleasedHeading+released+unreleased+after), 0o644)
 }
 
-// setVersions makes every module require the version of the repository's others.
+// setVersions makes every module require this version of the repository's other modules.
 func (r *repository) setVersions(modules []module, version string) error {
 	for _, m := range modules {
 		arguments := []string{"mod", "edit"}

@@ -112,8 +112,8 @@ func (r *repository) publish(m module, version, proxy string) error {
 	return nil
 }
 
-// outside returns the environment of a user's go command: it has a module cache of its own, and finds filo in the proxy alone.
-// Other modules come from what this machine has downloaded already, or else from where it downloads.
+// outside returns the environment of a user's go command: it has a module cache of its own, and finds filo in the proxy alone. Other
+// modules come from this machine's module cache, or else from its usual proxy.
 func outside(temporary, proxy string) ([]string, error) {
 	printed, err := output(temporary, "go", "env", "-json", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -128,12 +128,12 @@ func outside(temporary, proxy string) ([]string, error) {
 		"GOPROXY=file://" + filepath.ToSlash(proxy) + ",file://" + cached + "," + now.GOPROXY,
 		"GOMODCACHE=" + filepath.Join(temporary, "modules"),
 		"GONOSUMDB=github.com/filohttp/*", "GOWORK=off",
-		"GOFLAGS=-trimpath", // so that what is compiled once serves all of them
+		"GOFLAGS=-trimpath", // so that compiled packages are reused for all of them
 	}, nil
 }
 
-// useReadme does what the README tells a new user to do, and looks whether that is the released version. The examples have compiled
-// nearly all that the first program needs, so that its minute isn't one of compiling, which depends on the machine.
+// useReadme does what the README tells a new user to do, and checks that the user gets the released version. The examples have compiled
+// nearly all that the first program needs, so that its minute doesn't pass with compiling, which may take long on a slow machine.
 func (r *repository) useReadme(version, temporary string, settings []string) error {
 	began := time.Now()
 	readme, err := os.ReadFile(r.join("README.md"))
@@ -178,7 +178,7 @@ func (r *repository) use(m module, version, temporary string, settings []string)
 	for _, command := range []string{
 		"go mod init example.test/user",
 		"go get " + m.path + "@" + version,
-		"go get -t .", // what the examples use besides
+		"go get -t .", // the other modules that the examples use
 		"go test -vet=off -count=1 .",
 	} {
 		words := strings.Fields(command)

@@ -119,7 +119,7 @@ func TestReadFirstProgram(t *testing.T) {
 	}
 }
 
-// What follows a README tells why there was no answer of its program.
+// If the README's program doesn't answer, the error of follow says why.
 func TestFollow(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	p := firstProgram{commands: []string{"echo started", "false"}, url: other.URL}
@@ -199,7 +199,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// A change that breaks users is named in the changelog, in a section that says so.
+// A change that breaks users must be named in the changelog, in a section for such changes.
 func TestBreaks(t *testing.T) {
 	toolDir = t.TempDir()
 	if err := run(".", nil, "go", "build", "-o", toolDir+string(filepath.Separator), "golang.org/x/exp/cmd/apidiff"); err != nil {
@@ -218,7 +218,7 @@ func TestBreaks(t *testing.T) {
 		write(t, r, test.file, test.text)
 		write(t, r, "CHANGELOG.md", changelog+test.changelog)
 		commit(t, r)
-		// Another's change of main isn't this one's.
+		// A change that was made to main meanwhile doesn't count as this branch's.
 		git(t, r, "checkout", "--quiet", "main")
 		write(t, r, "c.go", "package a\n\nfunc C() {}\n")
 		commit(t, r)
@@ -250,10 +250,10 @@ func TestChangedName(t *testing.T) {
 	}
 }
 
-// Beside the tags there are a zip and a bill of materials for each module for users, which says of which version it is.
+// For each module for users there are a zip and a bill of materials, which names the module's version.
 func TestFiles(t *testing.T) {
 	toolDir = t.TempDir()
-	// stand-in says what the program for bills would: it finds the version of a module in a file beside its go.mod.
+	// standIn prints what the program for bills would print. It finds the version of a module in a file beside the module's go.mod.
 	const standIn = `#!/bin/sh
 [ "$*" = "mod -json -type library -output $6 ." ] || exit 2
 echo "{\"metadata\": {\"component\": {\"name\": \"$(sed -n 's/^module //p' go.mod)\", \"version\": \"$(cat "$VERSION_FILE")\"}},` +

@@ -23,7 +23,7 @@ type module struct {
 	requires []string
 }
 
-// published reports whether the module is for users: the root, and what is in contrib. Examples, benchmarks and tools aren't.
+// published reports whether the module is for users: the root, and the modules in contrib. Examples, benchmarks and tools aren't.
 func (m module) published() bool { return m.dir == "." || path.Dir(m.dir) == "contrib" }
 
 func open(dir string) (*repository, error) {

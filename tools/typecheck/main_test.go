@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What doesn't compile on a system, in a package or in its tests, is reported for that system alone, and once.
+// An error in a package or in its tests that occurs on one system is reported for that system alone, and once.
 func TestCheck(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{

@@ -56,7 +56,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-// Two revisions have many rounds in few rows, and nobody else.
+// A comparison of two revisions has many rounds in few rows, and no other peers.
 func TestBase(t *testing.T) {
 	o, err := parseFlags([]string{"-base", "main"})
 	if err != nil {
@@ -77,7 +77,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// The whole of it, with two servers and one row.
+// The whole comparison runs, with two servers and one row.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds servers")

@@ -19,7 +19,7 @@ type answer struct {
 	status  int    // 0 until the head is whole
 	length  int    // of the body; -1 means until the last chunk
 	matched int    // bytes of the body
-	tail    []byte // the last bytes of a chunked one
+	tail    []byte // the last bytes of a chunked body
 }
 
 const lastChunk = "\r\n0\r\n\r\n"
@@ -83,7 +83,7 @@ func bodyLength(head []byte) (int, error) {
 	return 0, fmt.Errorf("the answer has no length: %.200q", head)
 }
 
-// ReadAnswer reads an answer that has to come within a minute, and compares it with what is wanted.
+// ReadAnswer reads an answer, which must arrive within a minute, and compares it with the expected one.
 func ReadAnswer(c net.Conn, want *row.Want) error {
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 
 const greeting = "hello"
 
-// newJob is one for a server that greets, echoes how long bodies are, and has a WebSocket that echoes.
+// newJob returns a job for a server that greets, answers with the length of bodies, and has a WebSocket that echoes.
 func newJob(t *testing.T, start func(*httptest.Server)) *Job {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -60,7 +60,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openCalm is Open. On a busy machine a rate isn't always kept, nor the window always in time for an answer.
+// openCalm is Open, repeated if the machine was too busy to keep the rate, or to answer at all within the window.
 func openCalm(t *testing.T, j *Job) (r *Result, err error) {
 	for range 10 {
 		r, err = Open(t.Context(), j)
@@ -71,7 +71,7 @@ func openCalm(t *testing.T, j *Job) (r *Result, err error) {
 	return r, err
 }
 
-// What a row may have, at a constant rate and, for WebSockets, in a closed loop.
+// Open handles everything that a row may have, at a constant rate and, for WebSockets, in a closed loop.
 func TestOpen(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -126,8 +126,8 @@ func TestOpenTLS(t *testing.T) {
 	}
 }
 
-// A latency counts from when the request was due: a server that stalls for a fifth of a second, during which twenty are due, makes all
-// of these late, though there is one connection that could ask only once meanwhile.
+// A latency counts from when the request was due: if a server stalls for a fifth of a second, all twenty requests that are due meanwhile
+// are late, although the only connection could send just one of them.
 func TestOpenCountsFromWhenDue(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	var asked atomic.Int64
@@ -149,7 +149,7 @@ func TestOpenCountsFromWhenDue(t *testing.T) {
 	}
 }
 
-// Refusals are counted apart where they may be, and else an error.
+// Refusals are counted apart if the job allows them, and are an error otherwise.
 func TestOpenRefusals(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	j.Row.Requests = append(j.Row.Requests, row.Request{Target: "/busy"})
@@ -194,7 +194,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// A server that is gone in the middle is an error.
+// It is an error if the server ends during a run.
 func TestOpenServerGone(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -218,7 +218,7 @@ func TestOpenServerGone(t *testing.T) {
 	}
 }
 
-// An answer is the same in whatever pieces it comes.
+// An answer is read in the same way, into whatever pieces it is cut.
 func TestAnswer(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nDate: x\r\n"
 	for _, c := range []struct {
@@ -268,7 +268,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// wrk sends what it should: the server says what it got.
+// wrk sends the requests of each kind of row, and reports their answers.
 func TestWrk(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	j.Duration = time.Second
@@ -301,7 +301,7 @@ func TestWrk(t *testing.T) {
 	}
 }
 
-// A report that tells of errors, or of other bytes than there should be, is none.
+// A report with errors, or with an unexpected number of bytes, is an error.
 func TestRead(t *testing.T) {
 	const before = "Running 1s test\nRequests/sec: 5\n\n"
 	for _, c := range []struct{ says, want string }{

@@ -15,7 +15,7 @@ type mux struct {
 	conn    *conn // the socket
 	block   []byte
 	in, out []byte
-	next    uint32 // stream
+	next    uint32 // the next stream
 	streams map[uint32]*conn
 	fields  *hpack.Decoder
 	status  string // of the block that is decoded
@@ -75,7 +75,7 @@ func (m *mux) send(c *conn, due int64) error {
 	return err
 }
 
-// frame sends a frame, behind what the socket hasn't taken yet.
+// frame sends a frame, after the bytes that the socket hasn't taken yet.
 func (m *mux) frame(kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) error {
 	m.out = append(m.out[:0], m.conn.out...)
 	m.out = binary.BigEndian.AppendUint32(m.out, uint32(len(payload))<<8|uint32(kind))

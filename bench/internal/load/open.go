@@ -51,10 +51,10 @@ type loop struct {
 	latency, refusals, late *hdrhistogram.Histogram
 }
 
-// Open sends requests at the job's rate, spread evenly, or messages in a closed loop, and compares every answer with what it should
-// be. The first error ends it. A request is due at its time, whether a connection is free or not; it waits for one. Where connections are
-// closed, a latency includes the establishment of the next one. It is also an error if the generator itself was late, or if fewer than 99 %
-// of the requests due in the measured time were answered in it.
+// Open sends requests at the job's rate, spread evenly, or messages in a closed loop, and compares every answer with the expected one. The
+// first error ends the run. A request is due at its time, even if it must wait for a free connection. If connections are closed, a latency
+// includes the establishment of the next connection. It is also an error if the generator itself was late, or if fewer than 99 % of the
+// requests due in the measured time were answered in it.
 func Open(ctx context.Context, j *Job) (*Result, error) {
 	l := &loop{
 		Job: j, free: make(chan *conn, j.Row.Connections*max(j.Row.Streams, 1)), buffer: make([]byte, 256<<10),
@@ -243,7 +243,7 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// conn is a connection, and after its end the next one.
+// conn is a connection, and after its end the connection that replaces it.
 type conn struct {
 	loop   *loop
 	index  int

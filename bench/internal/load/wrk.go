@@ -30,8 +30,8 @@ type report struct {
 
 // Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. wrk checks the status of each answer. The number of bytes
 // shows whether all bodies have the right length; alike.Fetch has compared the answers themselves. CPU time in the window includes opening
-// the connections. Where a row closes connections, every n-th of all requests does it, on whatever connection. wrk adds to its latencies
-// those of requests that a connection would have sent while it waited for a slow answer. For pipelined requests it counts latencies
+// the connections. Where a row closes connections, every n-th of all requests does it, on whatever connection. To its latencies wrk adds
+// the latencies of requests that a connection would have sent while it waited for a slow answer. For pipelined requests it counts latencies
 // wrongly, so there are none here.
 func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	folder, err := os.MkdirTemp("", "filo-wrk")

@@ -12,7 +12,8 @@ func record(peer string, value float64) Record {
 	return Record{Cell: Cell{Kind: Peak, Row: "json", Peer: peer, Hash: "abc", Seconds: 1}, Figures: map[string]float64{CPU: value}}
 }
 
-// What was added is there when the file is opened once more, without a line that was cut off; and another hash is another cell.
+// Added records are there when the file is opened again, without a line that was cut off. A record with another hash belongs to another
+// cell.
 func TestStore(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "folder", "results.jsonl")
 	s, err := Open(name, false)

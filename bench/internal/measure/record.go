@@ -15,7 +15,7 @@ type Kind string
 
 // The kinds.
 const (
-	Peak     Kind = "peak"     // a closed loop, or what the row's own kind has instead
+	Peak     Kind = "peak"     // a closed loop, or the measurement of the row's own kind
 	Rate     Kind = "rate"     // an open loop at a part of the slowest server's peak
 	Syscalls Kind = "syscalls" // a closed loop under strace
 )
@@ -23,7 +23,7 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{Peak, Rate, Syscalls}
 
-// Cell identifies a measurement: the peer, the row and the way.
+// Cell identifies a measurement: the peer, the row and the way in which it is measured.
 type Cell struct {
 	Kind    Kind   `json:"kind"`
 	Row     string `json:"row"`
@@ -42,7 +42,7 @@ type Record struct {
 	Figures map[string]float64 `json:"figures"`
 }
 
-// The names of figures. A Record has those that its run could determine.
+// The names of figures. A Record has the figures that its run could determine.
 const (
 	Throughput  = "requests/s"
 	CPU         = "cpu-µs/request"
@@ -162,8 +162,8 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// MiddleMean is the mean of the middle half: of three the middle one, of five the three in the middle, of thirteen seven. Like the
-// median it isn't moved by a few that are far off, and it varies less from one measurement to the next. There must be one value at least.
+// MiddleMean is the mean of the middle half: of three values the middle one, of five the middle three, of thirteen the middle seven. Like
+// the median it isn't moved by a few outliers, and it varies less from one measurement to the next. There must be one value at least.
 func MiddleMean(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	outer := (len(sorted) + 1) / 4

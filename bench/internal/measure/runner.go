@@ -209,7 +209,7 @@ func (r *run) mixed(ctx context.Context) error {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	background := &load.Job{
 		Base: r.server.Base, Row: &asleep, Rate: row.MixedRate, MaxLateness: time.Second,
-		// It begins before the warm-up of the quick ones, and continues for longer.
+		// The load of blocking requests begins before the warm-up of the quick ones, and continues for longer.
 		Duration: r.Warmup + r.duration() + time.Second/2,
 		Window: func(begin bool) error {
 			if begin {

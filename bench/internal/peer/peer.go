@@ -151,7 +151,7 @@ func (p *Peer) locate() (err error) {
 	}
 	argument := "-v"
 	if p.Name == "nghttpd" {
-		argument = "--version" // -v has it serve, and say much
+		argument = "--version" // -v makes it serve, and print much
 	}
 	p.Version = proc.Version(p.Program, argument)
 	return nil

@@ -20,7 +20,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// The configurations hold what they are given.
+// The configurations contain the values of the options.
 func TestInstalledArgs(t *testing.T) {
 	for name, wants := range map[string][]string{
 		"nginx": {"127.0.0.1:8080", " 3", "Hello, World!"}, "haproxy": {"127.0.0.1:8080", " 3", "Hello, World!"},

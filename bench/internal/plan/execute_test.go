@@ -133,7 +133,7 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// A run that doesn't end in time is ended, and says so.
+// A run that doesn't end in time is ended, and its error says so.
 func TestExecuteImpatient(t *testing.T) {
 	e := newExecutor(t)
 	e.Runner.Patience = -time.Second // of a second
@@ -149,7 +149,7 @@ func TestExecuteImpatient(t *testing.T) {
 	}
 }
 
-// A rate needs the peaks of all, and an interrupted run says why it ended.
+// A rate needs the peaks of all peers, and the error of an interrupted run says why it ended.
 func TestExecuteFails(t *testing.T) {
 	e := &Executor{Peers: map[string]*peer.Peer{"filo": {Name: "filo"}}, Store: &measure.Store{}, Log: t.Output()}
 	r, err := row.Find("websocket")
@@ -168,7 +168,8 @@ func TestExecuteFails(t *testing.T) {
 	}
 }
 
-// Rounds come one after the other, each with all rows; rates come last. A run that the store has isn't made again, whatever it lacks besides.
+// Rounds come one after the other, each with all rows; rates come last. A run that the store has isn't made again, even if its record lacks
+// figures.
 func TestExecuteOrder(t *testing.T) {
 	var log strings.Builder
 	store, err := measure.Open("", false)

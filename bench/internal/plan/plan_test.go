@@ -45,8 +45,8 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// The default size has those three in every row that they can serve and the other Go servers in four, each with rounds that are
-// interleaved; it takes about 50 minutes.
+// The default size has the three servers of the quick size in every row that they can serve, and the other Go servers in four. The rounds
+// of a row are interleaved. All of it takes about 50 minutes.
 func TestDefault(t *testing.T) {
 	groups := makePlan(t, "default", Choice{})
 	rows, others := map[string]bool{}, map[string][]string{}
@@ -79,7 +79,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// Pinned the default size has the quick rows and those of row.Grown, which it also has with each value of GOMAXPROCS.
+// The default size also has the quick rows and those of row.Grown pinned, and those of row.Grown with each value of GOMAXPROCS.
 func TestBeyond(t *testing.T) {
 	pinned, grown := map[string]bool{}, map[string]int{}
 	for _, g := range makePlan(t, "default", Choice{}) {
@@ -105,7 +105,7 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
-// The size for HTTP/2 has each row at least ten times beside everybody who speaks it, and latencies of 64 × 10.
+// The size for HTTP/2 has at least ten rounds of each row with all servers of HTTP/2, and latencies for some rows.
 func TestHTTP2(t *testing.T) {
 	var peaks, rates []string
 	for _, g := range makePlan(t, "http2", Choice{}) {
@@ -127,7 +127,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// Whatever is measured at a part of the peak has its peak measured before, and all is at most once in a plan.
+// A measurement at a part of a peak comes after that peak, and no measurement is in a plan twice.
 func TestOrder(t *testing.T) {
 	for _, s := range Sizes {
 		peaks, seen := map[string]bool{}, map[measure.Cell]bool{}

@@ -65,7 +65,8 @@ func Start(ctx context.Context) (*Server, error) {
 // debian is where Debian has PostgreSQL's programs, a folder for each version.
 const debian = "/usr/lib/postgresql/*/bin"
 
-// find returns the folder of PostgreSQL's programs: that in PATH, or the one with the highest version of those that match the pattern.
+// find returns the folder of PostgreSQL's programs: the folder in PATH or, of the folders that match the pattern, the one with the highest
+// version.
 func find(pattern string) (string, error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(initdb), nil

@@ -59,7 +59,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// What keeps PostgreSQL from starting is told, and what was begun is removed.
+// The error says what keeps PostgreSQL from starting, and nothing that was begun is left.
 func TestStartFails(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -77,7 +77,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// Beside PATH the highest version counts, and none is ErrMissing.
+// If PostgreSQL isn't in PATH, the highest version is used. If there is none, the error is ErrMissing.
 func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
 	pattern := filepath.Join(t.TempDir(), "*", "bin")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a shell's child uses is the shell's usage as well, and what it has beyond the shell's is memory of both.
+// A shell's child is part of the shell's tree, and the tree's memory and usage include the child's.
 func TestTree(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 60 & wait")
 	if err := Start(cmd, nil); err != nil {
@@ -58,7 +58,7 @@ func TestUsageCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine a second may pass for each tenth of one that this process gets.
+	// On a busy machine a second may pass until this process has had a tenth of a second.
 	var used Usage
 	for begin := time.Now(); used.CPU < 100*time.Millisecond && time.Since(begin) < time.Minute; {
 		after, err := ReadUsage(pids)
@@ -72,7 +72,7 @@ func TestUsageCounts(t *testing.T) {
 	}
 }
 
-// A command that is bound to a processor says so itself, and this process stays where it was.
+// A command is bound to a processor, by its own report, and the binding of this process doesn't change.
 func TestStartBinds(t *testing.T) {
 	before := CPUs()
 	if len(before) == 0 {
@@ -108,7 +108,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// What the host has taken only grows, and is a part of the time since the machine started.
+// The time that the host has taken only grows, and is a part of the time since the machine started.
 func TestStolen(t *testing.T) {
 	before, err := Stolen()
 	if err != nil {

@@ -119,12 +119,12 @@ func ReadCauses(file string) (map[string]string, error) {
 	return causes, nil
 }
 
-// leastLead is the smallest ratio that counts as a lead. Within less than that, two runs of the same program differ.
+// leastLead is the smallest ratio that counts as a lead. Even two runs of the same program may differ by less than that.
 const leastLead = 1.01
 
-// Losses finds the losses: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two are tied
-// unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both; for p99
-// these must be comparable: see isTail.
+// Losses finds the losses: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two servers
+// are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both;
+// for p99 these must be comparable: see isTail.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -164,8 +164,8 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	return []Loss{best}
 }
 
-// times returns for each round by which factor a peer is better than filo. It returns nil if the peer isn't another Go server, or if no
-// more than half of the rounds can be compared.
+// times returns for each round by which factor a peer is better than filo. It returns nil if the peer isn't another Go server, or if at
+// most half of the rounds can be compared.
 func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
 		return nil

@@ -62,7 +62,7 @@ var (
 )
 
 // maxStolen is the largest share of the processors' time, in percent, that the host may take in a run whose p99 is compared. If it took
-// more, the slow one in a hundred requests is mostly one that waited for the host.
+// more, the slowest hundredth of the requests has mostly waited for the host.
 const maxStolen = 1
 
 // isTail reports whether the figure is compared only in runs in which the host took little.

@@ -85,7 +85,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A ratio is that of runs of the same round: here all become twice as slow meanwhile, and one of filo's runs is missing.
+// A ratio compares runs of the same round: here all servers are twice as slow in the second round, and one of filo's runs is missing.
 func TestRatio(t *testing.T) {
 	r := sample(t)
 	r.add(t, measure.Cell{Kind: measure.Peak, Row: "post-1k"}, map[string][]float64{"filo": {5, 10}, "fasthttp": {6, 12, 12, 12}})
@@ -102,7 +102,8 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// filo loses where another is ahead in each round, and only there. A row's cause isn't that of the same row with a processor each.
+// filo loses where another server is ahead in each round, and only there. The cause written down for a row isn't used for the row when it
+// is pinned.
 func TestLosses(t *testing.T) {
 	r := sample(t)
 	r.add(t, measure.Cell{Kind: measure.Peak, Row: "upload-20m", Pinned: true},
@@ -121,7 +122,7 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// A p99 isn't compared in rounds in which the host took much from one of the two, and what is less than 1 % apart is tied.
+// A p99 isn't compared in rounds in which the host took much from one of the two servers, and figures less than 1 % apart are tied.
 func TestLossesThatAreNone(t *testing.T) {
 	r := sample(t)
 	r.add(t, measure.Cell{Kind: measure.Peak, Row: "post-1k"}, map[string][]float64{"filo": {100.8, 100.9, 100.8}, "fasthttp": {100, 100, 100}})

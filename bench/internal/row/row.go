@@ -64,7 +64,7 @@ var (
 // Core are the peers in every row.
 func Core() []string { return slices.Clone(core) }
 
-// Core returns those of the core peers that are in the row.
+// Core returns the core peers that are in the row.
 func (r *Row) Core() []string {
 	return slices.DeleteFunc(Core(), func(name string) bool { return !slices.Contains(r.Peers, name) })
 }
@@ -84,10 +84,10 @@ const (
 	MB = 1 << 20
 )
 
-// Files are the names and sizes of those that servers have at /files.
+// Files are the names and sizes of the files that servers have at /files.
 var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
 
-// IdleConnections is the number of connections in the row of idle ones.
+// IdleConnections is the number of connections in the row of idle connections.
 const IdleConnections = 9000
 
 // OverloadLimit is how many requests the servers serve at once in the overload row.

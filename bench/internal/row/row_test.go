@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/site"
 )
 
-// Rows have names of their own, somebody to measure, and something to ask.
+// Each row has a name of its own, peers to measure, and requests to send.
 func TestAll(t *testing.T) {
 	ids, titles := map[string]bool{}, map[string]bool{}
 	for _, r := range All() {

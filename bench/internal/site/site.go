@@ -5,7 +5,7 @@
 //
 //	GET  /                 Greeting
 //	GET  /json             Message as JSON
-//	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for those that ask for it
+//	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for clients that ask for it
 //	POST /echo-length      reads the body as a whole and answers with its length
 //	POST /upload           counts the body, as a stream where the server has them, and answers with its length
 //	GET  /files/NAME       a file of Flags.Files
@@ -45,7 +45,7 @@ const (
 	Server   = "bench"              // the Server field of all answers
 	Wait     = 5 * time.Millisecond // how long handlers sleep
 	MaxBody  = 64 << 20
-	// GzipLevel is the level at which all compress, filo's default. They use the same implementation, klauspost/compress.
+	// GzipLevel is the level at which all servers compress, filo's default. They use the same implementation, klauspost/compress.
 	GzipLevel = 5
 )
 
@@ -183,7 +183,7 @@ func init() {
 // SmallJSON and LargeJSON encode the documents by encoding/json, anew for each request.
 func SmallJSON() []byte { return encode(Message{Greeting}) }
 
-// LargeJSON is SmallJSON for the large one.
+// LargeJSON is SmallJSON for the large document.
 func LargeJSON() []byte { return encode(&Items) }
 
 func encode(v any) []byte {

@@ -24,14 +24,14 @@ type task struct {
 	asking context.Context    // the client's; its end closes the client's connection
 	hangUp context.CancelFunc // ends asking
 
-	ended chan struct{} // closed when the work has ended; from then on what follows is set
+	ended chan struct{} // closed when the work has ended; the fields below are set by then
 	done  int           // steps
 	left  time.Time     // when the client left
 	at    time.Time     // when the work ended
-	err   error         // of the handler's context then
+	err   error         // of the handler's context at that time
 }
 
-// work does the steps, until they are all done or the context is. After one of them the client leaves.
+// work does the steps until all are done, or until the context has ended. After the step with the number leave, the client leaves.
 func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
 	for t.done < t.steps && ctx.Err() == nil {
@@ -49,7 +49,7 @@ func (t *task) work(ctx context.Context) error {
 	return t.err
 }
 
-// request is a client: it asks for its work until it leaves, and returns when the work has ended.
+// request is a client: it sends its request, waits until it leaves, and returns when the work has ended.
 func (t *task) request(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(t.asking, "GET", url, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (t *task) request(ctx context.Context, url string) error {
 	}
 }
 
-// ask has a server work for all clients at the same time, and waits until the work has ended.
+// ask makes a server work for all clients at the same time, and waits until the work has ended.
 func ask(ctx context.Context, cfg config, s server) (*result, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

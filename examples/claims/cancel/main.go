@@ -1,5 +1,5 @@
-// Command cancel shows what becomes of a handler's work when its client leaves: with filo, with net/http and with fasthttp. Each serves
-// the same work, which is given the context that the handler has and stops when that is done.
+// Command cancel shows what becomes of a handler's work when its client leaves: with filo, with net/http and with fasthttp. Each serves the
+// same work, which gets the handler's context and stops when that ends.
 package main
 
 import (
@@ -19,8 +19,8 @@ func main() { program.Main("cancel", run) }
 type config struct {
 	clients int
 	steps   int           // of the work for one request
-	step    time.Duration // how long one takes
-	leave   int           // after how many of them the client leaves
+	step    time.Duration // how long a step takes
+	leave   int           // after how many steps the client leaves
 }
 
 // earliest is when a client may leave. A client that closes within the first 20 ms may have closed only its sending side, and then filo

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// withSteps calls f with short steps and, as long as that fails, with longer ones: on a busy machine it may take some short ones until
-// a close is seen.
+// withSteps calls f with short steps and, as long as f fails, with longer ones: on a busy machine, several short steps may pass before a
+// server notices that a connection was closed.
 func withSteps(f func(step time.Duration) error) (err error) {
 	for step := 20 * time.Millisecond; step < time.Second; step *= 4 {
 		if err = f(step); err == nil {
@@ -37,7 +37,7 @@ func TestTheClaim(t *testing.T) {
 	}
 }
 
-// Each server does what the report says of it: net/http ends the context as filo does, and fasthttp doesn't.
+// Each server behaves as the report says: net/http ends the context as filo does, and fasthttp doesn't.
 func TestEachServer(t *testing.T) {
 	for _, s := range servers {
 		if err := withSteps(func(step time.Duration) error {

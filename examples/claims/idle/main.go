@@ -22,7 +22,7 @@ func main() {
 	program.Main("idle", run)
 }
 
-// run measures each server, and prints the figures. It returns an error if filo's aren't what is claimed.
+// run measures each server, and prints the figures. It returns an error if filo's figures don't fulfil the claim.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("idle", flag.ContinueOnError)
 	n := flags.Int("conns", 9000, "how many connections wait")
@@ -58,8 +58,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 func megabytes(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// verdict is nil if filo, which is first, has no goroutine for a connection, and needs less than a quarter of the memory of each other.
-// From 1,000 connections on, where the server itself weighs little, one costs filo less than a kilobyte.
+// verdict is nil if filo, which is first, has no goroutine for a connection, and needs less than a quarter of the memory of each other
+// server. From 1,000 connections on, where the server itself weighs little, a connection must also cost filo less than a kilobyte.
 func verdict(each []figures, n int) error {
 	filo, others := each[0], each[1:]
 	var faults []string

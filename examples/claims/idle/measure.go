@@ -16,7 +16,7 @@ import (
 
 // figures are a server's own measurements.
 type figures struct {
-	before, with int // bytes in memory: with no connection, and with all of them
+	before, with int // bytes in memory: without connections, and with all of them
 	goroutines   int // with all of them
 }
 
@@ -70,7 +70,7 @@ func measure(ctx context.Context, name string, n int) (f figures, err error) {
 			}
 		}
 	}()
-	// A few requests first, so that what a server makes for its first ones isn't counted as the connections'.
+	// A few requests come first, so that memory which a server needs for its first requests isn't counted for the connections.
 	if err := each(ctx, first, address); err != nil {
 		return f, err
 	}
@@ -83,7 +83,7 @@ func measure(ctx context.Context, name string, n int) (f figures, err error) {
 	if err := ask(&f.with); err != nil {
 		return f, err
 	}
-	return f, each(ctx, conns, address) // they are all there still
+	return f, each(ctx, conns, address) // all connections are still open
 }
 
 // each makes a request on each of the connections, 64 at a time, and dials those that are nil.

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// possible makes sure that this process, and so the server's, may have that many connections. Go has already raised the limit as far as
-// it may.
+// possible checks that this process, and so the server's process, may have that many connections. Go has already raised the limit as far as
+// allowed.
 func possible(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// possible says that what is measured is Linux's.
+// possible fails, since the measurement needs Linux.
 func possible(int) error {
 	return errors.New("filo's event loop, and the /proc that memory is read from, are Linux's: there are none on " + runtime.GOOS)
 }

@@ -36,8 +36,8 @@ func serve(name string, l net.Listener) error {
 	return fmt.Errorf("there is no server %q", name)
 }
 
-// child serves until its input ends. It says its address first, and for each line that comes how much memory and how many goroutines it
-// has, once garbage is collected and what is free is given back to the system.
+// child serves until its input ends. First it prints its address. For each line of input it then collects garbage, returns free memory to
+// the system, and prints how much memory and how many goroutines it has.
 func child(name string, in io.Reader, out io.Writer) {
 	log.SetFlags(0)
 	log.SetPrefix("idle: " + name + ": ")

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// client neither follows redirects nor asks for compression: what it gets is what the server has sent.
+// client neither follows redirects nor asks for compression, so it returns answers as the server has sent them.
 var client = &http.Transport{DisableCompression: true}
 
 // patience is how long an answer may take.
@@ -66,7 +66,7 @@ func (q question) name() string {
 // answer is a response as the client reads it.
 type answer struct {
 	status int
-	fields map[string]string // the values of each, joined
+	fields map[string]string // the values of each field, joined
 	body   string
 }
 
@@ -77,7 +77,7 @@ func (q question) ask(ctx context.Context, address string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Host = "app.example" // not the address, which is another one for each server
+	request.Host = "app.example" // not the address, which differs between the servers
 	if name, value, ok := strings.Cut(q.field, ": "); ok {
 		request.Header.Set(name, value)
 	}
@@ -103,7 +103,7 @@ func (q question) ask(ctx context.Context, address string) (*answer, error) {
 	return a, nil
 }
 
-// unlike returns what is different between two answers, "" if nothing is. The value of Date may be.
+// unlike returns the difference between two answers, "" if there is none. The values of Date may differ.
 func (a *answer) unlike(b *answer) string {
 	var differences []string
 	if a.status != b.status {

@@ -1,5 +1,5 @@
-// Command leave serves one application twice, by filo and by net/http, and compares what their clients get. The line that serves it
-// is in serve.go, once for each; the application in app.go knows of neither.
+// Command leave serves one application twice, by filo and by net/http, and compares the answers. The line that serves the application is in
+// serve.go, once for each server; the application in app.go knows neither server.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() { program.Main("leave", run) }
 
-// run asks both servers the same, and prints what they have answered. It returns an error if their answers differ.
+// run sends both servers the same requests, and prints their answers. It returns an error if their answers differ.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("leave", flag.ContinueOnError)
 	verbose := flags.Bool("v", false, "print each answer whole")

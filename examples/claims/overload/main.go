@@ -1,5 +1,5 @@
 // Command overload puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
-// what was answered, how long it took, what was refused, and how long the overload is felt after it has ended.
+// how many requests were answered and how fast, how many were refused, and how long the overload has effects after its end.
 package main
 
 import (
@@ -57,7 +57,7 @@ func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
 	var results []*result
 	for i := range contestants(nil) {
-		each := contestants(make(resource, places))[i] // of its own: a server that was closed may have left handlers that wait for the last one
+		each := contestants(make(resource, places))[i] // its own resource: handlers of a closed server may still wait for theirs
 		r, err := each.play(ctx, stdout, cfg, capacity)
 		if err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
@@ -67,12 +67,12 @@ func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64
 	return verdict(stdout, results)
 }
 
-// result is what the verdict is about.
+// result holds the figures that the verdict needs.
 type result struct {
 	name     string
 	limited  bool
-	answered float64 // in time, of the capacity
-	lost     float64 // requests without an answer in time, of all
+	answered float64 // requests answered in time, as a share of the capacity
+	lost     float64 // requests without an answer in time, as a share of all
 }
 
 // verdict says whether the claim holds, and returns an error if it doesn't. A busy machine takes part of the capacity.
@@ -95,7 +95,8 @@ func verdict(stdout io.Writer, results []*result) error {
 	return nil
 }
 
-// resource is what requests wait for. Like many clients of databases it doesn't ask whether anybody still wants the answer.
+// resource is the scarce resource for which requests wait. Like many clients of databases it doesn't ask whether anybody still wants the
+// answer.
 type resource chan struct{}
 
 func (r resource) use() {
@@ -127,7 +128,7 @@ type contestant struct {
 	serve   func(context.Context, net.Listener) error
 }
 
-// contestants are the servers in front of the resource, which one after the other uses.
+// contestants are the servers in front of the resource. They use it one after the other.
 func contestants(r resource) []contestant {
 	quiet := slog.New(slog.DiscardHandler)
 	filoWith := func(s *filo.Server, around filo.Middleware) func(context.Context, net.Listener) error {
@@ -196,10 +197,10 @@ type load struct {
 	pending sync.WaitGroup
 }
 
-// tally has what became of the requests of one part of the load.
+// tally holds the outcomes of the requests of one part of the load.
 type tally struct {
 	mu            sync.Mutex
-	took          []time.Duration // those answered, from when they were due
+	took          []time.Duration // of the answered requests, from when they were due
 	refused, lost int
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// Each server has its row. So short a storm overloads none, so the claim doesn't hold.
+// Each server has its row. A storm as short as this one overloads no server, so the claim doesn't hold.
 func TestCompare(t *testing.T) {
 	var out strings.Builder
 	if err := compare(t.Context(), &out, config{storm: 20 * time.Millisecond, after: 20 * time.Millisecond}, 1000); err == nil ||

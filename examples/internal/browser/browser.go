@@ -1,4 +1,4 @@
-// Package browser has the headless Chromium with which the tests of the examples look at their pages.
+// Package browser runs a headless Chromium, with which the tests of the examples look at their pages.
 //
 //	base := start(t)        // first the server, so that it ends after the browser
 //	tab := browser.Tab(t)
@@ -6,7 +6,7 @@
 //		t.Fatal(err)
 //	}
 //
-// What goes wrong in a page fails the test: errors that nobody catches, and those that it or the browser writes to the console.
+// Errors in a page fail the test: those that nobody catches, and those that the page or the browser writes to the console.
 package browser
 
 import (
@@ -35,7 +35,7 @@ func Tab(t testing.TB) context.Context {
 		chromedp.WindowSize(1200, 800),
 		chromedp.DisableGPU,
 		chromedp.WSURLReadTimeout(limit),
-		// Nothing that a test looks for is still on its way.
+		// Without animations, nothing that a test looks for is still moving.
 		chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.Flag("no-sandbox", os.Geteuid() == 0),
 	)
@@ -54,7 +54,7 @@ func Another(t testing.TB, tab context.Context) context.Context {
 	return open(t, tab)
 }
 
-// open opens a tab, as the first one starting the browser.
+// open opens a tab. The first tab starts the browser.
 func open(t testing.TB, parent context.Context, options ...chromedp.ContextOption) context.Context {
 	t.Helper()
 	console := consoleOf(parent)
@@ -63,7 +63,7 @@ func open(t testing.TB, parent context.Context, options ...chromedp.ContextOptio
 		console.complete(tab)
 		closeTab()
 	})
-	// A page behaves as if it were looked at, also when another one has the focus.
+	// A page behaves as if it had the focus, even when another page has it.
 	focus := func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err

@@ -51,7 +51,7 @@ func TestTwoTabs(t *testing.T) {
 	}
 }
 
-// recorder is a test whose failures are looked at.
+// recorder is a testing.TB that records its failures.
 type recorder struct {
 	testing.TB
 	errors   []string
@@ -88,7 +88,7 @@ func TestErrorsFailTheTest(t *testing.T) {
 	if err := chromedp.Do(tab, chromedp.Navigate(base)); err != nil {
 		t.Fatal(err)
 	}
-	// By when this one is over, those of the page are.
+	// When this fetch is over, the page's own are, too.
 	again := chromedp.Evaluate[bool](`fetch("/missing").then(() => { console.error("allowed"); return true })`, chromedp.EvalAwaitPromise)
 	if _, err := chromedp.Run(tab, again); err != nil {
 		t.Fatal(err)

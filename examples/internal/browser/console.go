@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// console has the errors of a browser's pages.
+// console collects the errors of a browser's pages.
 type console struct {
 	t testing.TB
 
@@ -37,8 +37,8 @@ func consoleOf(tab context.Context) *console {
 	return tab.Value(consoleKey{}).(*console)
 }
 
-// Allow makes errors in the pages of the tab's browser that match the regular expression no failure: those that the test is about,
-// such as that a server isn't there.
+// Allow lets errors in the pages of the tab's browser pass if they match the regular expression, such as the errors of a test about a
+// server that isn't there.
 func Allow(tab context.Context, expression string) {
 	c := consoleOf(tab)
 	c.mu.Lock()
@@ -62,7 +62,7 @@ func (c *console) listen(event any) {
 	}
 }
 
-// describe returns an exception with where it was thrown.
+// describe returns an exception with the place where it was thrown.
 func describe(e *runtime.ExceptionDetails) string {
 	text := e.Text
 	if e.Exception != nil {
@@ -86,14 +86,14 @@ func (c *console) add(text string) {
 	c.errors = append(c.errors, text)
 }
 
-// logf takes what chromedp has to say, for tests that fail.
+// logf takes chromedp's log, which is printed if the test fails.
 func (c *console) logf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.logs = append(c.logs, fmt.Sprintf(format, args...))
 }
 
-// complete waits until the errors of a tab are here: the answer to a command comes after the events before it.
+// complete waits until all errors of a tab so far were received: the answer to a command comes after the events before it.
 func (c *console) complete(tab context.Context) {
 	if _, err := chromedp.Run(tab, chromedp.Evaluate[int]("0")); err != nil {
 		c.add(fmt.Sprintf("the tab doesn't answer any more: %v", err))

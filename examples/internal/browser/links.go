@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// maxPages is how many addresses CheckLinks asks for.
+// maxPages is the maximum number of addresses that CheckLinks requests.
 const maxPages = 500
 
 var (
@@ -22,9 +22,9 @@ var (
 	lasting = regexp.MustCompile(`[?&]seconds=`)
 )
 
-// CheckLinks follows all links of the page that the tab shows, also of what scripts have added to it, and those of the pages that they
-// lead to, as far as they stay on the page's server. A link that leads to an error fails the test, unless its path is in allowed
-// with that status. A program without the tab's cookies asks for them.
+// CheckLinks follows all links on the page that the tab shows, including those that scripts have added, and the links on the pages to which
+// these lead, as far as they stay on the page's server. A link that leads to an error fails the test, unless its path is in allowed with
+// that status. The requests are made outside of the browser, without the tab's cookies.
 func CheckLinks(t testing.TB, tab context.Context, allowed map[string]int) {
 	t.Helper()
 	found, err := chromedp.Run(tab, chromedp.Evaluate[[]string](`[location.href, ...[...document.querySelectorAll("[href], [src]")].map((e) => e.href || e.src)]`))
@@ -35,7 +35,7 @@ func CheckLinks(t testing.TB, tab context.Context, allowed map[string]int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := make(map[string]string) // the page that an address was found on first
+	from := make(map[string]string) // the page on which an address was first found
 	var queue []string
 	add := func(base *url.URL, link string) {
 		target, err := base.Parse(link)

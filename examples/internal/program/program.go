@@ -1,4 +1,4 @@
-// Package program has what most of the example programs begin with. Command hello spells it out.
+// Package program has the code with which most of the example programs begin. Command hello spells it out.
 package program
 
 import (
