@@ -295,7 +295,7 @@ func (c *conn) beforeWait(b *body) error {
 	defer ctx.releaseAnswer()
 	if b.expect {
 		b.expect = false
-		// Not if a part of the body has arrived, or if the head of the final answer was sent.
+		// No 100 (Continue) is sent if a part of the body has arrived, or if the head of the final answer was sent.
 		if b.received == 0 && c.in.Len() == 0 && !ctx.stream.sent {
 			c.out = append(c.out, http1.Continue...)
 		}

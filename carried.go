@@ -169,7 +169,7 @@ func (c *carried) leaveAround() {
 	}
 }
 
-// abandon is end after a panic of the handler.
+// abandon ends the request after its handler has panicked.
 func (c *carried) abandon(ctx *Ctx) {
 	defer c.end(ctx)
 	if ctx.timeout != nil {

@@ -68,7 +68,7 @@ func TestChainAllocations(t *testing.T) {
 	}
 }
 
-// All middleware of the documentation's order works together: for a form that a page posts as PUT, for errors and for panics.
+// All middleware works together in the order that the documentation gives: for a form that a page posts as PUT, for errors and for panics.
 func TestOrder(t *testing.T) {
 	var log synchronized
 	r := router.New()

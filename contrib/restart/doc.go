@@ -48,7 +48,7 @@
 // # systemd
 //
 // Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address. Run tells systemd when the program is ready,
-// reloads and stops, sends its watchdog messages, and says which process is the main one after a restart:
+// when it reloads and when it stops. It also sends the watchdog's messages, and says which process is the main one after a restart:
 //
 //	# app.socket
 //	[Socket]

@@ -75,7 +75,8 @@ func TestHub(t *testing.T) {
 							context += message
 						}
 					case err == nil && first == fin|text && payload == message && compression == websocket.CompressionContext:
-						// The worker that has sent the pong wasn't done yet: what is sent beside it is no part of the context.
+						// The worker that sent the pong still held the connection, so the message was sent uncompressed. Such a message
+						// isn't added to the compression context.
 					default:
 						t.Fatalf("got %#x %s, %v", first, short(payload), err)
 					}

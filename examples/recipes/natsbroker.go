@@ -18,7 +18,7 @@ type NATSBroker struct {
 	base atomic.Uint64 // when the stream was made, in microseconds since 1970, so that a new stream has greater numbers
 }
 
-// NewNATSBroker returns a broker by the stream with a name. It creates the stream if there is none.
+// NewNATSBroker returns a broker that uses the JetStream stream called name. It creates the stream if there is none.
 func NewNATSBroker(ctx context.Context, js jetstream.JetStream, name string) (*NATSBroker, error) {
 	_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name}, MaxMsgs: 10_000, MaxAge: time.Hour})
 	return &NATSBroker{js: js, name: name}, err

@@ -85,7 +85,8 @@ func onFirst(round rounds) func(*conn) {
 	})
 }
 
-// continued is a flood of CONTINUATION frames. HEADERS begin the block with a request's fields and block; then piece is repeated.
+// continued is a flood of CONTINUATION frames. The block starts in HEADERS, with a request's fields and then begin. Each CONTINUATION after
+// that has piece.
 func continued(begin, piece string) func(*conn) {
 	return flood(func(c *conn) rounds {
 		c.mute()

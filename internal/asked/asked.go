@@ -9,7 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// View knows what the client has asked for better than the request does, because a trusted proxy has told it: middleware.RealIP has one.
+// View says which scheme and host the client has asked for, where the request itself doesn't show them because a trusted proxy stands in
+// front. middleware.RealIP attaches one.
 type View interface {
 	Scheme(c *filo.Ctx) string
 	// Host returns bytes that are borrowed until the handler returns.

@@ -41,9 +41,10 @@ type Conn interface {
 // compute.
 //
 // Nobody gets more than a share by many connections: a handshake of the address with most waiting handshakes is ousted, and the addresses
-// take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake, so a burst loses none. If
-// more arrive than can be served, the client of the oldest one would always be about to give up. So once a handshake of the address has left the
-// queue unserved, those that have waited for half as long come last, the newest of them first.
+// take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake, so a burst loses none.
+// If more arrive than can be served, the client of the oldest one would always be about to give up. So when a handshake leaves the queue
+// unserved, half of its wait becomes the patience of its address. Handshakes of that address that have waited for longer than the patience
+// are served after the others, the newest of them first.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable

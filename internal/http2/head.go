@@ -237,7 +237,8 @@ func (h *Head) addField(name, value []byte, id field.ID) Fault {
 	return h.fault
 }
 
-// compareHost checks a Host beside :authority, whose value the head already has as Host (RFC 9113, section 8.3.1).
+// compareHost checks that a Host field names the same host as :authority (RFC 9113, section 8.3.1). The head already has the value of
+// :authority as its Host.
 func (h *Head) compareHost(value []byte) Fault {
 	port := ":80"
 	if syntax.EqualFold(h.value(pseudoScheme), "https") {

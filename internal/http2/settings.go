@@ -48,8 +48,8 @@ func (s *PeerSettings) Reset() {
 	*s = PeerSettings{InitialWindow: DefaultWindow, MaxHeaderList: 1<<32 - 1, tableSize: DefaultHeaderTableSize}
 }
 
-// Apply takes over the entries of SETTINGS without ACK, which must then be acknowledged. By windowDelta the send windows of all streams
-// change. Only the last of several initial windows counts, so a frame full of them is no more work than one.
+// Apply takes over the entries of SETTINGS without ACK, which must then be acknowledged. The send windows of all streams change by
+// windowDelta. Only the last of several initial windows counts, so a frame full of them is no more work than one.
 func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 	before := s.InitialWindow
 	for ; len(entries) >= settingLen; entries = entries[settingLen:] {

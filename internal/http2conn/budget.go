@@ -40,7 +40,7 @@ func (s *Stream) wantsBodyLocked() bool {
 	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || s.takenLocked())
 }
 
-// lacksRoomLocked reports whether there would be no room for the content of a DATA frame, unless others give some.
+// lacksRoomLocked reports whether the content of a DATA frame has no room unless the body of a silent client is cut off.
 func (h *Conn) lacksRoomLocked(f *http2.Frame) bool {
 	h.mu.AssertHeld()
 	n := len(f.Payload)
@@ -155,8 +155,8 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 	}
 }
 
-// aheadLocked returns how many bytes of a streamed answer may wait without the handler: as many as the client's windows let through, so
-// that nothing is made ahead of a closed window, but not less than least, nor more than most.
+// aheadLocked returns how many bytes of a streamed answer may wait without the handler: as many as the client's windows let through, but at
+// least least and at most most. So little is made ahead of a closed window.
 func (s *Stream) aheadLocked(most, least int) int {
 	s.h.mu.AssertHeld()
 	return min(most, max(int(min(s.h.sendWindow, s.send)), least))

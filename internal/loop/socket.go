@@ -161,7 +161,7 @@ func (s *Socket) Want(bytes int) {
 	}
 }
 
-// WantsMuch reports whether fewer bytes may have come than the owner wants.
+// WantsMuch reports whether Want has set a number of bytes. Then some bytes may have come, but fewer than that number.
 func (s *Socket) WantsMuch() bool {
 	all := s.waiters.Load()
 	return all != nil && all.wanted != 0

@@ -80,7 +80,7 @@ func windows(v *visit) error {
 		return streams[i]
 	}
 	window := 65535 // of the connection
-	// next takes a frame. DATA must belong to the stream with the ID, and have at most left bytes.
+	// next takes a frame. DATA must belong to stream id, and its length must not exceed left.
 	next := func(id uint32, left int) (n int, err error) {
 		frame, err := in.ReadFrame()
 		if err != nil {

@@ -219,7 +219,7 @@ func kindOf(err error) string {
 // streamID is what net/http has of a stream in an error.
 var streamID = regexp.MustCompile(`(stream ID|LastStreamID)[ =]\d+`)
 
-// open opens a connection. The first request makes TLS of it, if that is wanted.
+// open opens a connection. If c.tls is set, the first request makes the TLS handshake.
 func (c *client) open() error {
 	address := c.Plain
 	if c.tls {

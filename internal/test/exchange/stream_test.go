@@ -591,7 +591,7 @@ func TestStreamBrokenOffForHTTP10(t *testing.T) {
 	}
 }
 
-// Writes to an answer whose status has no body fail. Writes to the answer to a HEAD are dropped without an error.
+// Writes fail if the answer's status allows no body. Writes to the answer to a HEAD are dropped without an error.
 func TestStreamBodyNotAllowed(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		if c.Method() == "HEAD" {
