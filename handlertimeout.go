@@ -49,7 +49,8 @@ type timedContext struct {
 // handler is dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the request's body.
 //
 // The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Fields
-// that describe a body, such as Content-Disposition and ETag, are left out, and so are those that allow caching.
+// that describe a body, such as Content-Disposition and ETag, are left out. Fields that allow caching are left out, too, or replaced by
+// Cache-Control: no-store: see DefaultErrorHandler.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of

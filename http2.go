@@ -53,7 +53,7 @@ type HTTP2Options struct {
 	PingInterval time.Duration
 
 	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of the client's own request
-	// is such a frame, but each answer that the client has received as a whole allows one reset. The client may send 33 more such frames in
+	// is such a frame, but each answer that the server has sent as a whole allows one reset. The client may send 33 more such frames in
 	// each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users;
 	// negative: no limit.
 	MaxGlitches int

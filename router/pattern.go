@@ -205,7 +205,7 @@ func validName(name string) bool {
 // canonicalEscape encodes the bytes that would make segments ambiguous in a path of decoded segments.
 var canonicalEscape = strings.NewReplacer("/", "%2F", "%", "%25")
 
-// canonicalDots are the segments "." and "..", which are values only if their dots are encoded.
+// canonicalDots has the canonical forms of the segments "." and "..", by their length: as values their dots stay encoded.
 var canonicalDots = [...]string{1: "%2E", 2: "%2E%2E"}
 
 // canonical returns the form of a decoded segment that the tree compares: only "/", "%" and segments of dots are encoded. So

@@ -131,7 +131,7 @@ func (s *stream) fail(err error) error {
 	return s.err
 }
 
-// linger ends the sending side of the connection, and waits until the client has noticed that.
+// linger ends the sending side of the connection, and discards input until the client ends its side too, for at most lingerTime.
 func (s *stream) linger() {
 	if half, ok := s.conn.net.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()

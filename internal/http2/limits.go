@@ -47,7 +47,7 @@ type Earned struct {
 	// one small WINDOW_UPDATE, or one frame for a stream that is over.
 	frames uint16
 	// answers is how many whole answers the client was sent. For each of them it may give another one up: users of a proxy or of gRPC
-	// cancel requests, and they all share a connection. An answer of which only a part was sent doesn't count.
+	// cancel requests, and they all share a connection. An answer doesn't count before its end was sent.
 	answers uint16
 	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
 	// also when the answer has ended; net/http's sends one for every 4 KB.

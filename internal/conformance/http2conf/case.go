@@ -1,5 +1,5 @@
 // Package http2conf tests a server against the RFCs of HTTP/2 with a table of cases. Each case has frames, and the sentence that decides
-// its outcome. It is run whole, cut in two and byte by byte. It knows nothing of the server's own code.
+// its outcome. Each case is run whole, cut in two and byte by byte. The package knows nothing of the server's own code.
 //
 // The table has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and
 // priorities, streams that no longer count, the contents of HPACK's table, and requests that turn out to be malformed when their handler

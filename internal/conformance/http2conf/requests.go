@@ -45,7 +45,7 @@ var tableCases = []Case{
 		frames{headers(1, whole|prioritize, uint32Of(1)+"\x0f"+indexing)}, wasReset(1, protocolError), headers(3, whole, indexed)),
 	twice("an index of two requests before", "7541 2.3.2", "The newest entry has the lowest index.",
 		frames{headers(1, whole, indexing)}, hello(1), headers(3, whole, "\x82\x87\xbf\xbe\x40\x01x\x01y"), headers(5, whole, "\x82\x87\xc0\xbf\xbe")),
-	// These cases change the size of the server's table. The runner checks that the server's blocks keep to it.
+	// These cases change the limit for the table of the server's encoder. The runner checks that the server's blocks keep to it.
 	{Name: "HPACK/a smaller table for answers", RFC: "9113 4.3.1",
 		Sentence: "Once an endpoint acknowledges a change to SETTINGS_HEADER_TABLE_SIZE that reduces the maximum below the current size of the dynamic table, its HPACK encoder MUST start the next field block with a Dynamic Table Size Update instruction.",
 		Steps: steps(fixed(frames{get(1)}, hello(1)), send(frames{settings(setting(settingTableSize, 0))}), send(frames{get(3), get(5)}, hello(3), hello(5)),
