@@ -314,9 +314,8 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	c, isCarried := x.wire.(*carried)
 	if isCarried {
 		outer = c.transport.Context() // the other server watches its client
-		if deadline, ok := outer.Deadline(); ok && (until.IsZero() || deadline.Before(until)) {
-			until = deadline
-		}
+		deadline, _ := outer.Deadline()
+		until = requestctx.Earlier(until, deadline)
 	}
 	wait := requestctx.New(x.server.life.Base, outer, isCarried)
 	ctx.context = wait

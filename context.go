@@ -80,11 +80,10 @@ func (c *Ctx) newContext() *requestctx.Context {
 
 // earliestDeadline returns the earliest of the deadlines that were set for the request; the zero time is none.
 func (c *Ctx) earliestDeadline() time.Time {
-	deadline := c.deadline
-	if t := c.timeout; t != nil && !t.deadline.IsZero() && (deadline.IsZero() || t.deadline.Before(deadline)) {
-		deadline = t.deadline
+	if t := c.timeout; t != nil {
+		return requestctx.Earlier(c.deadline, t.deadline)
 	}
-	return deadline
+	return c.deadline
 }
 
 // moveDeadline updates the deadline of the request's context. It reports false if the context is armed, since its deadline is then

@@ -89,10 +89,16 @@ func (r *Context) SetDeadline(deadline time.Time) bool {
 	if r.end.Load() != nil {
 		return false
 	}
-	if r.deadline = deadline; deadline.IsZero() || !r.outerDeadline.IsZero() && r.outerDeadline.Before(deadline) {
-		r.deadline = r.outerDeadline
-	}
+	r.deadline = Earlier(deadline, r.outerDeadline)
 	return true
+}
+
+// Earlier returns the earlier of two deadlines; the zero time is none.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Log returns what the context adds to records, nil for nothing.
