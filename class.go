@@ -84,9 +84,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 		return err
 	}
 	inline := w.leads()
-	if !inline {
-		c.exchange.recordRunning(class, running.Handler)
-	}
+	c.exchange.recordEntered(class)
 	w.timer.Start(inline)
 	return nil
 }
@@ -362,9 +360,7 @@ func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.scratch
 	inline := w.leads()
-	if !inline {
-		x.recordRunning(&s.classes.handler, running.Handler)
-	}
+	x.recordEntered(&s.classes.handler)
 	// If the monitor knows the class, the monitor itself counts retakes against it.
 	w.outer = w.worker != nil && w.worker.HoldsLoop() && w.worker.Running() != &s.classes.handler
 	w.timer.Begin(&s.classes.handler, inline)

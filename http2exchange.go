@@ -58,13 +58,27 @@ func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
 	}
-	t := &s.scratch.http2.Turn
-	if s.h.Own(t) {
+	if s.h.Own(&s.scratch.http2.Turn) {
 		return true
 	}
-	s.h.WasTaken(t)
-	s.apart = true
+	s.taken()
 	return false
+}
+
+// wasTaken reports whether the monitor has taken the connection while the handler ran. If so, the monitor has recorded the request before
+// wasTaken returns.
+func (s *http2Exchange) wasTaken() bool {
+	if s.h.IsDisowned(&s.scratch.http2.Turn) {
+		return false
+	}
+	s.taken()
+	return true
+}
+
+// taken records that the monitor has taken the connection.
+func (s *http2Exchange) taken() {
+	s.h.WasTaken(&s.scratch.http2.Turn)
+	s.apart = true
 }
 
 // disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.

@@ -120,9 +120,32 @@ func describeRunning(requests []RunningRequest) string {
 	return b.String()
 }
 
+// recordEntered records that the current request has entered the class, unless the monitor will do so if the handler takes long. If the monitor
+// has just taken the loop or the connection away, it knew only the class before.
+func (x *exchange) recordEntered(class *class.Class) {
+	w := x.scratch
+	if w.leads() && !w.worker.Overtaken() {
+		return
+	}
+	if wire, ok := x.wire.(*http2Exchange); ok && w.worker != nil && !wire.apart {
+		w.worker.BeginClass(class)
+		if !wire.wasTaken() {
+			return
+		}
+	}
+	x.record(class, running.Handler)
+}
+
 // recordRunning records that the current request is handled, by a handler of the class, where nobody waits for it: the worker leads no loop, and
 // owns no connection of HTTP/2.
 func (x *exchange) recordRunning(class *class.Class, state running.State) {
+	if wire, ok := x.wire.(*http2Exchange); !ok || wire.apart {
+		x.record(class, state)
+	}
+}
+
+// record records the current request.
+func (x *exchange) record(class *class.Class, state running.State) {
 	w := x.scratch
 	if w.running == nil {
 		return
@@ -132,12 +155,6 @@ func (x *exchange) recordRunning(class *class.Class, state running.State) {
 	case *conn:
 		c = wire
 	case *http2Exchange:
-		if !wire.apart {
-			if w.worker != nil {
-				w.worker.BeginClass(class) // the monitor records it if it takes long
-			}
-			return
-		}
 		c = wire.conn
 	}
 	if state == running.Handler {

@@ -40,15 +40,27 @@ func (w *Worker) Stay(class *class.Class) {
 	w.BeginClass(class)
 }
 
-// Overtaken reports whether w's seat was given to another worker, and w hasn't noticed yet.
-func (w *Worker) Overtaken() bool { return w.seat != nil && w.seat.word.Load() != w.word }
+// Overtaken reports whether w's seat was given to another worker, and w hasn't noticed yet. If so, the goroutine that took the seat has
+// called Owner.Losing before Overtaken returns.
+func (w *Worker) Overtaken() bool {
+	if w.seat == nil || w.HoldsLoop() {
+		return false
+	}
+	w.awaitLosing()
+	return true
+}
+
+// awaitLosing waits for the goroutine that takes the seat away, until that one has called Owner.Losing.
+func (w *Worker) awaitLosing() {
+	w.losing.Lock()
+	//lint:ignore SA2001 the lock itself is the wait
+	w.losing.Unlock()
+}
 
 // retaken makes w an ordinary worker, after the loss of its seat to another worker.
 func (w *Worker) retaken() {
 	w.seat = nil
-	w.losing.Lock()
-	//lint:ignore SA2001 the lock itself is the wait
-	w.losing.Unlock()
+	w.awaitLosing()
 	w.owner.LoseLead()
 }
 

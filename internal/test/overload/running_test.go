@@ -48,6 +48,20 @@ func runningCases() []runningCase {
 		{"HTTP/1, blocking", socket(filo.DriverBlocking, false)},
 		{"HTTP/2", socket(filo.DriverAuto, true)},
 		{"HTTP/2, blocking", socket(filo.DriverBlocking, true)},
+		{"ServeConn, HTTP/2", func(t *testing.T, config *filo.Server) (*filo.Server, string, *http.Client) {
+			config.HTTP2.Unencrypted = true
+			s, listener := filotest.Serve(t, config), filotest.Listen(t, "tcp", "127.0.0.1:0")
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					go s.ServeConn(conn)
+				}
+			}()
+			return config, "http://" + listener.Addr().String(), filotest.NewHTTP2Client(t, "", nil, nil).Client
+		}},
 		{"net/http", func(t *testing.T, config *filo.Server) (*filo.Server, string, *http.Client) {
 			outer := httptest.NewServer(adaptor.ToHTTPServer(config))
 			t.Cleanup(outer.Close)
@@ -160,6 +174,55 @@ func TestRunning(t *testing.T) {
 			if !slices.IsSortedFunc(running, func(a, b filo.RunningRequest) int { return int(b.Age - a.Age) }) || running[len(running)-1].Age < 0 {
 				t.Errorf("not the oldest first: %v", running)
 			}
+			free()
+			requests.Wait()
+			awaitRunning(t, s)
+		})
+	}
+}
+
+// A request gets its route although it lost its loop, or its connection, before it reached the route: while it still was in middleware.
+func TestRunningRouteFoundLate(t *testing.T) {
+	for _, test := range runningCases() {
+		t.Run(test.name, func(t *testing.T) {
+			var slow atomic.Bool
+			release, stuck := make(chan struct{}), make(chan struct{})
+			r := router.New()
+			r.GET("/lock/{secret}", func(c *filo.Ctx) error {
+				if slow.Load() {
+					<-stuck
+				}
+				return c.Text(200, "quick")
+			})
+			outer := func(c *filo.Ctx) error {
+				if slow.Load() {
+					<-release
+				}
+				return r.Serve(c)
+			}
+			s, url, client := test.serve(t, &filo.Server{Handler: outer, Logger: slog.New(slog.DiscardHandler)})
+			get := func() {
+				response, err := client.Get(url + "/lock/key")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+			}
+			for range runningPrime {
+				get()
+			}
+			awaitRunning(t, s)
+			slow.Store(true)
+			free := sync.OnceFunc(func() { close(stuck) })
+			var requests sync.WaitGroup
+			t.Cleanup(requests.Wait)
+			t.Cleanup(free)
+			requests.Go(get)
+			awaitRunning(t, s, " handler")
+			close(release)
+			awaitRunning(t, s, "GET /lock/{secret} handler")
 			free()
 			requests.Wait()
 			awaitRunning(t, s)
