@@ -21,9 +21,11 @@ import (
 
 // CompressOptions configures Compress.
 type CompressOptions struct {
-	// Encodings are the content codings to choose from, out of "zstd", "gzip" and "deflate". Their order decides between codings
-	// that the client prefers equally. Nil means all three, in that order.
+	// Encodings are the content codings to choose from, out of "zstd", "gzip", "deflate" and those of Codings. Their order decides between
+	// codings that the client prefers equally. Nil means those of Codings, and then the three, in that order.
 	Encodings []string
+	// Codings are content codings by other packages, such as contrib/brotli.
+	Codings []Coding
 	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the usual textual
 	// types with other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't include
 	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it, name it here, or
@@ -59,6 +61,23 @@ func Compress(options ...CompressOptions) filo.Middleware {
 	}
 }
 
+// Coding is a content coding by another package, for CompressOptions.
+type Coding struct {
+	// Name is the coding's name in Accept-Encoding and Content-Encoding: "br", or a name that Compress has, whose encoder it replaces.
+	Name string
+	// New returns an encoder. Compress keeps encoders for later bodies, as many as bodies were compressed at the same time.
+	New func() Encoder
+}
+
+// Encoder encodes one body after the other. Reset begins a body that is written to w, or, if w is nil, lets go of the last one, which may be
+// unfinished. Flush writes everything that a decoder needs to decode what has been written so far. Close ends the body. Compress writes a body
+// that it has as a whole by a single Write, without a Flush.
+type Encoder interface {
+	io.WriteCloser
+	Flush() error
+	Reset(w io.Writer)
+}
+
 type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
@@ -77,15 +96,9 @@ type coding struct {
 
 // encoding is an encoder while it encodes one body.
 type encoding struct {
-	encoder
+	Encoder
 	buffer bytes.Buffer // for whole bodies
 	coding *coding
-}
-
-type encoder interface {
-	io.WriteCloser
-	Flush() error
-	Reset(w io.Writer)
 }
 
 var defaultTypes = []string{
@@ -93,6 +106,9 @@ var defaultTypes = []string{
 	"application/json", "application/x-ndjson", "application/xml", "application/javascript", "application/wasm",
 	"image/bmp", "font/ttf", "font/otf",
 }
+
+// codingNames are the names that Accept-Encoding is searched for.
+var codingNames = []string{"zstd", "br", "gzip", "deflate"}
 
 func newCompressor(o CompressOptions) *compressor {
 	check(o.MinBytes >= 0, "Compress: MinBytes must not be negative")
@@ -110,7 +126,14 @@ func newCompressor(o CompressOptions) *compressor {
 		}
 	}
 	if o.Encodings == nil {
-		o.Encodings = []string{"zstd", "gzip", "deflate"}
+		for _, k := range o.Codings {
+			o.Encodings = append(o.Encodings, k.Name)
+		}
+		for _, name := range []string{"zstd", "gzip", "deflate"} {
+			if !slices.Contains(o.Encodings, name) {
+				o.Encodings = append(o.Encodings, name)
+			}
+		}
 	}
 	for _, name := range o.Encodings {
 		m.codings = append(m.codings, newCoding(name, o))
@@ -124,42 +147,47 @@ func newCoding(name string, o CompressOptions) *coding {
 		return cmp.Or(level, byDefault)
 	}
 	k := &coding{name: name, suffix: []byte("-" + name), number: syntax.CodingNumber([]byte(name))}
-	var make func() (encoder, error)
-	switch name {
-	case "gzip":
+	var make func() (Encoder, error)
+	other := slices.IndexFunc(o.Codings, func(k Coding) bool { return k.Name == name })
+	switch {
+	case other >= 0:
+		check(slices.Contains(codingNames, name), "Compress: Codings: %q is not one of %q", name, codingNames)
+		check(o.Codings[other].New != nil, "Compress: Codings: %q has no New", name)
+		make = func() (Encoder, error) { return o.Codings[other].New(), nil }
+	case name == "gzip":
 		level := level("GzipLevel", o.GzipLevel, 5, 9)
-		make = func() (encoder, error) { return gzip.NewWriterLevel(nil, level) }
-	case "deflate":
+		make = func() (Encoder, error) { return gzip.NewWriterLevel(nil, level) }
+	case name == "deflate":
 		level := level("DeflateLevel", o.DeflateLevel, 5, 9)
-		make = func() (encoder, error) { return zlib.NewWriterLevel(nil, level) }
-	case "zstd":
+		make = func() (Encoder, error) { return zlib.NewWriterLevel(nil, level) }
+	case name == "zstd":
 		level := zstd.EncoderLevel(level("ZstdLevel", o.ZstdLevel, 1, 4))
-		make = func() (encoder, error) {
+		make = func() (Encoder, error) {
 			return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 				zstd.WithWindowSize(1<<20))
 		}
 	default:
-		check(false, "Compress: Encodings: %q is not gzip, deflate or zstd", name)
+		check(false, "Compress: Encodings: %q is not gzip, deflate, zstd or one of Codings", name)
 	}
 	k.pool.New = func() any {
 		encoder, err := make()
 		if err != nil {
 			panic("middleware: Compress: " + err.Error()) // the levels were checked
 		}
-		return &encoding{encoder: encoder, coding: k}
+		return &encoding{Encoder: encoder, coding: k}
 	}
 	return k
 }
 
 // Close ends the body and returns the encoder to its pool.
 func (e *encoding) Close() error {
-	err := e.encoder.Close()
+	err := e.Encoder.Close()
 	e.release()
 	return err
 }
 
 func (e *encoding) release() {
-	e.encoder.Reset(nil)
+	e.Encoder.Reset(nil)
 	if e.buffer.Cap() > 1<<20 {
 		e.buffer = bytes.Buffer{}
 	}
@@ -215,10 +243,10 @@ func (z *compression) whole(body []byte) {
 	e := z.coding.pool.Get().(*encoding)
 	defer e.release()
 	e.buffer.Reset()
-	e.encoder.Reset(&e.buffer)
-	_, err := e.encoder.Write(body)
+	e.Encoder.Reset(&e.buffer)
+	_, err := e.Encoder.Write(body)
 	if err == nil {
-		err = e.encoder.Close()
+		err = e.Encoder.Close()
 	}
 	if err != nil || e.buffer.Len() >= len(body) && !z.must {
 		return // a bytes.Buffer never fails
@@ -237,7 +265,7 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 		return unsent{}
 	}
 	e := z.coding.pool.Get().(*encoding)
-	e.encoder.Reset(body)
+	e.Encoder.Reset(body)
 	return &encodedStream{e, z.ctx}
 }
 

@@ -359,6 +359,43 @@ func TestCompressOptions(t *testing.T) {
 	})
 }
 
+// fakeEncoder is the encoder of a coding by another package: it writes everything in upper case.
+type fakeEncoder struct{ w io.Writer }
+
+func (e *fakeEncoder) Write(p []byte) (int, error) { return e.w.Write(bytes.ToUpper(p[:len(p)/2])) }
+func (e *fakeEncoder) Flush() error                { return nil }
+func (e *fakeEncoder) Close() error                { return nil }
+func (e *fakeEncoder) Reset(w io.Writer)           { e.w = w }
+
+// A coding by another package is chosen like those of this one, and by default before them.
+func TestCompressCodings(t *testing.T) {
+	coding := func(name string) []middleware.Coding {
+		return []middleware.Coding{{Name: name, New: func() middleware.Encoder { return new(fakeEncoder) }}}
+	}
+	for _, test := range []struct {
+		options      middleware.CompressOptions
+		accept, want string
+		fake         bool
+	}{
+		{middleware.CompressOptions{Codings: coding("br")}, "gzip, br, zstd", "br", true},
+		{middleware.CompressOptions{Codings: coding("br")}, "gzip, br;q=0.9", "gzip", false},
+		{middleware.CompressOptions{Codings: coding("br")}, "deflate", "deflate", false},
+		{middleware.CompressOptions{Codings: coding("br"), Encodings: []string{"gzip", "br"}}, "br, gzip", "gzip", false},
+		{middleware.CompressOptions{Codings: coding("br"), Encodings: []string{"gzip", "br"}}, "br", "br", true},
+		{middleware.CompressOptions{Codings: coding("gzip")}, "gzip, zstd", "gzip", true},
+	} {
+		got := mwtest.Do(t, middleware.Compress(test.options)(text), "GET /", "Accept-Encoding: "+test.accept)
+		fake := string(got.Body) == strings.ToUpper(longText[:len(longText)/2])
+		if got.Header.Get("Content-Encoding") != test.want || fake != test.fake {
+			t.Errorf("%s: %v, want %s", test.accept, got.Header, test.want)
+		}
+	}
+	mwtest.MustPanic(t, "middleware", map[string]func(){
+		"a coding without New":               func() { middleware.Compress(middleware.CompressOptions{Codings: []middleware.Coding{{Name: "br"}}}) },
+		"a name that no client is asked for": func() { middleware.Compress(middleware.CompressOptions{Codings: coding("identity")}) },
+	})
+}
+
 func ExampleCompress() {
 	h := middleware.Compress(middleware.CompressOptions{MinBytes: 1000})(func(c *filo.Ctx) error {
 		return c.Text(200, strings.Repeat("x", 1000))

@@ -7,6 +7,7 @@ toolchain go1.26.11
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/filohttp/filo v0.1.0
+	github.com/filohttp/filo/contrib/brotli v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/jwt v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
@@ -22,6 +23,7 @@ require (
 )
 
 require (
+	github.com/andybalholm/brotli v1.3.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -56,6 +58,7 @@ require (
 
 replace (
 	github.com/filohttp/filo => ../..
+	github.com/filohttp/filo/contrib/brotli => ../../contrib/brotli
 	github.com/filohttp/filo/contrib/huma => ../../contrib/huma
 	github.com/filohttp/filo/contrib/jwt => ../../contrib/jwt
 	github.com/filohttp/filo/contrib/otel => ../../contrib/otel

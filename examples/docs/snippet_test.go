@@ -17,6 +17,7 @@ var known = map[string]string{
 	"bufio":       "bufio",
 	"bytes":       "bytes",
 	"cache":       "github.com/filohttp/filo/middleware/cache",
+	"brotli":      "github.com/filohttp/filo/contrib/brotli",
 	"client":      "github.com/prometheus/client_golang/prometheus",
 	"context":     "context",
 	"dashboard":   "github.com/filohttp/filo/dashboard",
