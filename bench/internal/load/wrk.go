@@ -120,5 +120,5 @@ func read(out string, size, inFlight float64) (*Result, error) {
 		return nil, fmt.Errorf("%.0f answers of %.0f bytes each had %.0f bytes", r.Answers, size, r.Bytes)
 	}
 	m := r.Micros
-	return &Result{Answers: r.Answers, Seconds: m[0] / 1e6, Latency: Percentiles{m[1] / 1e3, m[2] / 1e3, m[3] / 1e3}}, nil
+	return &Result{Answers: r.Answers, Seconds: m[0] / 1e6, Size: r.Bytes / r.Answers, Latency: Percentiles{m[1] / 1e3, m[2] / 1e3, m[3] / 1e3}}, nil
 }

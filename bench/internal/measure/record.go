@@ -51,6 +51,7 @@ const (
 	P999        = "p99.9-ms"
 	Offered     = "offered/s"
 	Lateness    = "generator-late-p99-ms"
+	AnswerSize  = "B/answer" // with the head
 	PeakMemory  = "peak-MB"
 	Objects     = "allocs/request"
 	Bytes       = "allocated-B/request"

@@ -196,6 +196,9 @@ func (r *run) loaded(ctx context.Context) error {
 func (r *run) answers(result *load.Result) {
 	f, l := r.record.Figures, result.Latency
 	f[Throughput] = result.Answers / result.Seconds
+	if result.Size > 0 {
+		f[AnswerSize] = result.Size
+	}
 	if l.P50 > 0 {
 		f[P50], f[P99], f[P999] = l.P50, l.P99, l.P999
 	}

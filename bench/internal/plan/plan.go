@@ -36,6 +36,9 @@ var Sizes = []Size{
 // Percents are the parts of the slowest server's peak at which latencies are measured.
 var Percents = []int{50, 70, 90}
 
+// lowPercent is such a part for row.Low.
+const lowPercent = 5
+
 // Group is a set of cells that are measured in turns: the same measurement of several peers.
 type Group struct {
 	Cell   measure.Cell // without a peer
@@ -140,7 +143,11 @@ func unpinned(rows []row.Row, size Size) (groups []Group) {
 		if !r.Latency || size.RateRounds == 0 {
 			continue
 		}
-		for _, percent := range Percents {
+		percents := Percents
+		if slices.Contains(row.Low, r.ID) {
+			percents = append([]int{lowPercent}, percents...)
+		}
+		for _, percent := range percents {
 			g := group(r, size, measure.Rate, r.Core(), size.RateRounds)
 			g.Cell.Percent = percent
 			groups = append(groups, g)

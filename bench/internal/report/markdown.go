@@ -122,7 +122,7 @@ func ReadCauses(file string) (map[string]string, error) {
 // leastLead is the smallest ratio that counts as a lead. Even two runs of the same program may differ by less than that.
 const leastLead = 1.01
 
-// Losses finds the losses: in CPU time and requests per second at the peak, and in p99 at 70 % of the slowest server's peak. Two servers
+// Losses finds the losses: in CPU time and requests per second at the peak, in CPU time at constant rates, and in p99 at 70 % of the slowest server's peak. Two servers
 // are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both;
 // for p99 these must be comparable: see isTail.
 func (r *Report) Losses() (losses []Loss) {
@@ -137,6 +137,9 @@ func (r *Report) Losses() (losses []Loss) {
 		for _, f := range figures {
 			losses = append(losses, r.lossesOf(g, f)...)
 		}
+	}
+	for _, g := range r.groups(measure.Rate, nil) {
+		losses = append(losses, r.lossesOf(g, openCPU)...)
 	}
 	for _, g := range r.compared() {
 		losses = append(losses, r.lossesOf(g, openP99)...)

@@ -47,7 +47,9 @@ var (
 	throughput  = figure{measure.Throughput, "Requests per second", "%.0f", true}
 	cpu         = figure{measure.CPU, "Server CPU time per request, µs", "%.2f", false}
 	closedP99   = figure{measure.P99, "p99 in the closed loop, ms", "%.2f", false}
+	openCPU     = figure{measure.CPU, "Server CPU time per request at a constant rate, µs", "%.2f", false}
 	openP99     = figure{measure.P99, "p99 at a constant rate, ms", "%.2f", false}
+	answerSize  = figure{measure.AnswerSize, "Bytes per answer", "%.0f", false}
 	peakMemory  = figure{measure.PeakMemory, "Peak memory, MB", "%.0f", false}
 	objects     = figure{measure.Objects, "Allocations per request", "%.1f", false}
 	allocated   = figure{measure.Bytes, "Bytes allocated per request", "%.0f", false}
@@ -104,6 +106,11 @@ func isPinned(g *plan.Group) bool { return g.Cell.Pinned }
 func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
 func isIdle(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Idle }
 func isFull(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Overload }
+
+// isEncoded reports whether the servers' answers have different lengths, since each encodes them.
+func isEncoded(g *plan.Group) bool {
+	return isPlain(g) && slices.Contains(g.Row.Varies, "Content-Length")
+}
 
 // Table is a table in text or Markdown, with the flags that measure it.
 type Table struct {
@@ -214,10 +221,12 @@ func (r *Report) Tables() []Table {
 		at := r.groups(measure.Rate, func(g *plan.Group) bool { return g.Cell.Percent == percent })
 		tables = append(tables, r.percentiles(at, percent))
 	}
-	tables = append(tables,
+	rates := r.groups(measure.Rate, nil)
+	tables = append(tables, r.of(openCPU, three, rates, "-kinds peak,rate"),
 		r.beside(throughput, frameworks, closed, "frameworks"), r.beside(cpu, frameworks, closed, "frameworks"),
 		r.beside(throughput, references, closed, "references"), r.beside(cpu, references, closed, "references"),
 		r.of(idleMemory, peer.Names(), idle, "-rows idle-burst"), r.of(burstTime, peer.Names(), idle, "-rows idle-burst"),
+		r.of(answerSize, three, r.groups(measure.Peak, isEncoded), peak),
 		r.of(peakMemory, three, closed, peak), r.of(objects, three, closed, peak), r.of(allocated, three, closed, peak),
 		r.of(calls, three, r.groups(measure.Syscalls, nil), "-kinds syscalls"), r.of(voluntary, three, closed, peak), r.of(involuntary, three, closed, peak),
 		titled(r.of(refused, three, overload, "-rows overload"), "overload"),

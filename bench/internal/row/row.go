@@ -75,6 +75,9 @@ var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1
 // HTTP2 are the rows of the size of that name.
 var HTTP2 = []string{"h2c-1", "h2c-10", "h2c-100", "h2-1", "h2-10", "h2-100"}
 
+// Low are the rows that are also measured at a low rate: it shows what a server costs that has little to do.
+var Low = []string{"keepalive-512", "tls-keepalive", "h2c-10"}
+
 // Grown are the rows that are also measured with several values of GOMAXPROCS.
 var Grown = []string{"keepalive-64", "db"}
 
@@ -197,6 +200,9 @@ func bodies() []Row {
 			About: "The handler reads the body as a whole.", Peers: slices.Concat(core, others)},
 		{ID: "post-1m", Title: "POST 1 MB", Requests: post("/echo-length", MB), Connections: 32, Latency: true,
 			About: "The handler reads the body as a whole.", More: others},
+		{ID: "tls-echo-10k", Title: "TLS, POST 10 KB and back", Requests: []Request{{Method: "POST", Target: "/echo", Body: Body(10 * KB),
+			Want: Want{Body: Body(10 * KB)}}}, TLS: true, Args: []string{"-tls"}, Latency: true,
+			About: "The handler reads the body as a whole and answers with it.", More: blocking},
 		{ID: "upload-20m", Title: "upload of 20 MB", Requests: post("/upload", 20*MB), Connections: 16, Args: []string{"-stream"},
 			Seconds: 2, About: "Counted as it comes: filo's BodyReader, Request.Body of net/http, and fasthttp's RequestBodyStream with " +
 				"StreamRequestBody set.", More: blocking},
@@ -220,7 +226,12 @@ func files() (rows []Row) {
 			Peers:  append(Core(), "nginx"), More: blocking,
 		})
 	}
-	return rows
+	large := rows[1]
+	secure, multiplexed := large, large
+	secure.ID, secure.Title, secure.TLS, secure.Args, secure.Peers = "tls-file-1m", "static file, 1 MB, TLS", true, []string{"-tls"}, Core()
+	multiplexed.ID, multiplexed.Title, multiplexed.Args, multiplexed.Streams = "h2c-file-1m", "static file, 1 MB, HTTP/2 without TLS × 10", []string{"-http2"}, 10
+	multiplexed.Latency, multiplexed.Peers = false, []string{"filo", "nethttp"}
+	return append(rows, secure, multiplexed)
 }
 
 func structure() []Row {
@@ -247,6 +258,11 @@ func waiting() []Row {
 	return []Row{
 		{ID: "blocking-5ms", Title: "handler that sleeps 5 ms", Requests: get("/sleep", greeting), Connections: 128, Latency: true,
 			About: "128 connections can't get more than 25,600 answers per second.", More: blocking},
+		{ID: "async-10ms", Title: "1,000 handlers that wait 10 ms", Requests: get("/sleep", greeting), Args: []string{"-wait", "10ms"},
+			Connections: 1000, About: "1,000 connections can't get more than 100,000 answers per second.", More: blocking},
+		{ID: "async-1s", Title: "8,000 handlers that wait 1 s", Requests: get("/sleep", greeting), Args: []string{"-wait", "1s"},
+			Connections: 8000, Seconds: 5, About: "8,000 connections can't get more than 8,000 answers per second. The peak of memory " +
+				"is what 8,000 waiting handlers hold.", More: blocking},
 		{ID: "db", Title: "handler that asks PostgreSQL", Requests: products(), Database: true, Latency: true,
 			About: fmt.Sprintf("The handlers read 100 of %d rows in turn by their primary key, one for each request, through a pgxpool of at "+
 				"most %d connections over a Unix socket, and encode it by encoding/json. Queries have the request's context. PostgreSQL runs "+

@@ -7,9 +7,10 @@
 //	GET  /json             Message as JSON
 //	GET  /json20k          Items as JSON, compressed by gzip at GzipLevel for clients that ask for it
 //	POST /echo-length      reads the body as a whole and answers with its length
+//	POST /echo             answers with the body
 //	POST /upload           counts the body, as a stream where the server has them, and answers with its length
 //	GET  /files/NAME       a file of Flags.Files
-//	GET  /sleep            Greeting, after Wait
+//	GET  /sleep            Greeting, after Flags.Wait
 //	GET  /mixed/quick      Greeting, found by the server's router
 //	GET  /mixed/sleep      the same after Wait
 //	GET  /limited          Greeting after Wait, for at most Flags.Limit requests at once; others get 503
@@ -43,7 +44,7 @@ const (
 	TextType = "text/plain; charset=utf-8"
 	JSONType = "application/json"
 	Server   = "bench"              // the Server field of all answers
-	Wait     = 5 * time.Millisecond // how long handlers sleep
+	Wait     = 5 * time.Millisecond // how long handlers sleep, by default
 	MaxBody  = 64 << 20
 	// GzipLevel is the level at which all servers compress, filo's default. They use the same implementation, klauspost/compress.
 	GzipLevel = 5
@@ -58,6 +59,7 @@ type Flags struct {
 	Secure, Routes, Stream bool
 	HTTP2                  bool
 	Limit                  int
+	Wait                   time.Duration
 }
 
 // Parse reads the command line.
@@ -71,6 +73,7 @@ func Parse() *Flags {
 	flag.BoolVar(&f.Routes, "routes", false, "add GitHub's 203 routes to the server's router")
 	flag.BoolVar(&f.Stream, "stream", false, "read bodies as streams, where the server has to be told")
 	flag.IntVar(&f.Limit, "limit", 0, "requests that /limited serves at once; it may hold for all resources, and be none if it is 0")
+	flag.DurationVar(&f.Wait, "wait", Wait, "how long /sleep waits")
 	flag.Parse()
 	reportOnSignal()
 	return f

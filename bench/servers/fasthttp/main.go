@@ -41,10 +41,14 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 			compressed(ctx)
 		case "/echo-length":
 			answerLength(ctx, int64(len(ctx.PostBody())))
+		case "/echo":
+			ctx.SetContentType(site.TextType)
+			ctx.SetBody(ctx.PostBody())
 		case "/upload":
 			upload(ctx)
 		case "/sleep":
-			sleep(ctx)
+			time.Sleep(flags.Wait)
+			greet(ctx)
 		case "/limited":
 			limited(ctx, places)
 		case "/db":

@@ -45,6 +45,10 @@ func main() {
 // newHandler finds the resources that need no router by a switch. The router has the others.
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
+	slow := func(c *filo.Ctx) error {
+		time.Sleep(flags.Wait)
+		return greet(c)
+	}
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })
 	limited := sleep
 	if blocking && flags.Limit > 0 {
@@ -66,10 +70,12 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 			return compressed(c)
 		case "/echo-length":
 			return length(c)
+		case "/echo":
+			return echo(c)
 		case "/upload":
 			return upload(c)
 		case "/sleep":
-			return sleep(c)
+			return slow(c)
 		case "/limited":
 			return limited(c)
 		case "/db":
@@ -127,6 +133,14 @@ func length(c *filo.Ctx) error {
 		return err
 	}
 	return c.Text(200, strconv.Itoa(len(body)))
+}
+
+func echo(c *filo.Ctx) error {
+	body, err := c.Body()
+	if err != nil {
+		return err
+	}
+	return c.Bytes(200, site.TextType, body)
 }
 
 func upload(c *filo.Ctx) error {

@@ -49,10 +49,12 @@ func newHandler(flags *site.Flags) http.Handler {
 			compressed.ServeHTTP(w, r)
 		case "/echo-length":
 			length(w, r, true)
+		case "/echo":
+			echo(w, r)
 		case "/upload":
 			length(w, r, false)
 		case "/sleep":
-			sleep(w)
+			sleep(w, flags.Wait)
 		case "/limited":
 			limited(w, places)
 		case "/db":
@@ -66,7 +68,7 @@ func newHandler(flags *site.Flags) http.Handler {
 func newMux(flags *site.Flags) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /mixed/quick", func(w http.ResponseWriter, r *http.Request) { greet(w) })
-	mux.HandleFunc("GET /mixed/sleep", func(w http.ResponseWriter, r *http.Request) { sleep(w) })
+	mux.HandleFunc("GET /mixed/sleep", func(w http.ResponseWriter, r *http.Request) { sleep(w, site.Wait) })
 	files := http.StripPrefix("/files", http.FileServer(http.Dir(flags.Files)))
 	mux.HandleFunc("GET /files/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Server"] = server
@@ -103,8 +105,8 @@ func answer(w http.ResponseWriter, contentType []string, body []byte) {
 
 func greet(w http.ResponseWriter) { answer(w, textType, site.GreetingBytes) }
 
-func sleep(w http.ResponseWriter) {
-	time.Sleep(site.Wait)
+func sleep(w http.ResponseWriter, wait time.Duration) {
+	time.Sleep(wait)
 	greet(w)
 }
 
@@ -112,7 +114,7 @@ func sleep(w http.ResponseWriter) {
 func limited(w http.ResponseWriter, places chan struct{}) {
 	select {
 	case places <- struct{}{}:
-		sleep(w)
+		sleep(w, site.Wait)
 		<-places
 	default:
 		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
@@ -143,6 +145,15 @@ func length(w http.ResponseWriter, r *http.Request, whole bool) {
 		return
 	}
 	answer(w, textType, strconv.AppendInt(nil, n, 10))
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, site.MaxBody))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer(w, textType, body)
 }
 
 func webSocket(w http.ResponseWriter, r *http.Request) {
