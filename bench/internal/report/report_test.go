@@ -132,21 +132,23 @@ func TestLossesThatAreNone(t *testing.T) {
 	of := func(name string, round int) map[string]float64 {
 		return r.Store.Records(r.cell(g, name))[round].Figures
 	}
-	losses := func() (groups []string) {
+	losses := func() (all []string) {
 		for _, l := range r.Losses() {
-			groups = append(groups, l.Group)
+			all = append(all, l.Group+": "+l.Figure)
 		}
-		return groups
+		return all
 	}
-	if got := losses(); !slices.Equal(got, []string{"upload-20m", "post-1k at 70 %"}) || r.Tails() != "1 of 2" {
+	none := []string{"upload-20m: " + cpu.title, "post-1k at 70 %: " + openCPU.title}
+	one := append(slices.Clone(none), "post-1k at 70 %: "+openP99.title)
+	if got := losses(); !slices.Equal(got, one) || r.Tails() != "1 of 2" {
 		t.Errorf("with all rounds calm: %q, %s", got, r.Tails())
 	}
 	of("filo", 0)[measure.Stolen], of("fasthttp", 1)[measure.Stolen] = 1, 0.5
-	if got := losses(); !slices.Equal(got, []string{"upload-20m", "post-1k at 70 %"}) {
+	if got := losses(); !slices.Equal(got, one) {
 		t.Errorf("with a little stolen: %q", got)
 	}
 	of("filo", 0)[measure.Stolen], of("fasthttp", 1)[measure.Stolen] = 1.5, 9
-	if got := losses(); !slices.Equal(got, []string{"upload-20m"}) || r.Tails() != "0 of 2" {
+	if got := losses(); !slices.Equal(got, none) || r.Tails() != "0 of 2" {
 		t.Errorf("with two rounds stolen: %q, %s", got, r.Tails())
 	}
 	if got := r.Taken(); got != "5.2 [1.5–9.0] % of a run" {
