@@ -69,6 +69,8 @@ const released = "filo: Ctx used after its handler returned: copy what is needed
 
 func init() {
 	hooks.Enter = (*Ctx).enter
+	hooks.Routed = (*Ctx).routed
+	hooks.KeepFields = (*Ctx).keepFields
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
@@ -168,9 +170,8 @@ func (c *Ctx) Query(name string) string { c.check(); return c.Request.Query().Ge
 // Route returns the pattern of the route that matched the request, such as "GET /users/{id}", or "" if none did.
 func (c *Ctx) Route() string { c.check(); return c.match.Route }
 
-// Match is for filo's own router and adaptor: no other package can construct its argument. It returns the router's match of the
-// request.
-func (c *Ctx) Match(hooks.Own) *hooks.Match { c.check(); return &c.match }
+// routed returns the router's match of the request.
+func (c *Ctx) routed() *hooks.Match { c.check(); return &c.match }
 
 // RemoteAddr returns the address of the client's end of the connection.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.wire.remoteAddr() }
