@@ -130,7 +130,7 @@ func TestMistakes(t *testing.T) {
 }
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)|<img src="([^"]+)"`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 	// code matches text that may look like a link without being one: inline code, and indented lines.
@@ -142,7 +142,7 @@ func TestLinks(t *testing.T) {
 	for _, document := range markdown(t) {
 		text := code.ReplaceAllString(fenced.ReplaceAllString(read(t, document), ""), "")
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
-			if err := follow(document, match[1]); err != nil {
+			if err := follow(document, match[1]+match[2]); err != nil {
 				t.Errorf("%s: %v", document, err)
 			}
 		}

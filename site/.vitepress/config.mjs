@@ -60,8 +60,6 @@ const css = `
 .vp-doc td, .vp-doc th { padding: 6px 12px; vertical-align: top }
 .vp-doc thead:not(:has(th:not(:empty))) { display: none }
 @media (min-width: 960px) { .VPDoc .content { padding-inline: 16px !important } .vp-doc [class*=language-] code { padding: 0 14px } }
-/* On a phone a picture stands above its text. */
-@media (max-width: 640px) { .vp-doc table:has(img) td { display: block } .vp-doc table:has(img) td:empty { display: none } }
 `
 
 export default {
