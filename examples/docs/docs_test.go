@@ -154,7 +154,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// markdown returns the Markdown files of the repository, except in folders whose names begin with a dot.
+// markdown returns the Markdown files of the repository, except in folders whose names begin with a dot, other than .github.
 func markdown(t *testing.T) (documents []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -162,7 +162,7 @@ func markdown(t *testing.T) (documents []string) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (name[0] == '.' || name == "node_modules"):
+		case entry.IsDir() && path != root && (name[0] == '.' && name != ".github" || name == "node_modules"):
 			return filepath.SkipDir
 		case filepath.Ext(name) == ".md":
 			document, err := filepath.Rel(root, path)

@@ -8,7 +8,7 @@ const read = file => readFileSync(join(root, file), 'utf8')
 const module = read('go.mod').match(/^module (.+)$/m)[1]
 
 // Every Markdown file is a page, except those for people and programs that work in the repository.
-const unpaged = /^(\.github|arena|internal|ossfuzz)\/|^(AGENTS|CODE_OF_CONDUCT)\.md$/
+const unpaged = /^(\.github|arena|internal|ossfuzz)\/|^AGENTS\.md$/
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'], { cwd: root, encoding: 'utf8' })
 const [pages, others] = [[], []]
 for (const file of files.trim().split('\n')) (unpaged.test(file) ? others : pages).push(file)
