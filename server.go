@@ -19,7 +19,8 @@
 //		}))
 //	}
 //
-// In production, [Server.Run] serves until its context ends, and shuts down without losing a request.
+// In production, [Server.Run] serves until its context ends, and shuts down without losing a request. [Ctx] lists what a handler can do, by
+// purpose.
 //
 // Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack: new work
 // goes to the worker that finished last, whose memory is still in the processor's caches. Workers that stay idle end.
