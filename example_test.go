@@ -1147,3 +1147,88 @@ func ExampleResponse_WrapBody() {
 	//
 	// HELLO
 }
+
+// What Ctx.Text, Ctx.JSON and others do in one call. Until the handler has returned, middleware around it may change all of it.
+func ExampleResponse() {
+	handler := func(c *filo.Ctx) error {
+		c.Response.SetStatus(201)
+		c.Response.Header.Set("Content-Type", "text/csv")
+		c.Response.Header.Set("Location", "/users/7")
+		c.Response.SetBodyString("7,Ada\n")
+		return nil
+	}
+
+	exampleAnswers(handler, "POST /users HTTP/1.1\nHost: example.com\nContent-Length: 0\n\n")
+	// Output:
+	// HTTP/1.1 201 Created
+	// Content-Type: text/csv
+	// Location: /users/7
+	// Server: filo
+	// Content-Length: 6
+	//
+	// 7,Ada
+}
+
+// A stream without an end returns when the shutdown begins, so that the client comes back to another server.
+func ExampleCtx_ShuttingDown() {
+	handler := func(c *filo.Ctx) error {
+		news := make(chan string, 1)
+		news <- "it rains"
+		w := c.Stream()
+		for {
+			select {
+			case text := <-news:
+				fmt.Fprintln(w, text)
+				if err := w.Flush(); err != nil {
+					return err // the client is gone
+				}
+			case <-c.ShuttingDown():
+				return nil
+			}
+		}
+	}
+	s := &filo.Server{Handler: handler}
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	answer, err := client.Get("http://filo.test/news")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewReader(answer.Body)
+	line, err := lines.ReadString('\n')
+	fmt.Printf("%q %v\n", line, err)
+
+	err = s.Shutdown(context.Background())
+	_, end := lines.ReadString('\n')
+	fmt.Println(err, end)
+	// Output:
+	// "it rains\n" <nil>
+	// <nil> EOF
+}
+
+// Middleware around a router sees the final answer by RenderError. Inside of a router's middleware errors are rendered already.
+func ExampleCtx_RenderError() {
+	counted := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			err := next(c)
+			if err != nil {
+				err = c.RenderError(err)
+			}
+			fmt.Println("status", c.Status())
+			return err
+		}
+	}
+	handler := counted(func(c *filo.Ctx) error { return filo.Error(404, "") })
+
+	exampleAnswers(handler, "HEAD / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// status 404
+	// HTTP/1.1 404 Not Found
+	// X-Content-Type-Options: nosniff
+	// Vary: Accept
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 10
+}
