@@ -30,6 +30,53 @@ type Middleware func(Handler) Handler
 
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
 // handler has returned. Using it after that may panic, and always does in builds with the race detector.
+//
+// Its fields Request and Response have everything of the two messages. The methods of Ctx, by purpose:
+//
+// # Reading the request
+//
+//   - Its line: [Ctx.Method], [Ctx.Host], [Ctx.Path], [Ctx.Query], [Ctx.Param], and borrowed [Ctx.HostBytes], [Ctx.PathBytes],
+//     [Ctx.ParamBytes]; [Ctx.Route] is the pattern that matched. Header fields and cookies: [Request].
+//   - Its body: [Ctx.Body], [Ctx.BodyReader], [Ctx.FormFile], [Ctx.SetMaxBodyBytes], [Ctx.DecodeJSON]. Forms: [Request.Form]. Package
+//     bind makes structs of requests.
+//   - Its connection: [Ctx.RemoteAddr], [Ctx.RemoteAddrPort], [Ctx.LocalAddr], [Ctx.TLS], [Ctx.ProxyHeader].
+//
+// # Answering
+//
+//   - At once: [Ctx.Text], [Ctx.JSON], [Ctx.HTML], [Ctx.XML], [Ctx.Bytes], [Ctx.BytesNoCopy], [Ctx.NoContent], [Ctx.Redirect],
+//     [Ctx.Render]. To choose by the Accept field: [Ctx.Negotiate].
+//   - From files and readers: [Ctx.File], [Ctx.Attachment], [Ctx.Reader]. Package static serves directories.
+//   - Before the answer: [Ctx.EarlyHints], [Ctx.Informational].
+//   - By an error: a handler returns [Error] or another error. For middleware: [Ctx.RenderError], [Ctx.ErrorRendered].
+//   - The state of the answer, for middleware: [Ctx.Status], [Ctx.BytesWritten], [Ctx.Committed], [Ctx.Hijacked].
+//
+// # Answers that go on, and connections that leave HTTP
+//
+// Five methods differ in what filo sends, in who writes afterwards, and in what it costs while the client waits:
+//
+//	            filo sends            then writes    a wait costs  HTTP/2
+//	Stream      your head             the handler    a worker      yes
+//	ParkStream  your head             any goroutine  memory        yes
+//	Park        101 (nothing for "")  any goroutine  memory        by extended CONNECT
+//	Upgrade     101                   any goroutine  a goroutine   by extended CONNECT
+//	Hijack      nothing               any goroutine  a goroutine   no
+//
+// [Ctx.Stream] is for answers that are made while they are sent. [Ctx.Upgrade] and [Ctx.Hijack] return a net.Conn, for a library that wants
+// one. For parked connections ([Ctx.Park], [Ctx.ParkStream]) filo calls a function when data arrives; the blocking driver needs a goroutine
+// for each of them, too. Package sse (events) and contrib/websocket are built on parked connections, and easier to use.
+//
+// # Time, and clients that leave
+//
+//   - [Ctx.Context] ends when nobody waits for the answer any more. [Ctx.SetDeadline] bounds it, and [Ctx.SetContext] replaces it.
+//   - [Ctx.SetTimeout] bounds how long the client waits for the handler; [Ctx.SetReadDeadline] and [Ctx.SetWriteDeadline] bound transfers.
+//   - [Ctx.ShuttingDown] tells a handler that streams endlessly to return.
+//   - [Ctx.Go] runs a function for which the answer needn't wait.
+//
+// # Values, logs and the server
+//
+//   - [Ctx.Set] and [Ctx.Get] store values for later handlers; a [Key] has a type.
+//   - [Ctx.Logger] has the request's attributes, and [Ctx.AddLogAttributes] adds to them.
+//   - [Ctx.Server] is the server.
 type Ctx struct {
 	// Request is the request that the client sent.
 	Request Request
@@ -69,6 +116,8 @@ const released = "filo: Ctx used after its handler returned: copy what is needed
 
 func init() {
 	hooks.Enter = (*Ctx).enter
+	hooks.Routed = (*Ctx).routed
+	hooks.KeepFields = (*Ctx).keepFields
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
 	hooks.TakeBody = (*Ctx).duplex
@@ -168,9 +217,8 @@ func (c *Ctx) Query(name string) string { c.check(); return c.Request.Query().Ge
 // Route returns the pattern of the route that matched the request, such as "GET /users/{id}", or "" if none did.
 func (c *Ctx) Route() string { c.check(); return c.match.Route }
 
-// Match is for filo's own router and adaptor: no other package can construct its argument. It returns the router's match of the
-// request.
-func (c *Ctx) Match(hooks.Own) *hooks.Match { c.check(); return &c.match }
+// routed returns the router's match of the request.
+func (c *Ctx) routed() *hooks.Match { c.check(); return &c.match }
 
 // RemoteAddr returns the address of the client's end of the connection.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.wire.remoteAddr() }

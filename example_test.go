@@ -2,20 +2,25 @@ package filo_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/router"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -378,13 +383,27 @@ func ExampleCtx_Upgrade() {
 		return err
 	}
 
-	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\nConnection: Upgrade\nUpgrade: echo\n\n", "echoed")
+	s := &filo.Server{Handler: handler}
+	defer s.Close()
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client, err := listener.Dial()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nechoed\n")
+	received := bufio.NewReader(client)
+	answer, err := http.ReadResponse(received, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.Status)
+	line, err := received.ReadString('\n')
+	fmt.Printf("%q %v\n", line, err)
 	// Output:
-	// HTTP/1.1 101 Switching Protocols
-	// Upgrade: echo
-	// Connection: Upgrade
-	//
-	// echoed
+	// 101 Switching Protocols
+	// "echoed\n" <nil>
 }
 
 // Hijack hands the connection over without sending the client anything.
@@ -557,4 +576,659 @@ func ExampleCookie() {
 	// Content-Length: 14
 	//
 	// Welcome back!
+}
+
+// A Key carries a value from a middleware to the handlers inside of it, with the value's type.
+func ExampleKey() {
+	user := filo.NewKey[string]("user")
+	withUser := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			user.Set(c, c.Request.Header.Get("X-User"))
+			return next(c)
+		}
+	}
+	handler := withUser(func(c *filo.Ctx) error {
+		name, ok := user.Get(c)
+		return c.Text(200, fmt.Sprintln(name, ok))
+	})
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\nX-User: Ada\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 9
+	//
+	// Ada true
+}
+
+// A handler that always waits runs apart from the event loops from its first call on. Without Offload filo learns it from measurements.
+func ExampleOffload() {
+	handler := filo.Offload(func(c *filo.Ctx) error {
+		time.Sleep(10 * time.Millisecond) // a query, for example
+		return c.NoContent()
+	})
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 204 No Content
+	// Server: filo
+}
+
+// A handler that never waits is answered even when Server.Concurrency is reached.
+func ExampleInline() {
+	alive := filo.Inline(func(c *filo.Ctx) error { return c.NoContent() })
+
+	exampleAnswers(alive, "GET /livez HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 204 No Content
+	// Server: filo
+}
+
+// OnServing tells when a server is ready, and at which address.
+func ExampleOnServing() {
+	ctx, stop := context.WithCancel(context.Background())
+	ctx = filo.OnServing(ctx, func(address net.Addr) {
+		fmt.Println("serving", address.Network())
+		stop() // this example ends here
+	})
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.NoContent() }}
+	fmt.Println("ended:", s.Run(ctx, "127.0.0.1:0"))
+	// Output:
+	// serving tcp
+	// ended: <nil>
+}
+
+// Clients that offer HTTP/2 use it. With files of its own for each name, or files that change, use package certs.
+func ExampleServer_ListenAndServeTLS() {
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "Hello over "+c.Request.Proto()+"\n") }}
+	log.Fatal(s.ListenAndServeTLS(":8443", "cert.pem", "key.pem"))
+}
+
+// A proxy in front may speak HTTP/2 without TLS, on the same port as HTTP/1.1.
+func ExampleHTTP2Options() {
+	s := &filo.Server{
+		Handler: func(c *filo.Ctx) error { return c.Text(200, c.Request.Proto()+"\n") },
+		HTTP2: filo.HTTP2Options{
+			Unencrypted:  true,
+			PingInterval: 30 * time.Second, // finds a proxy that has vanished
+		},
+	}
+	log.Fatal(s.ListenAndServe(":8080"))
+}
+
+// A balancer that passes TLS through tells each client's address by the PROXY protocol.
+func ExampleProxyProtocol() {
+	s := &filo.Server{
+		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()+"\n") },
+		ProxyProtocol: filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	}
+	log.Fatal(s.ListenAndServeTLS(":8443", "cert.pem", "key.pem"))
+}
+
+// Handlers that wait for something else than a request return when the shutdown begins.
+func ExampleServer_RegisterOnShutdown() {
+	orders := make(chan int)
+	s := &filo.Server{Handler: func(c *filo.Ctx) error {
+		if order, ok := <-orders; ok {
+			return c.Text(200, fmt.Sprintln("order", order))
+		}
+		return filo.Error(503, "the server is shutting down")
+	}}
+	s.RegisterOnShutdown(func() { close(orders) })
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	answered := make(chan string)
+	go func() {
+		answer, err := client.Get("http://filo.test/orders")
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer.Body.Close()
+		answered <- answer.Status
+	}()
+	for len(s.Running()) == 0 {
+		time.Sleep(time.Millisecond) // until the request is being handled
+	}
+
+	err := s.Shutdown(context.Background())
+	fmt.Println(<-answered, err)
+	// Output: 503 Service Unavailable <nil>
+}
+
+// An API whose errors are problem details (RFC 9457) for each client that doesn't prefer text.
+func ExampleProblemErrorHandler() {
+	s := &filo.Server{
+		Handler:      func(c *filo.Ctx) error { return filo.Error(404, "there is no user 7") },
+		ErrorHandler: filo.ProblemErrorHandler,
+	}
+	defer s.Close()
+	client, server := servertest.Pipe()
+	io.WriteString(client, "GET /users/7 HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	client.CloseWrite()
+	s.ServeConn(server)
+
+	answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	body, _ := io.ReadAll(answer.Body)
+	fmt.Println(answer.Header.Get("Content-Type"))
+	fmt.Printf("%s\n", body)
+	// Output:
+	// application/problem+json
+	// {"detail":"there is no user 7","status":404,"title":"Not Found"}
+}
+
+// A panic is an error like others, and has a stack.
+func ExamplePanicError() {
+	s := &filo.Server{
+		Handler: func(c *filo.Ctx) error { panic("out of cheese") },
+		ErrorHandler: func(c *filo.Ctx, err error) {
+			if panicked, ok := errors.AsType[*filo.PanicError](err); ok {
+				fmt.Println("panic:", panicked.Value)
+			}
+			filo.DefaultErrorHandler(c, err)
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	defer s.Close()
+	client, server := servertest.Pipe()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	client.CloseWrite()
+	s.ServeConn(server)
+
+	answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.Status)
+	// Output:
+	// panic: out of cheese
+	// 500 Internal Server Error
+}
+
+// A form's file is saved under a name that the server chooses. The directory holds everything that clients may write to.
+func ExampleSaveFile() {
+	path, err := os.MkdirTemp("", "uploads-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(path)
+	uploads, err := os.OpenRoot(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer uploads.Close()
+	handler := func(c *filo.Ctx) error {
+		file, err := c.FormFile("picture")
+		if err != nil {
+			return err // 400 without such a file, 415 if it is no form, 413 if it is too large
+		}
+		if err := filo.SaveFile(file, uploads, "7.png"); err != nil {
+			return err
+		}
+		return c.Text(201, fmt.Sprintln(file.Filename, "has", file.Size, "bytes"))
+	}
+
+	exampleAnswers(handler, "POST / HTTP/1.1\nHost: example.com\nContent-Length: 99\n"+
+		"Content-Type: multipart/form-data; boundary=b\n\n"+
+		"--b\nContent-Disposition: form-data; name=\"picture\"; filename=\"me.png\"\n\npixels\n--b--\n")
+	saved, err := uploads.ReadFile("7.png")
+	fmt.Println(string(saved), err)
+	// Output:
+	// HTTP/1.1 201 Created
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 19
+	//
+	// me.png has 6 bytes
+	// pixels <nil>
+}
+
+// The parts of a large form are read as they come, and needn't fit into memory.
+func ExampleRequest_MultipartReader() {
+	handler := func(c *filo.Ctx) error {
+		c.SetMaxBodyBytes(10 << 30)
+		parts, err := c.Request.MultipartReader()
+		if err != nil {
+			return err
+		}
+		for {
+			part, err := parts.NextPart()
+			if err == io.EOF {
+				return c.NoContent()
+			}
+			if err != nil {
+				return err
+			}
+			n, err := io.Copy(io.Discard, part)
+			if err != nil {
+				return err
+			}
+			fmt.Println(part.FormName(), n)
+		}
+	}
+
+	exampleAnswers(handler, "POST / HTTP/1.1\nHost: example.com\nContent-Length: 77\n"+
+		"Content-Type: multipart/form-data; boundary=b\n\n"+
+		"--b\nContent-Disposition: form-data; name=\"video\"\n\nframes\n--b--\n")
+	// Output:
+	// video 6
+	// HTTP/1.1 204 No Content
+	// Server: filo
+}
+
+// Package static serves directories. File and Attachment serve one file, whose name the client doesn't choose.
+func ExampleCtx_Attachment() {
+	report := filepath.Join(os.TempDir(), "filo-example-report.csv")
+	if err := os.WriteFile(report, []byte("7,Ada\n"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(report)
+	handler := func(c *filo.Ctx) error {
+		if c.Query("save") == "" {
+			return c.File(report)
+		}
+		return c.Attachment(report, "all users.csv")
+	}
+	s := &filo.Server{Handler: handler}
+	defer s.Close()
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	answer, err := client.Get("http://filo.test/?save=1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	fmt.Println(answer.Header.Get("Content-Disposition"))
+	fmt.Printf("%q %v\n", body, err)
+	// Output:
+	// attachment; filename="all users.csv"
+	// "7,Ada\n" <nil>
+}
+
+// One address for people and for programs.
+func ExampleCtx_Negotiate() {
+	handler := func(c *filo.Ctx) error {
+		switch c.Negotiate("text/html", "application/json") {
+		case "text/html":
+			return c.HTML(200, "<p>7</p>\n")
+		case "application/json":
+			return c.JSON(200, 7)
+		}
+		return filo.Error(406, "")
+	}
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\nAccept: application/json, text/*;q=0.5\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Vary: Accept
+	// Content-Type: application/json
+	// Server: filo
+	// Content-Length: 2
+	//
+	// 7
+}
+
+func ExampleCtx_Redirect() {
+	handler := func(c *filo.Ctx) error { return c.Redirect(303, "/orders/7") } // after a POST, the client GETs that
+
+	exampleAnswers(handler, "POST /orders HTTP/1.1\nHost: example.com\nContent-Length: 0\n\n")
+	// Output:
+	// HTTP/1.1 303 See Other
+	// Location: /orders/7
+	// Server: filo
+	// Content-Length: 0
+}
+
+// Reader sends what another reader has, such as an object of a store. The server reads after the handler has returned, and closes it.
+func ExampleCtx_Reader() {
+	handler := func(c *filo.Ctx) error {
+		object := io.NopCloser(strings.NewReader("a large object\n"))
+		return c.Reader(200, "application/octet-stream", object, 15)
+	}
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Content-Type: application/octet-stream
+	// Server: filo
+	// Content-Length: 15
+	//
+	// a large object
+}
+
+// A record has the request's route, and what middleware has added, such as the ID of the request.
+func ExampleCtx_Logger() {
+	r := router.New()
+	r.GET("/users/{id}", func(c *filo.Ctx) error {
+		c.Logger().Info("found", "user", c.Param("id"))
+		return c.NoContent()
+	})
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{} // not the same each time
+		}
+		return a
+	}
+	s := &filo.Server{
+		Handler: r.Serve,
+		Logger:  slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
+	}
+	defer s.Close()
+	client, server := servertest.Pipe()
+	io.WriteString(client, "GET /users/7 HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	client.CloseWrite()
+	s.ServeConn(server)
+	// Output: level=INFO msg=found route="GET /users/{id}" user=7
+}
+
+// pages renders the templates of html/template. Package templates also reads them from files, and again when they change.
+type pages struct{ *template.Template }
+
+func (p pages) Render(w io.Writer, name string, data any) error {
+	return p.ExecuteTemplate(w, name, data)
+}
+
+func ExampleCtx_Render() {
+	s := &filo.Server{
+		Handler:  func(c *filo.Ctx) error { return c.Render(200, "hello", "<Ada>") },
+		Renderer: pages{template.Must(template.New("hello").Parse("<p>Hello, {{.}}!\n"))},
+	}
+	defer s.Close()
+	client, server := servertest.Pipe()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	client.CloseWrite()
+	s.ServeConn(server)
+
+	answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	body, _ := io.ReadAll(answer.Body)
+	fmt.Print(string(body))
+	// Output: <p>Hello, &lt;Ada&gt;!
+}
+
+// When GracePeriod was too short, the error says which requests were cut off.
+func ExampleUnfinishedError() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // and syscall.SIGTERM
+	defer stop()
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.NoContent() }, GracePeriod: 15 * time.Second}
+	err := s.Run(ctx, ":8080")
+	if unfinished, ok := errors.AsType[*filo.UnfinishedError](err); ok {
+		for _, request := range unfinished.Running {
+			slog.Warn("cut off", "route", request.Route, "age", request.Age)
+		}
+	}
+}
+
+// The parameters of a route are the handler's to keep.
+func ExampleCtx_Param() {
+	r := router.New()
+	r.GET("/users/{id}", func(c *filo.Ctx) error {
+		return c.Text(200, fmt.Sprintf("user %s by %s\n", c.Param("id"), c.Route()))
+	})
+
+	exampleAnswers(r.Serve, "GET /users/7 HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 26
+	//
+	// user 7 by GET /users/{id}
+}
+
+// The client gets a 503 in time, whatever the handler does. The handler's context ends at the same moment.
+func ExampleCtx_SetTimeout() {
+	handler := func(c *filo.Ctx) error {
+		c.SetTimeout(10*time.Millisecond, nil)
+		<-c.Context().Done() // as a query does that gets the context
+		return context.Cause(c.Context())
+	}
+	s := &filo.Server{Handler: handler}
+	defer s.Close()
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	answer, err := client.Get("http://filo.test/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer.Body.Close()
+	fmt.Println(answer.Status)
+	// Output: 503 Service Unavailable
+}
+
+// A connection with a protocol of its own that mostly waits: its function is called when data has come.
+func ExampleCtx_Park() {
+	handler := func(c *filo.Ctx) error {
+		_, err := c.Park("echo", func(p *filo.ParkedConn, wake filo.Wake) error {
+			if wake == filo.WakeShutdown {
+				return io.EOF
+			}
+			buffer := make([]byte, 512)
+			n, err := p.Read(buffer)
+			if err != nil {
+				return err // io.EOF if the client has ended its side
+			}
+			_, err = p.Write(buffer[:n])
+			return err
+		})
+		return err
+	}
+
+	s := &filo.Server{Handler: handler}
+	defer s.Close()
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client, err := listener.Dial()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nechoed\n")
+	received := bufio.NewReader(client)
+	answer, err := http.ReadResponse(received, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.Status)
+	line, err := received.ReadString('\n')
+	fmt.Printf("%q %v\n", line, err)
+	// Output:
+	// 101 Switching Protocols
+	// "echoed\n" <nil>
+}
+
+// Many clients get the same news, and none has a goroutine. Package sse has this with event IDs, channels and replays.
+func ExampleCtx_ParkStream() {
+	listening := make(chan *filo.ParkedConn)
+	handler := func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Type", "text/event-stream")
+		p, err := c.ParkStream(func(p *filo.ParkedConn, wake filo.Wake) error {
+			_, err := p.Read(make([]byte, 1)) // clients of event streams send nothing: they have left, or the server shuts down
+			return err
+		})
+		if err == nil {
+			listening <- p
+		}
+		return err
+	}
+	s := &filo.Server{Handler: handler}
+	defer s.Close()
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	go func() {
+		p := <-listening
+		news := filo.NewPreparedMessage([]byte("data: it rains\n\n")) // for all clients
+		if err := p.Queue(news); err != nil {
+			p.Close() // filo.ErrQueueFull: a client that reads too slowly
+		}
+		p.End()
+	}()
+	answer, err := client.Get("http://filo.test/news")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	events, err := io.ReadAll(answer.Body)
+	fmt.Printf("%q %v\n", events, err)
+	// Output: "data: it rains\n\n" <nil>
+}
+
+// A field that many answers have is prepared once.
+func ExampleNewField() {
+	noStore := filo.NewField("Cache-Control", "no-store")
+	handler := func(c *filo.Ctx) error {
+		c.Response.Header.SetField(&noStore)
+		return c.NoContent()
+	}
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 204 No Content
+	// Cache-Control: no-store
+	// Server: filo
+}
+
+// Names are found in any case. All yields the fields in order.
+func ExampleHeader() {
+	handler := func(c *filo.Ctx) error {
+		h := &c.Request.Header
+		fmt.Println(h.Get("accept-LANGUAGE"), h.Has("Cookie"))
+		for name, value := range h.All() {
+			fmt.Printf("%s: %s\n", name, value)
+		}
+		c.Response.Header.Add("Link", "</a.css>; rel=preload")
+		c.Response.Header.Add("Link", "</b.css>; rel=preload")
+		return c.NoContent()
+	}
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\nAccept-Language: de\n\n")
+	// Output:
+	// de false
+	// Host: example.com
+	// Accept-Language: de
+	// HTTP/1.1 204 No Content
+	// Link: </a.css>; rel=preload
+	// Link: </b.css>; rel=preload
+	// Server: filo
+}
+
+// upperCase is a wrapper of bodies.
+type upperCase struct{ body io.Writer }
+
+func (u upperCase) Write(p []byte) (int, error) { return u.body.Write(bytes.ToUpper(p)) }
+func (u upperCase) Close() error                { return nil }
+
+// Middleware may change the body that the handler inside of it makes, whole or streamed.
+func ExampleResponse_WrapBody() {
+	shouting := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			c.Response.WrapBody(func(c *filo.Ctx, body io.Writer, size int64) io.WriteCloser { return upperCase{body} })
+			return next(c)
+		}
+	}
+	handler := shouting(func(c *filo.Ctx) error { return c.Text(200, "hello\n") })
+
+	exampleAnswers(handler, "GET / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 6
+	//
+	// HELLO
+}
+
+// What Ctx.Text, Ctx.JSON and others do in one call. Until the handler has returned, middleware around it may change all of it.
+func ExampleResponse() {
+	handler := func(c *filo.Ctx) error {
+		c.Response.SetStatus(201)
+		c.Response.Header.Set("Content-Type", "text/csv")
+		c.Response.Header.Set("Location", "/users/7")
+		c.Response.SetBodyString("7,Ada\n")
+		return nil
+	}
+
+	exampleAnswers(handler, "POST /users HTTP/1.1\nHost: example.com\nContent-Length: 0\n\n")
+	// Output:
+	// HTTP/1.1 201 Created
+	// Content-Type: text/csv
+	// Location: /users/7
+	// Server: filo
+	// Content-Length: 6
+	//
+	// 7,Ada
+}
+
+// A stream without an end returns when the shutdown begins, so that the client comes back to another server.
+func ExampleCtx_ShuttingDown() {
+	handler := func(c *filo.Ctx) error {
+		news := make(chan string, 1)
+		news <- "it rains"
+		w := c.Stream()
+		for {
+			select {
+			case text := <-news:
+				fmt.Fprintln(w, text)
+				if err := w.Flush(); err != nil {
+					return err // the client is gone
+				}
+			case <-c.ShuttingDown():
+				return nil
+			}
+		}
+	}
+	s := &filo.Server{Handler: handler}
+	listener := servertest.NewListener()
+	go s.Serve(listener)
+	client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext}}
+	answer, err := client.Get("http://filo.test/news")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewReader(answer.Body)
+	line, err := lines.ReadString('\n')
+	fmt.Printf("%q %v\n", line, err)
+
+	err = s.Shutdown(context.Background())
+	_, end := lines.ReadString('\n')
+	fmt.Println(err, end)
+	// Output:
+	// "it rains\n" <nil>
+	// <nil> EOF
+}
+
+// Middleware around a router sees the final answer by RenderError. Inside of a router's middleware errors are rendered already.
+func ExampleCtx_RenderError() {
+	counted := func(next filo.Handler) filo.Handler {
+		return func(c *filo.Ctx) error {
+			err := next(c)
+			if err != nil {
+				err = c.RenderError(err)
+			}
+			fmt.Println("status", c.Status())
+			return err
+		}
+	}
+	handler := counted(func(c *filo.Ctx) error { return filo.Error(404, "") })
+
+	exampleAnswers(handler, "HEAD / HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// status 404
+	// HTTP/1.1 404 Not Found
+	// X-Content-Type-Options: nosniff
+	// Vary: Accept
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 10
 }

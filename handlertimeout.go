@@ -9,7 +9,6 @@ import (
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
-	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/requestctx"
 )
@@ -103,10 +102,9 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 }
 
-// KeepFields is for filo's own router: no other package can construct its argument. It is called between the middlewares of a route, and
-// before its handler, so that the answer of a timeout has the fields that middleware inside of it has set. The timer can't read the
-// response's own fields, since the handler may be changing them.
-func (c *Ctx) KeepFields(hooks.Own) {
+// keepFields is called by the router between the middlewares of a route, and before its handler, so that the answer of a timeout has the
+// fields that middleware inside of it has set. The timer can't read the response's own fields, since the handler may be changing them.
+func (c *Ctx) keepFields() {
 	if c.timeout != nil {
 		c.timeout.keepFields(&c.Response.Header.list)
 	}

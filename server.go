@@ -19,7 +19,8 @@
 //		}))
 //	}
 //
-// In production, [Server.Run] serves until its context ends, and shuts down without losing a request.
+// In production, [Server.Run] serves until its context ends, and shuts down without losing a request. [Ctx] lists what a handler can do, by
+// purpose.
 //
 // Package router adds routes, groups and middleware; Router.Serve is a Handler. The server keeps its idle workers on a stack: new work
 // goes to the worker that finished last, whose memory is still in the processor's caches. Workers that stay idle end.
@@ -155,14 +156,16 @@ type Server struct {
 	// and browsers keep a connection; negative: for ever.
 	IdleTimeout time.Duration
 
-	// GracePeriod is how long Run and its variants wait for running requests and tasks of Ctx.Go once they shut the server
-	// down. Whatever isn't finished by then is cut off. Default 20 s.
+	// GracePeriod is the time for work that runs when a shutdown begins: how long Run and its variants wait for running requests and
+	// tasks of Ctx.Go. Whatever isn't finished by then is cut off. A shutdown with nothing to do doesn't take that long. Shutdown itself
+	// goes by its context. Default 20 s.
 	GracePeriod time.Duration
 
-	// IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close. A
-	// client that sends a request just when the server closes the connection loses it, so this time should be longer than clients
-	// wait between two requests, and shorter than GracePeriod. Connections of HTTP/2 don't need it. Default a few milliseconds, 100 if
-	// the connection was used within the last second, so that an idle server ends at once.
+	// IdleGrace is the time for connections without a request when a shutdown begins: how long each stays open for one more request, whose
+	// answer says Connection: close. A client that sends a request just when the server closes the connection loses it, so this time
+	// should be longer than clients wait between two requests, and shorter than GracePeriod, within which it lies. Connections of HTTP/2
+	// don't need it. Default a few milliseconds, 100 if the connection was used within the last second, so that an idle server ends at
+	// once.
 	IdleGrace time.Duration
 
 	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time for which the server has waited for it. It

@@ -105,7 +105,7 @@ var llms = []struct {
 		{"docs/BENCHMARKS.md", "comparisons with other servers"},
 		{"docs/internals/PROFILE.md", "profiles under three loads"},
 		{"CONTRIBUTING.md", "what a change of filo needs"},
-		{"SECURITY.md", "how to report a vulnerability"},
+		{"docs/SECURITY.md", "how to report a vulnerability"},
 	}},
 }
 

@@ -26,7 +26,12 @@ func TestContribDocuments(t *testing.T) {
 		synopsis := strings.TrimPrefix(pkg.Synopsis(pkg.Doc), "Package "+pkg.Name+" ")
 		index += fmt.Sprintf("| [%s](%s) | %s |\n", name, name, synopsis)
 	}
-	index += "\nUntil there is a tag, see [how the module comes from a clone](../README.md#first-program).\n"
+	index += "\nUntil v0.1.0 is tagged, they come from the clone of [the first program](../README.md#first-program), by a line for each one that is used,\n" +
+		"before `go mod tidy`:\n\n"
+	for _, folder := range contribModules(t) {
+		name := filepath.Base(folder)
+		index += fmt.Sprintf("    go mod edit -replace %s=../filo/contrib/%s\n", modulePackage(t, folder).ImportPath, name)
+	}
 	is(t, "contrib/README.md", index)
 }
 

@@ -131,7 +131,7 @@ func TestMistakes(t *testing.T) {
 }
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)|<img src="([^"]+)"`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 	// code matches text that may look like a link without being one: inline code, and indented lines.
@@ -143,7 +143,7 @@ func TestLinks(t *testing.T) {
 	for _, document := range markdown(t) {
 		text := code.ReplaceAllString(fenced.ReplaceAllString(read(t, document), ""), "")
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
-			if err := follow(document, match[1]); err != nil {
+			if err := follow(document, match[1]+match[2]); err != nil {
 				t.Errorf("%s: %v", document, err)
 			}
 		}
@@ -155,7 +155,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// markdown returns the Markdown files of the repository, except in folders whose names begin with a dot.
+// markdown returns the Markdown files of the repository, except in folders whose names begin with a dot, other than .github.
 func markdown(t *testing.T) (documents []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -163,7 +163,7 @@ func markdown(t *testing.T) (documents []string) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != root && (name[0] == '.' || name == "node_modules"):
+		case entry.IsDir() && path != root && (name[0] == '.' && name != ".github" || name == "node_modules"):
 			return filepath.SkipDir
 		case filepath.Ext(name) == ".md":
 			document, err := filepath.Rel(root, path)

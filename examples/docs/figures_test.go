@@ -18,8 +18,8 @@ var shown = []struct{ title, section, row, unit string }{
 	{"CPU time per request, 64 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 64 connections", "µs"},
 	{"CPU time per request, 4,096 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 4096 connections", "µs"},
 	{"CPU time per request, a handler that asks PostgreSQL", "### Server CPU time per request, µs", "handler that asks PostgreSQL", "µs"},
-	{"p99 at 70 % load, 64 kept connections", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "13 bytes, keep-alive, 64 connections", "ms"},
-	{"p99 at 70 % load, a file of 1 MB", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "static file, 1 MB", "ms"},
+	{"p99 at 70&nbsp;% load, 64 kept connections", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "13 bytes, keep-alive, 64 connections", "ms"},
+	{"p99 at 70&nbsp;% load, a file of 1 MB", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "static file, 1 MB", "ms"},
 	{"memory per idle connection", "### Memory per idle connection, KB", "9,000 idle connections, then a burst", "KB"},
 }
 
@@ -35,9 +35,13 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table += "| " + each.title
+		what, on, _ := strings.Cut(each.title, ", ")
+		table += fmt.Sprintf("| %s (%s)", what, each.unit)
+		if on != "" {
+			table += ", " + on
+		}
 		for _, v := range values {
-			table += fmt.Sprintf(" | %.3g %s", v, each.unit)
+			table += fmt.Sprintf(" | %.3g", v)
 		}
 		table += " |\n"
 		if each.unit == "µs" {

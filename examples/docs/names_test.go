@@ -2,8 +2,14 @@ package docs
 
 import (
 	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
 	"go/types"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -110,4 +116,84 @@ func (c *compiler) lookUp(name string) error {
 		}
 	}
 	return nil
+}
+
+// The documentation of Ctx lists each of its methods, by purpose. A method that is left out is found only by those who know its name.
+func TestMethodsOfCtx(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	server, err := doc.NewFromFiles(fset, files, known["filo"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(server.Types, func(each *doc.Type) bool { return each.Name == "Ctx" })
+	if i < 0 {
+		t.Fatal("package filo has no type Ctx")
+	}
+	linked := map[string]bool{}
+	for _, match := range regexp.MustCompile(`\[Ctx\.(\w+)\]`).FindAllStringSubmatch(server.Types[i].Doc, -1) {
+		linked[match[1]] = true
+	}
+	for _, method := range server.Types[i].Methods {
+		if !linked[method.Name] {
+			t.Errorf("the documentation of Ctx has no link to [Ctx.%s]", method.Name)
+		}
+		delete(linked, method.Name)
+	}
+	for name := range linked {
+		t.Errorf("the documentation of Ctx has a link to [Ctx.%s], which doesn't exist", name)
+	}
+}
+
+// Every exported function and method of the root package can be called by users: none has a parameter of a type of internal/, which users
+// can't name.
+func TestCallable(t *testing.T) {
+	c, err := newCompiler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := c.importer.Import(known["filo"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	check := func(f types.Object) {
+		if _, isFunc := f.(*types.Func); !isFunc || !f.Exported() {
+			return
+		}
+		checked++
+		for parameter := range f.Type().(*types.Signature).Params().Variables() {
+			if text := types.TypeString(parameter.Type(), nil); strings.Contains(text, "/internal/") {
+				t.Errorf("%s has a parameter of the type %s", f.Name(), text)
+			}
+		}
+	}
+	for _, name := range server.Scope().Names() {
+		object := server.Scope().Lookup(name)
+		check(object)
+		if !object.Exported() {
+			continue
+		}
+		methods := types.NewMethodSet(types.NewPointer(object.Type()))
+		for method := range methods.Methods() {
+			check(method.Obj())
+		}
+	}
+	if checked == 0 {
+		t.Error("no function was checked")
+	}
 }

@@ -17,6 +17,7 @@ import (
 // The root sets these when it is initialised.
 var (
 	Enter   any // func(c *filo.Ctx, class *class.Class, route string) error
+	Routed  any // func(c *filo.Ctx) *Match
 	Inherit any // func(c, from *filo.Ctx)
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
@@ -29,6 +30,8 @@ var (
 	Leftover any
 	// Overdue is func(s *filo.Server, found func(OverdueWait)).
 	Overdue any
+	// KeepFields is func(c *filo.Ctx).
+	KeepFields any
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
 )
@@ -40,10 +43,6 @@ type OverdueWait struct {
 	Progress [2]uint64 // changes when the wait, or whatever waits, makes progress
 	Looks    int64     // how often the loop of a connection has looked for events so far
 }
-
-// Own is a parameter type of methods for filo's own packages: others can't name it. Such methods are called so often that a function
-// variable would be too slow.
-type Own struct{ _ struct{} }
 
 // Match is the result of routing a request: its route, and the path parameters, one for each wildcard of the route's pattern, in their
 // order. The router fills it in while it looks for the route.

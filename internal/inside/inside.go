@@ -12,6 +12,7 @@ import (
 
 var (
 	enter    = hooks.Enter.(func(c *filo.Ctx, class *class.Class, route string) error)
+	routed   = hooks.Routed.(func(*filo.Ctx) *hooks.Match)
 	inherit  = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
@@ -21,6 +22,7 @@ var (
 	leftover = hooks.Leftover.(func(*filo.Server) string)
 	overdue  = hooks.Overdue.(func(*filo.Server, func(hooks.OverdueWait)))
 
+	keepFields      = hooks.KeepFields.(func(*filo.Ctx))
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
 )
 
@@ -33,10 +35,10 @@ func Leftover(s *filo.Server) string { return leftover(s) }
 func Overdue(s *filo.Server, found func(hooks.OverdueWait)) { overdue(s, found) }
 
 // Match returns the routing result of the request, for a router to fill in.
-func Match(c *filo.Ctx) *hooks.Match { return c.Match(hooks.Own{}) }
+func Match(c *filo.Ctx) *hooks.Match { return routed(c) }
 
 // KeepFields says that middleware has run, and may have set fields: see filo.Ctx.SetTimeout.
-func KeepFields(c *filo.Ctx) { c.KeepFields(hooks.Own{}) }
+func KeepFields(c *filo.Ctx) { keepFields(c) }
 
 // Enter says to which class the rest of the handler belongs. If that class may block, and the handler runs where its request was read, the
 // loop driver gives the loop to another worker first. A router calls it with the class of the route that it has found, before the route's

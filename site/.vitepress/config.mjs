@@ -8,7 +8,7 @@ const read = file => readFileSync(join(root, file), 'utf8')
 const module = read('go.mod').match(/^module (.+)$/m)[1]
 
 // Every Markdown file is a page, except those for people and programs that work in the repository.
-const unpaged = /^(\.github|arena|internal|ossfuzz)\/|^(AGENTS|CODE_OF_CONDUCT)\.md$/
+const unpaged = /^(\.github|arena|internal|ossfuzz)\/|^AGENTS\.md$/
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'], { cwd: root, encoding: 'utf8' })
 const [pages, others] = [[], []]
 for (const file of files.trim().split('\n')) (unpaged.test(file) ? others : pages).push(file)
@@ -60,8 +60,6 @@ const css = `
 .vp-doc td, .vp-doc th { padding: 6px 12px; vertical-align: top }
 .vp-doc thead:not(:has(th:not(:empty))) { display: none }
 @media (min-width: 960px) { .VPDoc .content { padding-inline: 16px !important } .vp-doc [class*=language-] code { padding: 0 14px } }
-/* On a phone a picture stands above its text. */
-@media (max-width: 640px) { .vp-doc table:has(img) td { display: block } .vp-doc table:has(img) td:empty { display: none } }
 `
 
 export default {
