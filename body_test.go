@@ -26,7 +26,7 @@ import (
 // wireConn is a connection that receives its parts, one in each Read or in several, and then the error; io.EOF if that is
 // nil. It never waits.
 type wireConn struct {
-	net.Conn // nil: whatever isn't below must not be called
+	net.Conn // nil: methods that aren't below must not be called
 	parts    [][]byte
 	err      error
 	sent     int                // of parts
@@ -153,8 +153,8 @@ var wireBodies = []struct{ name, request, body, trailer string }{
 	{"chunked, a trailer that looks like a request", wireChunked + "0;e\r\nGET: /smuggled HTTP/1.1\r\n\r\n", "", "GET=/smuggled HTTP/1.1 "},
 }
 
-// Each split point of each request gives the same as the whole: the body, however it is read, its trailer, the request
-// behind it, and the answers.
+// A request that arrives in two pieces, split at any byte, has the same effect as one that arrives whole: the same body, however it is
+// read, the same trailer, the same next request, and the same answers.
 func TestBodySplits(t *testing.T) {
 	for name, read := range wireReaders {
 		var seen strings.Builder
@@ -232,7 +232,8 @@ func TestLargeBodySplits(t *testing.T) {
 	}
 }
 
-// "A body the handler didn't read is drained; it is never parsed as the next request": also if the handler has read a part.
+// The bytes of a body that its handler hasn't read are skipped, and never parsed as the next request. That also holds if the handler has
+// read a part.
 func TestBodySkipped(t *testing.T) {
 	long := strings.Repeat(wireSmuggled, 300) // more than the read buffer
 	manyChunks := strings.Repeat(wireChunkOf(wireSmuggled), 300)
@@ -287,8 +288,8 @@ func wireError(err error) string {
 	return err.Error()
 }
 
-// "A body over the limit is an HTTPError of 413": a body of exactly the limit isn't, and one byte more is, however the body is framed and
-// read, and wherever it is cut. Body never returns "what had come by then".
+// "The error is an HTTPError: 413 for a body over the limit": a body of exactly the limit is accepted, and one byte more isn't, however the
+// body is framed and read, and wherever it is cut. "With an error no part of the body is returned."
 func TestBodyLimits(t *testing.T) {
 	const ten = "0123456789"
 	for _, test := range []struct {
@@ -381,8 +382,8 @@ func TestBodyLimitsOfLargeBodies(t *testing.T) {
 	}
 }
 
-// If the client is gone when the server wants to ask it for its body, the error is a 400, as if it had gone while it sent the body. It is
-// no failure of the handler, and isn't logged.
+// If the client has left by the time at which the server asks it for its body, the error is a 400, as for a client that leaves while it
+// sends the body. The error isn't the handler's fault, and isn't logged.
 func TestBodyOfAClientThatIsGone(t *testing.T) {
 	gone := errors.New("broken pipe")
 	for name, read := range wireReaders {
@@ -462,7 +463,7 @@ var wireMalformedChunks = []struct{ rule, input string }{
 	{"an extension of the last chunk is held to the same rules", "0;\r\n\r\n"},
 }
 
-// A malformed chunk is a 400, and the connection ends, because nobody can know any more where the body ends.
+// A malformed chunk is a 400, and the connection ends, because the end of the body can't be found any more.
 func TestBodyMalformed(t *testing.T) {
 	for name, read := range wireReaders {
 		var got []string
@@ -583,7 +584,7 @@ func TestBodyInPlace(t *testing.T) {
 	}
 }
 
-// "Announcing costs a client as much as it costs the server": 1 GB announced and ten bytes sent allocate next to nothing.
+// A client that announces 1 GB and sends ten bytes makes the server allocate next to nothing.
 func TestBodyAnnounced(t *testing.T) {
 	const gigabyte = 1 << 30
 	for name, request := range map[string]string{
@@ -626,7 +627,7 @@ func wireEachByte(input []byte) []int {
 // wireForgetBuffers empties the free lists of buffers, so that sizes don't depend on what other tests left there.
 func wireForgetBuffers() {
 	largeBuffers = lend.Buffers{}
-	for w := scratches.Get().(*scratch); w.out != nil || w.ctx != nil; w = scratches.Get().(*scratch) { // until a new one comes
+	for w := scratches.Get().(*scratch); w.out != nil || w.ctx != nil; w = scratches.Get().(*scratch) { // until the pool is empty, and Get makes a new one
 	}
 }
 
@@ -709,7 +710,7 @@ func TestBodyMemoryIsReused(t *testing.T) {
 	}
 }
 
-// "Calls after the first one return the same", and BodyReader reads what Body would.
+// "Later calls return the same result", and BodyReader reads the bytes that Body returns.
 func TestBodyTwice(t *testing.T) {
 	for name, body := range map[string]string{"small": "0123456789", "large": strings.Repeat("0123456789", 1000), "empty": ""} {
 		for _, request := range []string{wireFixed(body), wireChunked + strings.TrimPrefix(wireChunkOf(body), "0\r\n\r\n") + "0\r\n\r\n"} {
@@ -767,8 +768,8 @@ func TestBodyReaderThenBody(t *testing.T) {
 	}
 }
 
-// "Bytes are borrowed until the handler returns": the target, the fields and what Body returned don't change while the handler makes the
-// connection read on, whatever follows the request.
+// Bytes are borrowed until the handler returns: the target, the fields and the body don't change while the handler makes the connection
+// read on, whatever follows the request.
 func TestBorrowedBytesStay(t *testing.T) {
 	fields := ""
 	for i := range 60 {

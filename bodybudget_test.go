@@ -211,10 +211,10 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 					default:
 					}
 				}
-				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // silent now and then as they come, too
+				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // while they arrive, bodies are silent now and then, too
 			})
 		}
-		hold(fit - 1) // with the first body as many as fit, unless that has already made room for one that was sent again
+		hold(fit - 1) // with the first body these are as many as fit, unless the first one has already made room for a body that was sent again
 		filotest.Await(t, "room", func() bool { return postBody(polite, "/whole", size) == "200 " })
 		if got := filotest.Recv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
 			t.Errorf("the body that was silent for the longest: %s", got)

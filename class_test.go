@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Each call of a class that isn't quick is timed, also the first one. Of a quick class one call in class.TimedCalls is timed. Each function
-// is called, and its error is returned.
+// Each call of a class that isn't quick is timed, including the first one. In a quick class, one call in class.TimedCalls is timed. Whether
+// or not a call is timed, the handler runs, and its error is returned.
 func TestClassTimes(t *testing.T) {
 	failure := errors.New("failure")
 	calls, slow := 0, true

@@ -89,7 +89,7 @@ func TestMakeRoomOrder(t *testing.T) {
 		}
 	}
 	for i, c := range all {
-		shed := i >= 3 && i < 30 && i != 12 // as if the others' clock were an hour ahead
+		shed := i >= 3 && i < 30 && i != 12 // 0 and 1 aren't idle, 2 is too new, and 12 has become busy
 		if got := c.state() == stateShed; got != shed {
 			t.Errorf("connection %d is in state %d", i, c.state())
 		}
@@ -197,8 +197,8 @@ func TestMakeRoomByAddress(t *testing.T) {
 	}
 }
 
-// A client that keeps using the connections that would be closed first neither makes others' connections go, nor causes searches without
-// end: between two searches, the client has used as many connections as a search keeps.
+// A client may keep using those of its connections that would be closed first. That neither closes other clients' connections nor causes
+// endless searches: there is no new search until the client has used as many connections as a search keeps.
 func TestMakeRoomWhileUsed(t *testing.T) {
 	attacker, polite := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2)}
 	s, all := idleServer(320, append(slices.Repeat([]net.Addr{attacker}, 9), polite)...)
@@ -228,7 +228,7 @@ func TestMakeRoomWhileUsed(t *testing.T) {
 	}
 }
 
-// If nobody is idle, the connections aren't visited for each new one.
+// While no connection is idle, not every new connection causes a search of all connections.
 func TestMakeRoomRests(t *testing.T) {
 	s, all := idleServer(300)
 	for _, c := range all {

@@ -245,7 +245,7 @@ func BenchmarkRequestsBesideSweeps(b *testing.B) {
 	}
 }
 
-// lifeShuffle makes connections lie in memory as after hours of work.
+// lifeShuffle makes the connections lie in memory in random order, as after hours of work.
 func lifeShuffle(set *connSet) {
 	var conns []*conn
 	set.walk(func(c *conn) { conns = append(conns, c) })
@@ -354,8 +354,8 @@ func lifeLateServer(h Handler) *Server {
 	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A connection that was accepted before a shutdown, and is registered late, still has the time-outs: "slow senders get 408 or the
-// connection closes, and hold no more than their limits".
+// A connection that was accepted before a shutdown, and is registered late, still has the time-outs: a client that sends its request too
+// slowly gets a 408.
 func TestShutdownSweepsLateConnections(t *testing.T) {
 	s, late := lifeLateServer(benchHello), newLifeLate()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -390,7 +390,7 @@ func TestShutdownSweepsLateConnections(t *testing.T) {
 	}
 }
 
-// Shutdown "returns nil when all are gone": no request is served after that, not even on a connection that ServeConn has already begun to
+// "Shutdown returns nil when all are done": no request is served after that, not even on a connection that ServeConn has already begun to
 // serve.
 func TestServeConnAfterShutdown(t *testing.T) {
 	late := newLifeLate()
@@ -417,8 +417,8 @@ func TestServeConnAfterShutdown(t *testing.T) {
 	}
 }
 
-// lifePoke wakes all goroutines that wait for a connection of the server, again and again until stop is closed, like a sweep that comes too
-// late for the wait that it means to end.
+// lifePoke wakes all goroutines that wait for a connection of the server, again and again until stop is closed. Each wake-up is like one of
+// a sweep that comes after the wait that it was meant for.
 func lifePoke(s *Server, stop <-chan struct{}) {
 	for {
 		select {
@@ -580,7 +580,7 @@ func (c *lifePoked) SetWriteDeadline(at time.Time) error {
 		close(c.begun)
 	}
 	c.mu.Unlock()
-	time.Sleep(5 * time.Millisecond) // time in which the owner would go on, which it mustn't
+	time.Sleep(5 * time.Millisecond) // the owner mustn't go on during this time
 	c.mu.Lock()
 	c.poking, c.expired = false, true
 	return nil

@@ -63,8 +63,8 @@ func TestHeader(t *testing.T) {
 const wireControls = "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f" +
 	"\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x7f"
 
-// wireCheckLines checks that head is a status line, field lines and an empty line, each of which ends in CRLF and holds no
-// other control byte, and that they are what another parser reads.
+// wireCheckLines checks that head is a status line, field lines and an empty line. Each line must end in CRLF and hold no other control
+// byte, and another parser must read the same lines.
 func wireCheckLines(t *testing.T, what string, head []byte) textproto.MIMEHeader {
 	t.Helper()
 	lines := bytes.SplitAfter(head, []byte("\r\n"))
@@ -94,7 +94,7 @@ func wireCheckLines(t *testing.T, what string, head []byte) textproto.MIMEHeader
 	return header
 }
 
-// "CR, LF and NUL never reach the wire from any setter": nor do other control bytes, wherever they are in a name or a value.
+// No setter lets a control byte reach the wire, wherever the byte is in a name or a value.
 func TestHeadersCantBeBroken(t *testing.T) {
 	s := &Server{Handler: benchHello}
 	s.configure()
@@ -137,8 +137,8 @@ func TestHeadersCantBeBroken(t *testing.T) {
 	}
 }
 
-// A Header is a struct: nothing but advice keeps a handler from assigning a request's to its response. "Nothing that is set can break the
-// framing of a message": neither can the white space that the client had sent around its fields.
+// A Header is a struct, so a handler can assign the request's Header to the response. Even then nothing breaks the framing of the answer,
+// not even white space that the client has sent around its fields.
 func TestHeaderAssigned(t *testing.T) {
 	s := &Server{Handler: benchHello}
 	s.configure()
@@ -168,7 +168,7 @@ func TestHeaderAssigned(t *testing.T) {
 	}
 }
 
-// What a handler learned about a request stays right when a middleware then sets fields of the request.
+// If a middleware sets fields of the request, the values that a handler has read before stay unchanged.
 func TestHeaderSetKeepsTheRequest(t *testing.T) {
 	first := false
 	s := wireServer(t, func(c *Ctx) error {

@@ -23,8 +23,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Only one loop accepts from a listener of the user's, and gives each loop its share of the connections. Once the listener is closed, no
-// connection that is accepted after that is served.
+// Only one loop accepts from a listener of the user's, and gives each loop its share of the connections. Connections that are accepted
+// after the close of the listener aren't served.
 func TestOneListenerForAllLoops(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")

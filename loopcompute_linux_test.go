@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// While its loop has nothing else to do, a handler that computes for longer than quick ones, but not for long, runs where its request was
-// read. The next such handler doesn't if answers of earlier requests, or the loop, have waited long enough. A handler that waits for that
-// long, rather than computes, never runs there.
+// While its loop has nothing else to do, a handler that computes for at most class.Brief runs where its request was read. The next such
+// handler doesn't, if answers to earlier requests, or the loop, have waited long enough. A handler that takes as long because it waits
+// never runs there.
 func TestHandlersThatCompute(t *testing.T) {
 	filotest.NeedLoops(t)
 	spin := func() {
@@ -75,7 +75,8 @@ func TestHandlersThatCompute(t *testing.T) {
 	}
 }
 
-// A parked connection's function that computes, but not for long, is called by the loop's leader while nothing else is ready there.
+// If the function of a parked connection computes for at most class.Brief, the loop's leader calls it, while nothing else is ready in the
+// loop.
 func TestParkedThatComputes(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {

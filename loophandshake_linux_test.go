@@ -27,8 +27,7 @@ func (c *deafConn) Read([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// Stalled handshakes keep each other waiting for no longer than each one's own time-out, and neither Close nor Shutdown waits for any of
-// them.
+// Each stalled handshake ends at its own time-out, however many there are, and neither Close nor Shutdown waits for any of them.
 func TestStalledHandshakes(t *testing.T) {
 	filotest.NeedLoops(t)
 	for name, end := range map[string]func(s *filotest.Server) error{
@@ -96,9 +95,9 @@ func dialPaused(s *filotest.Server, t *testing.T, from string) (c *pausedConn, s
 	return c, secure, result
 }
 
-// Clients that begin handshakes and never end them keep nobody out, whether they come from the same address or from another one, and hold
-// no more workers than there is room for. The handshake that has waited for the longest at the same address gives way first. It isn't
-// closed then, since its client would come again, but when its client goes on or its time is over.
+// Clients that begin handshakes and never end them keep no other client out, whether that client has the same address or another one.
+// They hold no more workers than there is room for. The handshake that has waited for the longest at the same address gives way first.
+// Its connection isn't closed at once, since its client would connect again, but when its client goes on or its time is over.
 func TestSilentHandshakes(t *testing.T) {
 	filotest.NeedLoops(t)
 	const most, clients = 4, 16

@@ -162,7 +162,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 			if g == nil {
 				t.Skip("no loops")
 			}
-			// The only connection is on loop own. others returns the memory that the connection's requests mustn't write to.
+			// The only connection is on the loop own. others returns the memory to which the connection's requests must not write.
 			others := func(own int) *manycoresMemory {
 				m := &manycoresMemory{names: make(map[uintptr]string)}
 				m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.due", "Server.conns.swept")

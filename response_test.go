@@ -21,7 +21,7 @@ type answerScript struct {
 	input  []string // one for each Read; then the client has closed
 	events []string
 	output strings.Builder
-	direct []byte // if set, writes of this very memory are recorded as such
+	direct []byte // if set, a write that passes this slice itself, and no copy, is recorded as such
 }
 
 func (c *answerScript) Read(p []byte) (int, error) {
@@ -37,7 +37,7 @@ func (c *answerScript) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write notes how many final and interim answers p has.
+// Write records how many final and interim answers p has.
 func (c *answerScript) Write(p []byte) (int, error) {
 	c.output.Write(p)
 	switch {
@@ -233,8 +233,8 @@ func TestPipelineLargerThanTheBuffers(t *testing.T) {
 	}
 }
 
-// Small bodies are copied behind their heads and go out with them; large ones go as they are, by writev where the
-// connection can, and a slice that was given away isn't copied.
+// A small body is copied behind its head and sent with it. A large one is sent without a copy, by writev where the connection has it. A
+// slice that was given away is never copied.
 func TestLargeBodiesAreNotCopied(t *testing.T) {
 	for _, size := range []int{copiedBody, copiedBody + 1, maxWrite, maxWrite + 1, 3*maxWrite + 5} {
 		body := make([]byte, size)
@@ -286,8 +286,8 @@ func TestLargePiecesOfALayer(t *testing.T) {
 		_, err := c.Stream().Write(make([]byte, copiedBody+1))
 		return err
 	})
-	// The head goes by itself. Then there are two writes for each piece, since this connection has no writev, one for the end of the last
-	// chunk, when Write has everything, and one for the end of the body.
+	// The head goes by itself. Since this connection has no writev, two writes follow for each piece. When Write has everything, one more
+	// ends the last chunk, and the last one ends the body.
 	want := []string{"read", "/1", "write 1"}
 	for range 2*pieces + 2 {
 		want = append(want, "write 0")
@@ -339,7 +339,8 @@ func TestFileBySendfile(t *testing.T) {
 	}
 }
 
-// "A file that doesn't exist, and anything but a regular file, is an HTTPError of 404, one that may not be read of 403."
+// "If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404. If the file may not be read, it is one
+// with status 403."
 func TestFileErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fs.ErrNotExist:                      404,

@@ -30,7 +30,8 @@ func TestWorkerPlacesNoRefusal(t *testing.T) {
 						return
 					}
 					<-closed
-					// A place is free at the close, unless as many workers are closing as may. Then not each client finds a place.
+					// When a connection closes, its place is free, unless the maximum number of workers are closing already. In that case
+					// not every client finds a place.
 					for p.places.Taken(admit.Closing) > 0 {
 						runtime.Gosched()
 					}
@@ -96,7 +97,7 @@ func TestWorkerPlacesLeaders(t *testing.T) {
 	})
 }
 
-// A worker that would be released leads in place of a worker that was appointed and hasn't come. The late worker is released instead.
+// A worker that would be released takes the lead from an appointed worker that hasn't started yet. The late worker is released instead.
 func TestTakeOver(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		for _, vacated := range []bool{false, true} {
@@ -129,7 +130,7 @@ func TestTakeOver(t *testing.T) {
 			if taken := p.places.Taken(admit.Ordinary); taken != 0 || len(p.ready) != 1 || p.goroutines != 2 {
 				t.Errorf("%d places are taken, %d ready, %d goroutines", taken, len(p.ready), p.goroutines)
 			}
-			// A worker that has come isn't taken for late.
+			// A worker that has started doesn't count as late.
 			next := &testLead{leads: make(chan *workerChan), leave: make(chan struct{})}
 			if !p.handOver(w, next.leadership(), admit.Ordinary.Only()) {
 				t.Fatal("not handed over")

@@ -186,7 +186,7 @@ func mustPanic(t *testing.T, what string, f func()) {
 	f()
 }
 
-// A channel's capacity is 0 when GOMAXPROCS is 1, else 1. A recycled worker gets the capacity that is right by then.
+// A channel's capacity is 0 when GOMAXPROCS is 1, else 1. A recycled worker gets the capacity for the current GOMAXPROCS.
 func TestWorkerChanCapacity(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var w workerChan
@@ -448,7 +448,7 @@ func TestWorkerPoolSorted(t *testing.T) {
 	})
 }
 
-// "No connection is refused while fewer than the cap are busy", not even while retired workers have yet to end.
+// While fewer workers than the cap are busy, no connection is refused, not even while retired workers haven't ended yet.
 func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
@@ -701,8 +701,8 @@ func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
 	})
 }
 
-// Neither Serve nor the connection that Serve is given waits for a close that takes long. Once its connection is closed, the worker is
-// ready again if there is a place.
+// If a close takes long, neither Serve nor the next connection waits for it. Once the connection is closed, the worker is ready again if
+// there is a place.
 func TestWorkerPoolSlowClose(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTest(t, 2, time.Minute)
@@ -906,7 +906,8 @@ func (m *poolModel) finish(t *testing.T, random *rand.Rand, stopped bool) {
 	}
 }
 
-// check takes the workers that the cleaner may and must have retired off the model's stack, and compares the stacks.
+// check removes from the model's stack the workers that the cleaner must have retired, and those that it may have retired, and compares the
+// stacks.
 func (m *poolModel) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

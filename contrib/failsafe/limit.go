@@ -116,7 +116,8 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	}
 	returned := false
 	defer func() { // also when the handler panics, or ends its goroutine
-		// The duration of a handler that has sent its answer itself, has taken the connection over or was timed out depends on its client.
+		// A handler's duration doesn't count if it depends on the client: if the handler has sent its answer itself, has taken the
+		// connection over or was timed out.
 		if returned && !errors.Is(err, filo.ErrClientGone) && !c.Committed() {
 			permit.Record()
 		} else {

@@ -14,7 +14,7 @@ import (
 )
 
 // storm has a limiter guard a resource that does 1,000 requests a second, 20 at once. It asks for half of that for three seconds, and then
-// for twice as much, and returns how many were done in each second of the storm. The time is that of a bubble.
+// for twice the 1,000, and returns how many requests were done in each second of the storm. The time is that of a synctest bubble.
 func storm(t *testing.T, builder adaptivelimiter.Builder[any], seconds int) []int64 {
 	const capacity, maxWait = 1000, 50 * time.Millisecond
 	done := make([]atomic.Int64, seconds)

@@ -70,7 +70,7 @@ func pattern(op *huma.Operation) string {
 		b.WriteString("{" + identifier(name) + "}")
 		rest = behind
 	}
-	// To the router, a slash at the end stands for all paths that begin so; in OpenAPI it is a slash.
+	// In a pattern of the router, a slash at the end stands for all paths below. In OpenAPI it is only a slash.
 	if strings.HasSuffix(op.Path, "/") {
 		b.WriteString("{$}")
 	}

@@ -51,7 +51,7 @@ func (b *responseBody) Write(p []byte) (int, error) {
 	return b.stream.Write(p)
 }
 
-// begin switches to streaming, and sends the bytes first that were written before.
+// begin switches to streaming. First it sends the bytes that were written so far.
 func (b *responseBody) begin() error {
 	whole, _ := b.c.Response.WholeBody()
 	before := bytes.Clone(whole) // Stream drops it

@@ -45,7 +45,7 @@ func demanded(f reflect.StructField) bool {
 	}
 	for _, rule := range rulesOf(f) {
 		switch name, parameter, _ := strings.Cut(rule, "="); name {
-		case "omitempty", "omitzero", "omitnil", "dive": // behind it are rules of other values, or of the elements
+		case "omitempty", "omitzero", "omitnil", "dive": // the rules after it are for other values, or for the elements
 			return false
 		case "required":
 			return true

@@ -30,9 +30,9 @@ type Options[C any] struct {
 	Keys map[string]any
 	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key
 	// functions for golang-jwt fit, such as one that keeps a JWK set (see the package's doc for how often it may be fetched). Many requests
-	// call it at once, also with tokens that an attacker has made up. If there is no such key, it returns an error of any kind. If it can't
-	// find out whether there is one, it returns an error that wraps a *filo.HTTPError, such as a 503, which becomes the client's answer. If
-	// Algorithms has one of HS…, a []byte that it returns is a shared secret; don't allow those together with other algorithms.
+	// call it at once, also with tokens that an attacker has made up. If there is no such key, KeyFunc returns an error of any kind. If it
+	// can't find out whether there is one, it returns an error that wraps a *filo.HTTPError, such as a 503, which becomes the client's
+	// answer. If Algorithms has one of HS…, a []byte that it returns is a shared secret; don't allow those together with other algorithms.
 	KeyFunc gojwt.Keyfunc
 
 	// Issuer is the required value of "iss". If empty, any value is valid.

@@ -261,7 +261,7 @@ func TestSpanOf(t *testing.T) {
 	}
 }
 
-// "Inside of Middleware Ctx.Logger has them already."
+// "Within Middleware, the logger of Ctx.Logger has both attributes already."
 func TestLoggerHasTheTrace(t *testing.T) {
 	var log strings.Builder
 	var span trace.SpanContext

@@ -188,7 +188,7 @@ func (t *telemetry) method(method []byte) int {
 	return len(t.methods)
 }
 
-// returned records the result of a request whose handler has returned. If its error could be rendered, that is done by now.
+// returned records the result of a request whose handler has returned. The handler's error has been rendered, if that was possible.
 func (x *exchange) returned(c *filo.Ctx, err error) {
 	x.status = c.Status()
 	switch {
@@ -213,7 +213,7 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 }
 
 // panicked records a panic that goes on to the server, which answers it with 500 if it can. Without a value, the handler has ended its
-// goroutine, which is answered likewise.
+// goroutine, which the server also answers with 500.
 func (x *exchange) panicked(c *filo.Ctx, value any) {
 	if isAbort(value) {
 		x.prevented(c)

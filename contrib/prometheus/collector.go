@@ -92,7 +92,7 @@ type collector struct {
 	server *filo.Server
 
 	mu sync.Mutex
-	// known are the classes that have a label of their own. They keep the label for good, so that no counter ever decreases. Guarded by mu.
+	// known are the classes that have a label of their own. They never lose the label, so that no counter decreases. Guarded by mu.
 	known map[string]bool
 }
 

@@ -79,7 +79,8 @@ func TestCollectorOfIdleServers(t *testing.T) {
 		`filo_connections_accepted_total{server="admin"} 0.0`)
 }
 
-// Each limit stands beside the figure that it limits, and few labels tell refusals and time-outs apart. promtool finds no fault.
+// Each limit is exported beside the figure that it limits. Refusals and time-outs have few labels. promtool finds
+// no fault.
 func TestCollectorLimits(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: routes().Serve, Logger: quiet, Driver: filo.DriverBlocking,
@@ -88,7 +89,7 @@ func TestCollectorLimits(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	registry.MustRegister(prometheus.Collector(s.Config))
 	silent := s.Dial(t)
-	if _, err := io.ReadAll(s.Dial(t)); err != nil { // one too many, unless the first has ended by then
+	if _, err := io.ReadAll(s.Dial(t)); err != nil { // one connection over MaxConns, unless the first one has ended by then
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(silent); err != nil {

@@ -53,12 +53,12 @@ func encoded(t testing.TB, registry client.Gatherer, format expfmt.Format) strin
 	return text.String()
 }
 
-// settled returns what a registry has once the handlers that have answered have returned, and been measured.
+// settled waits until no request is in flight, so that all of them are measured, and returns what a registry has then.
 func settled(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if strings.Contains(exposed(t, registry), "http_requests_in_flight 0.0\n") {
-			return exposed(t, registry) // once more: this text may mix several moments
+			return exposed(t, registry) // again, since the first text may have figures of several moments
 		}
 	}
 	t.Fatalf("requests stay in flight:\n%s", exposed(t, registry))

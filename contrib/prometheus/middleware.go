@@ -163,7 +163,7 @@ type measured struct {
 	aborted  bool // there was no answer, or not all of one
 }
 
-// answered measures a request whose handler has returned. If its error could be rendered, that is done by now.
+// answered measures a request whose handler has returned. The handler's error has been rendered, if that was possible.
 func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 	if err != nil {
 		var panicError *filo.PanicError

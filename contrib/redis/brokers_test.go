@@ -271,7 +271,8 @@ func TestBrokerLosesAll(t *testing.T) {
 	})
 }
 
-// A follower that begins when a stream has lost its beginning knows only later IDs. A follower that has fallen behind gets a gap.
+// A stream may have lost its oldest messages. A follower that starts then knows only later IDs, and a follower that hasn't read the lost
+// ones gets a gap.
 func TestStreamTrimmed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, false)

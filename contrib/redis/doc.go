@@ -15,9 +15,9 @@
 // # When Redis is down
 //
 // A call takes at most Options.Timeout. After five calls in a row without an answer, calls fail at once, and one call every half second
-// tries again. The second argument of each store says what that means for a request. With Refuse the request gets 503 (Service
-// Unavailable); the server doesn't log each one, since the error wraps filo.ErrBusy. With Open the request goes on without the store, as
-// each store documents.
+// tries again. The last argument of each store says what that means for a request. With Refuse the request gets 503 (Service Unavailable);
+// the server doesn't log each one, since the error wraps filo.ErrBusy. With Open the request goes on without the store, as each store
+// documents.
 //
 // go-redis needs about four round trips for a new connection. These needn't fit into Timeout: the connection is made in the background,
 // within Options.ConnectTimeout. So a Redis that answers within Timeout is used, however long connecting takes. While connecting takes
@@ -34,9 +34,9 @@
 //
 //	registry.MustRegister(prometheus.Figures(shared))
 //
-// Each kind of failure is logged at most once a minute, with the number of failed calls since the last record. An outage, and a Redis that
-// refuses to read or to write, is logged once more when it is over; so are calls that wait too long for a connection, after a minute without
-// such a call.
+// Each kind of failure is logged at most once a minute, with the number of failed calls since the last record. One more record says that an
+// outage is over, or that Redis reads or writes again. A minute after the last call that waited too long for a connection, a record says
+// that such waits are over.
 //
 // go-redis itself logs failed connections, several lines a second. Disable of its package logging silences that for all clients of the
 // process.

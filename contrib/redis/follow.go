@@ -21,8 +21,9 @@ func newFollower(r *Redis, name string) follower {
 	return follower{r.store(name, reading, writing), new(atomic.Bool)}
 }
 
-// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown, and filo.ErrBusy. A handler that prefers to
-// refuse subscribers instead of letting them wait for Redis returns it before it calls the hub's Serve.
+// Err returns nil while a hub gets messages from Redis, and otherwise a 503 that wraps ErrDown and filo.ErrBusy. By
+// default new subscribers wait for Redis. To refuse them instead, a handler returns this error before it calls the
+// hub's Serve.
 func (f *follower) Err() error {
 	if f.connected.Load() {
 		return nil

@@ -115,7 +115,7 @@ func (s *redisServer) connect(options redisfilo.Options) *redisfilo.Redis {
 	return redisfilo.New(client, options)
 }
 
-// poll waits until something is so.
+// poll waits until the condition holds.
 func poll(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {

@@ -14,8 +14,8 @@ import (
 )
 
 // Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed nevertheless, and so perhaps twice.
-// A failure to keep an answer never fails its request; its key is free again after Options.MaxRun. With Refuse, a request whose claim gets
-// its answer too late is refused, and its key is released in the background. There is no quota for each scope.
+// A failure to keep an answer never fails its request; its key is free again after MaxRun of idempotency.Options. With Refuse, a request
+// whose claim gets its answer too late is refused, and its key is released in the background. There is no quota for each scope.
 func (r *Redis) Idempotency(when WhenDown) idempotency.Store {
 	return &keys{store: r.store("idempotency", writing), when: when}
 }

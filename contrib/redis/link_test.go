@@ -58,7 +58,7 @@ func (l *link) slow(d time.Duration) {
 	l.delay = d / 2
 }
 
-// silence makes nothing pass, until it ends.
+// silence begins a time in which nothing passes, or ends it.
 func (l *link) silence(silent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,9 +26,9 @@ type rateLimits struct {
 	when WhenDown
 }
 
-// A value is the time at which its key has its whole burst again, in microseconds since 1970, followed by the ids of the last calls that
-// have changed it, the newest first, each after a space. By these ids, a call that go-redis has sent again because its reply was lost
-// counts once.
+// A value begins with the time at which its key has its whole burst again, in microseconds since 1970. The ids of the last calls that
+// have changed the value follow, the newest first, each after a space. By these ids, a call that go-redis has sent again because its
+// reply was lost counts once.
 
 // keptIDs is how many ids a value keeps. If more calls than that have changed a key meanwhile, a repeated call counts twice.
 const keptIDs = 8

@@ -45,8 +45,8 @@ func figure(r *redisfilo.Redis, name string, labels ...string) float64 {
 	return found
 }
 
-// A Redis that takes less than Timeout for an answer, but more than that for a new connection, is used again after it has said nothing for
-// a while and all connections were lost: making a connection may take ConnectTimeout. The brokers' hubs get messages again, too.
+// A Redis may take less than Timeout for an answer, but more than that for a new connection. After a silence in which all connections were
+// lost, it is used again, since making a connection may take ConnectTimeout. The brokers' hubs get messages again, too.
 func TestSlowRedisComesBack(t *testing.T) {
 	t.Parallel()
 	const delay, calls = 300 * time.Millisecond, 16
@@ -130,8 +130,8 @@ func TestCrowdedSlowPool(t *testing.T) {
 	})
 }
 
-// A Redis that dies while it is slow counts as down, although no call may connect to it then: the connections that are made in the background
-// say so.
+// While Redis is slow, calls may not connect to it. If it dies then, it still counts as down, since the connections that are made in the
+// background fail.
 func TestSlowRedisDies(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
@@ -156,7 +156,7 @@ func TestSlowRedisDies(t *testing.T) {
 	poll(t, "Redis to count as up", func() bool { return r.Check(t.Context()) == nil && up() == 1 })
 }
 
-// A full Redis reads, and doesn't write: that shows in the log, in the figures and in the check, until it writes again.
+// A full Redis reads but doesn't write. The log, the figures and the check say so until it writes again.
 func TestFullRedis(t *testing.T) {
 	server := startRedis(t, false)
 	client := server.client()
@@ -203,7 +203,7 @@ func TestFullRedis(t *testing.T) {
 		t.Errorf("the log has\n%s", &log.text)
 	}
 	memory("0")
-	// Any call finds out that it writes, even a call that only reads.
+	// Any call makes the package notice that Redis writes again, even a call that only reads.
 	poll(t, "Redis to count as one that writes", func() bool {
 		s.Do(t, "GET /user", "Cookie: "+*cookie)
 		return up("sessions", "write") == 1

@@ -25,7 +25,7 @@ const (
 	maxLate = 50 * time.Millisecond
 )
 
-// access is what a call does in Redis.
+// access is the kind of a call: it reads from Redis or writes to it.
 type access int
 
 const (
@@ -229,8 +229,8 @@ func (n *notice) note(err error) {
 	}
 }
 
-// over logs that it works again if a failure was logged. If the failure was logged less than a minute ago, a later call logs it: the last
-// record must not be about a failure for ever.
+// over logs that it works again, if a failure was logged. Less than a minute after the last such record, it leaves that to one of the
+// next calls of over. So the last record isn't about a failure for ever.
 func (n *notice) over() {
 	if n.told.Load() && n.due(&n.worksAt) && n.told.CompareAndSwap(true, false) {
 		n.log.Info(n.works, "failed", n.count.Swap(0))

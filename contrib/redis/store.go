@@ -48,7 +48,7 @@ func (r *Redis) store(name string, uses ...access) *store {
 
 // call calls f, which uses Redis, unless Redis is known to be down. Its error wraps ErrDown, and is a 503.
 //
-// The call doesn't end when the client leaves, since it takes little time: the answer is kept so that the client can get it later, and a
+// The call goes on when the client leaves, since it takes little time. So an answer is kept for a client that repeats its request, and a
 // logout takes effect.
 func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) error) error {
 	began := time.Now()

@@ -122,7 +122,7 @@ func TestRateLimits(t *testing.T) {
 			if got, err := again.Take(c, []byte("a"), quota); err != nil || !got.Allowed || got.Remaining != quota.Burst-1 {
 				t.Errorf("when all were given back: got %+v, %v", got, err)
 			}
-			// A key that has its whole burst again is as good as new.
+			// A key that has its whole burst again behaves like a new key.
 			short := ratelimit.Quota{Limit: 1, Burst: 1, Window: time.Second}
 			poll(t, "a request to be refused", func() bool {
 				got, err := logins.Take(c, []byte("short"), short)

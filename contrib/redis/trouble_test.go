@@ -229,7 +229,7 @@ func (x *trial) send(i int) (status int, kept bool) {
 	return response.StatusCode, response.Header.Get("Idempotency-Replayed") != ""
 }
 
-// last lets a trouble last for the given time, or only until it shows if no table was requested.
+// last lets a trouble last for the given time. If no table was requested, the trouble lasts only until it has an effect.
 func (x *trial) last(long time.Duration, shows func() bool) {
 	if *troubleTime > 0 {
 		time.Sleep(long)
@@ -301,7 +301,7 @@ func (x *trial) pause(d time.Duration) {
 	}
 }
 
-// normal waits for a second in which all requests were served, and returns how long after a time it began.
+// normal waits until all requests of some seconds were served, and returns how long after ended that time began.
 func (x *trial) normal(ended time.Time) time.Duration {
 	begin := ended
 	poll(x, "a second without a failure", func() bool {

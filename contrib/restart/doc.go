@@ -18,9 +18,9 @@
 //	return r.Run(ctx, func(ctx context.Context) error { return s.RunListener(ctx, listener) })
 //
 // Install the new binary, and send SIGUSR2. The program starts the new binary with its arguments, its environment and its listening sockets,
-// and goes on serving. When the new program serves, the old one's context ends: it finishes what it has begun, and exits. If the new program
-// ends before that, as when it can't read its certificate, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if
-// nothing had happened. Connections that arrive meanwhile wait in the socket, which both programs have open.
+// and goes on serving. When the new program serves, the old one's context ends: it finishes what it has begun, and exits. If the new
+// program ends before that, for example because it can't read its certificate, or isn't ready after Options.ReadyTimeout, the old one logs
+// why and goes on. Connections that arrive meanwhile wait in the socket, which both programs have open.
 //
 // For clients that keep connections open, set filo.Server.IdleGrace to a longer time than they wait between two requests. The next answer
 // tells them to use a new connection. If a connection is closed between two requests, the second one may be lost. HTTP/2 doesn't need that

@@ -21,8 +21,8 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// "A program that can't serve never takes over": what can go wrong with a restart, while clients ask all the time. This is the table of
-// docs/OPERATIONS.md.
+// A program that can't serve never takes over. Each case is something that can go wrong with a restart, while clients send requests all
+// the time. This is the table of docs/OPERATIONS.md.
 func TestFailures(t *testing.T) {
 	type replaced struct {
 		*program

@@ -22,7 +22,7 @@ type second struct {
 	socket string // the file of the Unix socket that was handed over to it
 }
 
-// startSecond starts a program in that mode, which would drain for so long.
+// startSecond starts a program in the given mode, and with the given time for a drain.
 func startSecond(t *testing.T, mode, drain string) *second {
 	t.Helper()
 	s := &second{program: newProgram(t), socket: filepath.Join(t.TempDir(), "socket")}
@@ -107,8 +107,8 @@ func TestReadyTooLate(t *testing.T) {
 	}
 }
 
-// "Until the predecessor has said that it finishes, it serves. So if ctx ends before that, the cause is ErrReplaced, too": a program that isn't
-// ready is ended without a drain.
+// "The predecessor serves until it has said that it finishes. So if ctx ends before that, the cause is ErrReplaced, too": a program that
+// isn't ready is ended without a drain.
 func TestEndedBeforeReady(t *testing.T) {
 	for name, end := range map[string]func(s *second){"by a word": func(s *second) { s.say(goesOn) }, "by a signal": (*second).terminate} {
 		t.Run(name, func(t *testing.T) {

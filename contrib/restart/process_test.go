@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveProgram is the program. Each line that it prints begins with a word: starting, ready or done with the process's number, or a record's
-// time. It prints to the end of a pipe that its successors have, too.
+// serveProgram is the program. Each line that it prints begins with a word: starting, ready or done with the process's
+// number, or a record's time. The program and its successors print to the same pipe.
 func serveProgram(addresses []string) (code int) {
 	fmt.Println("starting", os.Getpid())
 	if code, ended := prepare(); ended {

@@ -38,8 +38,8 @@ var ErrReplaced = health.ErrReplaced
 type Options struct {
 	// Signal starts a new program. Default SIGUSR2.
 	Signal os.Signal
-	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). If it takes longer, it is
-	// ended. Default 1 minute.
+	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). A program that takes longer
+	// is ended. Default 1 minute.
 	ReadyTimeout time.Duration
 	// Path is the new program's file. By default it is the path by which this program was started, so that a symbolic link may lead to
 	// another version by then.

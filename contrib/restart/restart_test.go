@@ -192,8 +192,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 }
 
-// "If the new program ends before that, or isn't ready after Options.ReadyTimeout, the old one logs why and stays, as if nothing had
-// happened." The next restart may succeed.
+// "If the new program ends before that, … or isn't ready after Options.ReadyTimeout, the old one logs why and goes on." The next restart
+// may succeed.
 func TestNewProgramFails(t *testing.T) {
 	for mode, test := range map[string]struct{ timeout, reason string }{
 		"fail": {"1m", "ended before it was ready: exit status 3"},
@@ -270,7 +270,7 @@ func TestTwoSignals(t *testing.T) {
 	}
 }
 
-// "If ctx ends first, the new program is ended."
+// "If ctx ends before the new program is ready, that program is ended."
 func TestTerminatedDuringRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	p, pid := start(t, "unix "+path)

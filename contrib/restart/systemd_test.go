@@ -71,8 +71,8 @@ func (s *systemd) next() string {
 	}
 }
 
-// "Run tells systemd when the program is ready, reloads and stops … and says which process is the main one after a restart". All messages
-// come from the process that systemd takes for the main one, since systemd listens to no other process by default.
+// "Run tells systemd when the program is ready, when it reloads and when it stops. It … says which process is the main one after a
+// restart". All messages come from the process that systemd takes for the main one, since systemd listens to no other process by default.
 func TestNotify(t *testing.T) {
 	s, variable := newSystemd(t)
 	p, pid := start(t, "tcp "+freeAddress(t), variable)
@@ -91,7 +91,7 @@ func TestNotify(t *testing.T) {
 	s.want("STOPPING=1")
 }
 
-// "keeps its watchdog content": before a restart and after it.
+// Run "also sends the watchdog's messages", before a restart and after it.
 func TestWatchdog(t *testing.T) {
 	s, variable := newSystemd(t)
 	p, pid := start(t, "tcp "+freeAddress(t), variable, "WATCHDOG_USEC=20000")

@@ -11,7 +11,7 @@
 //	}
 //
 // To use rules in gin's tag binding, set Options.Validate to a validator whose SetTagName("binding") was called. With any other validator,
-// a field that has that tag but no tag validate is an error without a client's status, since its rules would be ignored.
+// a field that has the tag binding but not the tag validate is an error, answered with 500, since its rules would be ignored.
 //
 // The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
 // request, whatever its value.
@@ -141,7 +141,7 @@ func isStruct(t reflect.Type) bool {
 }
 
 // unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. The validator doesn't tell which tag it
-// reads, so that is tried out when the first of these rules is met.
+// reads, so unreadRules tries the tag out when it meets the first of these rules.
 func (v *Validator) unreadRules(t reflect.Type) error {
 	if known, ok := v.unread.Load(t); ok {
 		err, _ := known.(error)

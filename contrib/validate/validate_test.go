@@ -125,7 +125,7 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-// The defaults are enough, and Message can be another.
+// The zero Options are valid, and Options.Message replaces the default texts.
 func TestOptions(t *testing.T) {
 	if got := bound[item](t, validate.New(), "/", `{}`); got != "422 body /sku: is required; body /count: must be at least 1" {
 		t.Error(got)

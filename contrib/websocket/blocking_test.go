@@ -36,7 +36,7 @@ func acceptOne(t *testing.T, options websocket.Options, serve func(*websocket.Co
 	}
 }
 
-// Reader returns the bytes of a message as they arrive, and the rest of a message that isn't read to its end is skipped.
+// Reader returns the bytes of a message as they arrive. If a message isn't read to its end, its rest is skipped.
 func TestReader(t *testing.T) {
 	for _, fields := range [][]string{nil, {offerDeflate}} {
 		send := func(payload string) string {
@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Read returns what is wrong with a message, and so does Reader, with which a message is read as it arrives.
+// If a message is invalid, Read returns the reason. So does Reader, which returns the message's bytes as they arrive.
 func TestReaderFails(t *testing.T) {
 	for _, test := range []struct {
 		says, send string
@@ -202,7 +202,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A text that turns out not to be UTF-8 can't be taken back: the connection is closed with an error's code.
+// A Writer may notice only after it has sent a part that a text isn't UTF-8. The part can't be taken back, so the
+// connection is closed with the code of an error.
 func TestWriterBadText(t *testing.T) {
 	for _, payload := range []string{"a\xff", "a\xe2\x82"} {
 		acceptOne(t, websocket.Options{CloseTimeout: 10 * time.Millisecond}, func(c *websocket.Conn) error {
@@ -246,7 +247,7 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Functions for connections of Serve fail on connections of Accept, and the other way round.
+// Methods for connections of Serve fail on connections of Accept, and vice versa.
 func TestWrongMode(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
 		m, _ := websocket.NewPreparedMessage(websocket.Text, nil)

@@ -93,9 +93,9 @@ func (h *Hub) Ready(context.Context) error {
 }
 
 // Resume makes the connection a member of the topic, as Join does. First it sends the topic's messages after the one with the ID, which may
-// have come from the hub of another process. If some of them aren't known any more, or if they exceed the connection's MaxQueuedBytes, it
-// sends HubOptions.Gap instead. A client that connects for the first time has an empty ID. Resume then does what Join does. Resume panics
-// if the hub has no Broker.
+// have come from the hub of another process. If the hub no longer has some of them, or if they exceed the connection's MaxQueuedBytes,
+// Resume sends HubOptions.Gap instead. A client that connects for the first time has an empty ID. Resume then does what Join does. Resume
+// panics if the hub has no Broker.
 func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if h.brokered == nil {
 		panic("websocket: Resume is a method of hubs with a Broker")
@@ -106,7 +106,7 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if c.parked == nil {
 		return errAccepted
 	}
-	t, member := h.enter(name, c, nobody) // so that it isn't removed, and another made for its name
+	t, member := h.enter(name, c, nobody) // so that the topic isn't removed meanwhile, and a second topic made for its name
 	if member {
 		return errMember
 	}
@@ -131,11 +131,11 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 
 var errMember = errors.New("websocket: the connection is a member of the topic already")
 
-// nobody is the number of a member that must not be sent anything yet.
+// nobody is the number of a member that must not get any message yet: it is higher than the numbers of all messages.
 const nobody = ^uint64(0)
 
-// missed returns the messages to send to a client whose last one had the ID. If the client got that message from a hub that is ahead of
-// this one, missed returns the message's number instead.
+// missed returns the messages to send to a client whose last message had the ID. If this hub hasn't got that message yet, because the
+// client has come from a hub that is ahead, missed returns the message's number instead.
 func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage, after uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

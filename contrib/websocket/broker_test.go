@@ -19,7 +19,7 @@ type broker struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	messages []sse.Delivery
-	held     map[int]bool // followers that get nothing, by the order in which they came
+	held     map[int]bool // followers that get nothing for now, by their number in the order of arrival
 	came     int
 	gap      bool // all followers are told of a gap
 	err      error
@@ -142,7 +142,7 @@ func TestBroker(t *testing.T) {
 			if sent, err := hub1.Broadcast("a", websocket.Text, []byte("last")); sent != 0 || err != nil {
 				t.Errorf("got %d, %v", sent, err)
 			}
-			// At each instance, and at one that was started since.
+			// Clients resume at each instance, and at one that was started after these messages.
 			_, three := instance(t, m, options)
 			for _, address := range []string{one, two, three} {
 				c := resume(t, address, "a&after=101")
@@ -156,7 +156,7 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A client that comes from an instance that is ahead gets no message twice.
+// A client that moves from an instance to one that has got fewer messages so far gets no message twice.
 func TestBrokerAhead(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, modes[0], websocket.HubOptions{Broker: b})
@@ -177,7 +177,8 @@ func TestBrokerAhead(t *testing.T) {
 	c.want(fin|text, "103 2")
 }
 
-// Clients are told of gaps, of a history that is too short and of too many missed messages. If the broker fails, Broadcast fails.
+// Clients get the message Gap after a gap of the broker, if the history is too short, and if they have
+// missed too many messages. If the broker fails, Broadcast fails.
 func TestBrokerGap(t *testing.T) {
 	b := newBroker()
 	hub, address := instance(t, modes[0], websocket.HubOptions{Broker: b, HistoryMessages: 3})

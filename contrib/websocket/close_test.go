@@ -122,8 +122,9 @@ func TestCloseTimeout(t *testing.T) {
 	}
 }
 
-// A client that was told that it has failed, and does nothing, is disconnected after a moment. What it sends meanwhile doesn't
-// make the system reset the connection, so it can read why.
+// A client that has got the close frame for its error, and does nothing, is disconnected after a
+// moment. Bytes that it sends meanwhile don't make the system reset the connection, so the client can
+// read the reason.
 func TestFailedClientLingers(t *testing.T) {
 	inModes(t, websocket.Options{MaxMessageBytes: 1000, CloseTimeout: 10 * time.Second}, func(t *testing.T, address string) {
 		t.Parallel()
@@ -196,7 +197,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// At Shutdown clients are told that the server goes away, and the connections are waited for.
+// At Shutdown the server tells its clients that it goes away, and waits for their connections.
 func TestShutdown(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {

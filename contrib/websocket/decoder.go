@@ -6,7 +6,7 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// maxFrames is the maximum number of frames in a message: one that needs more is an attack on the processor.
+// maxFrames is the maximum number of frames in a message. A message of more frames is an attack on the processor.
 const maxFrames = 1 << 16
 
 // event is what a decoder has found in its input.

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Whatever a client sends, however it is cut: messages are within the limit and texts are UTF-8, an end has a reason, and the
-// same bytes have the same meaning.
+// Whatever a client sends, and however its bytes are cut into pieces: messages stay within the limit, texts are UTF-8,
+// and each end has a reason. The same bytes have the same meaning, however they are cut.
 func FuzzFrames(f *testing.F) {
 	for _, test := range concat(rfc6455, rfc7692) {
 		if len(test.send) < 500 {

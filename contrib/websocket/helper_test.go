@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
-// testTimeout is how long anything may take, on a machine that does much else.
+// testTimeout bounds each wait of a test. It is long, since the machine may be busy.
 const testTimeout = time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -31,7 +31,7 @@ type mode struct {
 	name    string
 	driver  filo.Driver
 	handler func(u *websocket.Upgrader) filo.Handler
-	small   bool // the system's buffers are small, so that it shows sooner that a client doesn't read
+	small   bool // the system's buffers are small, so that a server notices sooner that its client doesn't read
 }
 
 var modes = []mode{
@@ -41,7 +41,8 @@ var modes = []mode{
 	{"Accept/blocking", filo.DriverBlocking, accepted, false},
 }
 
-// overHTTP2 makes the tests open their WebSockets by extended CONNECT: FILO_PROTOCOL=http2. Those of the handshake stay with HTTP/1.1.
+// overHTTP2, set by FILO_PROTOCOL=http2, makes the tests open their WebSockets by extended CONNECT. Tests
+// of the handshake use HTTP/1.1 in any case.
 var overHTTP2 = os.Getenv("FILO_PROTOCOL") == "http2"
 
 // extendedConnect lets clients open WebSockets by HTTP/2, without TLS.
@@ -49,7 +50,7 @@ var extendedConnect = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true
 
 func served(u *websocket.Upgrader) filo.Handler { return u.Serve }
 
-// accepted is an echo that reads and writes by itself.
+// accepted is an echo by Accept: its handler reads and writes.
 func accepted(u *websocket.Upgrader) filo.Handler {
 	return func(c *filo.Ctx) error {
 		conn, err := u.Accept(c)
@@ -74,7 +75,7 @@ func echo(c *websocket.Conn, kind websocket.MessageType, message []byte) error {
 	return c.Write(kind, message)
 }
 
-// inModes runs a test of an echo in each mode.
+// inModes runs a test in each mode. Without an OnMessage of the options, the server echoes messages.
 func inModes(t *testing.T, options websocket.Options, test func(t *testing.T, address string)) {
 	t.Helper()
 	if options.OnMessage == nil {
@@ -299,7 +300,7 @@ func (c *client) wantClose(code int) {
 	}
 }
 
-// closeWrite says that nothing more comes.
+// closeWrite closes the client's sending side.
 func (c *client) closeWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // wantEnd reads the end of the connection. A reset isn't accepted: the client might lose what came before.
@@ -310,7 +311,7 @@ func (c *client) wantEnd() {
 	}
 }
 
-// eventually polls until something is so.
+// eventually polls until the condition holds.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); !so(); time.Sleep(time.Millisecond) {

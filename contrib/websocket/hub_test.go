@@ -174,7 +174,7 @@ func TestHubOrderAndSlowClient(t *testing.T) {
 	}
 }
 
-// Write, Send, Ping and Close may be called by many at once, while messages come, and everything goes out whole.
+// Many goroutines may call Write, Send, Ping and Close at once, while messages arrive. Each frame is sent whole.
 func TestConcurrentUse(t *testing.T) {
 	for _, m := range modes[:2] {
 		t.Run(m.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ const testLimit = 100_000
 // rfcCase holds the bytes that a client sends to a server that echoes, and those that it must get.
 type rfcCase struct {
 	section string // of RFC 6455 or RFC 7692
-	says    string // what that asks for
+	says    string // what the section demands
 	send    string
 	want    []answer // data and pongs
 	closes  int      // the code of the server's close frame, 1005 if it has none; 0: it stays open

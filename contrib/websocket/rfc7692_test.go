@@ -72,7 +72,7 @@ var rfc7692 = []rfcCase{
 func TestRFC7692(t *testing.T) {
 	options := websocket.Options{MaxMessageBytes: testLimit, Compression: websocket.CompressionPerMessage, CompressionMinimum: testLimit + 1}
 	inModes(t, options, func(t *testing.T, address string) {
-		// All that is true without the extension is true with it, except for the meaning of RSV1.
+		// The cases of RFC 6455 hold with the extension, too, except for the meaning of RSV1.
 		for _, test := range concat(rfc7692, rfc6455) {
 			if strings.HasPrefix(test.says, "RSV1 ") && test.section == "5.2" {
 				continue
@@ -185,7 +185,7 @@ func TestDeflateSends(t *testing.T) {
 						t.Fatalf("compressed: %t, want %t", compressed, test.compressed)
 					}
 					if test.compressed {
-						payload = inflated(t, payload, "") // 7.1.1.1: it must not refer to others
+						payload = inflated(t, payload, "") // section 7.1.1.1: the message must not refer to earlier ones
 					}
 					if payload != test.message {
 						t.Fatalf("got %s", short(payload))

@@ -119,7 +119,8 @@ func (c *Conn) take(b []byte) error {
 	return nil
 }
 
-// fail ends the connection because of an error. If the client has caused the error, it does so after a while.
+// fail ends the connection because of an error. If the client has caused the error, the connection ends a little later, so that
+// the client can read the close frame.
 func (c *Conn) fail(err error) error {
 	var failed *CloseError
 	if !errors.As(err, &failed) || !failed.Local {
@@ -215,7 +216,8 @@ func (c *Conn) lookSilence(at time.Duration) error {
 	return nil
 }
 
-// sendPing sends a ping unless it would have to wait: a client that still has bytes to take shows by taking them that it is there.
+// sendPing sends a ping unless it would have to wait. In that case bytes wait for the client, and it shows that it is there by
+// taking them.
 func (c *Conn) sendPing() {
 	if c.stream != nil {
 		c.Ping()

@@ -177,8 +177,8 @@ func (s *stream) fill() error {
 	}
 }
 
-// setDeadline sets the deadline of the next read. A deadline that is too early is left as it is, because checking when it fires costs less
-// than setting it each time.
+// setDeadline sets the deadline of the next read. If an earlier deadline is set already, it stays: to check the time when it fires costs
+// less than to set a deadline for each read.
 func (s *stream) setDeadline() {
 	c := s.conn
 	at := c.nextSilence()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// A message that trickles has ReadTimeout from its first byte to its last, whatever comes in between.
+// A message that arrives slowly must be complete within ReadTimeout after its first byte, whatever comes in between.
 func TestSlowMessage(t *testing.T) {
 	for _, start := range []string{"\x81", frame(fin|text, "abc")[:7], frame(text, "abc"), frame(fin|ping, "abc")[:8]} {
 		inModes(t, websocket.Options{ReadTimeout: 50 * time.Millisecond}, func(t *testing.T, address string) {
@@ -28,7 +28,7 @@ func TestSlowMessage(t *testing.T) {
 	inModes(t, websocket.Options{ReadTimeout: 50 * time.Millisecond}, func(t *testing.T, address string) {
 		c := open(t, address)
 		c.send(frame(text, "a"))
-		for { // pings and fragments earn it no time
+		for { // pings and fragments don't extend the time
 			io.WriteString(c, frame(fin|ping, "p")+frame(continuation, "b"))
 			first, payload, err := c.receive()
 			if err != nil {
@@ -67,7 +67,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// answerPings answers n pings, in one way and another, and returns when a further one has come. The error says that it hasn't.
+// answerPings answers n pings, by pongs and by messages in turn, and then waits for one more ping. It returns an error if a
+// ping is missing.
 func answerPings(c *client, n int) error {
 	for i := range n {
 		if err := c.check(fin|ping, ""); err != nil {
@@ -85,7 +86,7 @@ func answerPings(c *client, n int) error {
 	return c.check(fin|ping, "")
 }
 
-// Without PongTimeout a client is sent pings, and may be as silent as it likes.
+// Without PongTimeout a client gets pings, but needn't answer them.
 func TestPingsOnly(t *testing.T) {
 	options := websocket.Options{PingInterval: 10 * time.Millisecond, PongTimeout: -1}
 	inModes(t, options, func(t *testing.T, address string) {
@@ -109,7 +110,7 @@ func TestNoPings(t *testing.T) {
 	})
 }
 
-// A client that sends and doesn't read is given up after WriteTimeout: a Write that waits for it fails.
+// If a client sends messages but doesn't read, a Write that waits for it fails after WriteTimeout, and the connection ends.
 func TestClientStopsReading(t *testing.T) {
 	big := strings.Repeat("x", 60_000)
 	for _, m := range modes {
@@ -140,7 +141,7 @@ func TestClientStopsReading(t *testing.T) {
 			if err := await(t, ended, "the end"); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
-			// Others are served as before.
+			// Other clients are served as before.
 			other := open(t, address)
 			other.send(frame(fin|text, "fine"))
 			other.want(fin|text, "fine")
@@ -148,7 +149,8 @@ func TestClientStopsReading(t *testing.T) {
 	}
 }
 
-// Answers to messages that have come together are sent together, but not much later: the function may take long.
+// Answers to messages that arrived together are sent together. But if the function takes long, the first answers are sent before the
+// last ones are ready.
 func TestAnswersDontWait(t *testing.T) {
 	for _, m := range modes[:2] {
 		released := make(chan bool)

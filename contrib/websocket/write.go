@@ -18,7 +18,7 @@ var (
 const (
 	// corkSize is how many bytes are gathered before they are sent.
 	corkSize = 16 << 10
-	// corkTime is the maximum time that gathered bytes wait while a function runs that takes long.
+	// corkTime is the maximum time that gathered bytes wait for a function that takes long.
 	corkTime = time.Millisecond
 	// copySize is the length up to which a message is copied behind its header on a connection of Accept. A longer one is sent without a
 	// copy.

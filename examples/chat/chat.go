@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxRooms is how many rooms are kept. A further one replaces the room in which nobody was for the longest time.
+	// maxRooms is how many rooms are kept. A further room replaces the one that has been empty for the longest time.
 	maxRooms = 1000
 	// maxPeople is how many people may be in a room.
 	maxPeople = 500
@@ -26,8 +26,8 @@ var (
 
 // chat holds the rooms, and the people in them.
 //
-// Under its lock a message gets its ID, and is queued for all its recipients, which waits for none of them. So they get a room's messages
-// in the order of the IDs, and a person who enters gets each message once: in the history, or later.
+// Under its lock, say gives a message its ID and queues it for all recipients, without waiting for them. So recipients get a room's
+// messages in the order of the IDs, and a person who enters gets each message once: with the history, or after it.
 type chat struct {
 	now     func() time.Time
 	sockets websocket.Hub // of the people who talk, by room
@@ -36,7 +36,7 @@ type chat struct {
 	mu     sync.Mutex
 	rooms  map[string]*room
 	lastID int64 // of a message
-	// forgotten is an ID: a room that isn't kept has had no message with a higher one.
+	// forgotten is the highest ID of the messages of rooms that aren't kept any more, or higher.
 	forgotten int64
 }
 
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// enter adds a connection to a room, and sends it the room's messages after the one with the ID.
+// enter adds a connection to a room, and sends it the room's messages after the message with this ID.
 func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

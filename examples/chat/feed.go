@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// serveFeed answers with what happens in rooms from now on, as server-sent events: messages, and events of type "people" when somebody
-// comes or leaves. After an event of type "reset" events may be missing, and a page asks for the messages again.
+// serveFeed sends the messages of rooms from now on as server-sent events, and an event of type "people" when somebody comes or leaves. An
+// event of type "reset" says that events may be missing; a page then asks for the messages again.
 func (c *chat) serveFeed(request *filo.Ctx) error {
 	var rooms []string
 	for name := range request.Request.Query().Values("room") {
@@ -20,7 +20,7 @@ func (c *chat) serveFeed(request *filo.Ctx) error {
 }
 
 // messages is the state with which a page begins to watch a room. The page asks for it when its feed is open, so that it misses no message.
-// A message that comes in both has the same ID.
+// A message that comes in the state and by the feed has the same ID in both.
 type messages struct {
 	Messages []message `json:"messages"`
 	Gap      bool      `json:"gap"` // see welcome

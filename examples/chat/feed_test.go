@@ -106,7 +106,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// many returns the query of so many rooms.
+// many returns a query that names n rooms.
 func many(n int) (query string) {
 	for i := range n {
 		query += fmt.Sprint("&room=", i)

@@ -15,8 +15,8 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy lets the page load what is served here, connect to here, and nothing else. That covers the WebSocket: 'self' stands for
-// the same host by ws and wss, too.
+// policy lets the page load what is served here, connect to here, and nothing else. That allows the WebSocket as well, since
+// 'self' includes the same host with the schemes ws and wss.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

@@ -79,8 +79,8 @@ func (p tab) text(expression string) string {
 	return text
 }
 
-// shown returns the messages of the page, one a line, each with its author. Lines begin with > for the visitor's own messages and with ~
-// for messages on their way, and are -- for a gap.
+// shown returns the messages of the page, one a line, each with its author. A line begins with > if the message is the visitor's own, and
+// with ~ if the server hasn't confirmed it yet. The line of a gap is --.
 const shown = `[...document.querySelectorAll("#messages > li")].map(li => li.className === "gap" ? "--" :
 	(li.classList.contains("own") ? ">" : "") + (li.classList.contains("waits") ? "~" : "") +
 	li.querySelector("bdi").textContent + ": " + li.querySelector(".text").textContent).join("\n")`
@@ -138,7 +138,7 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1])
 	ben.sees(said[0], ">"+said[1])
 
-	// A visitor's own messages are marked as such, for eyes and for screen readers.
+	// A visitor's own messages are marked as such, on the screen and for screen readers.
 	signed := `[...document.querySelectorAll("#messages .who")].map(p => p.innerText.split(/\s/)[0]).join()`
 	ada.waitFor("who said what", signed+` === "You,Ben"`)
 	ben.waitFor("who said what", signed+` === "Ada,You"`)
@@ -254,7 +254,7 @@ func TestGapIsShownOnce(t *testing.T) {
 	p.sees(">Ada: One", "--")
 }
 
-// A page makes broken connections again, and misses no message that was sent meanwhile.
+// A page connects again after its connection has broken, and misses no message that was sent meanwhile.
 func TestConnectionBreaks(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
@@ -268,7 +268,7 @@ func TestConnectionBreaks(t *testing.T) {
 	p.script(`window.blocked = WebSocket; window.WebSocket = class { constructor() { setTimeout(() => this.onclose({ code: 1006, reason: "" })) } close() {} }; sockets.at(-1).close()`)
 	ben.say("Two", "k2")
 	ben.say("Three", "k3")
-	// Without WebSockets it reads by events.
+	// Without WebSockets the page gets messages by events.
 	p.status("Reading only")
 	p.sees("Ben: One", "Ben: Two", "Ben: Three")
 	ben.say("Four", "k4")
@@ -279,7 +279,7 @@ func TestConnectionBreaks(t *testing.T) {
 	p.status("Connected")
 	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?")
 
-	// A connection that answers nothing is called slow, and then given up.
+	// If the server doesn't answer, the page first calls its connection slow, and then gives it up.
 	p.script(`sockets.at(-1).onmessage = null`)
 	p.say("And now?")
 	p.status("The connection is slow")

@@ -48,7 +48,7 @@ func dial(t *testing.T, base, room string, query url.Values, header http.Header)
 	})
 }
 
-// enter opens a socket for a person whose page has the messages up to the one with the ID.
+// enter opens a socket for a person whose page has the messages up to the ID after.
 func enter(t *testing.T, base, room, name string, after int64) *client {
 	t.Helper()
 	c, err := tryEnter(t, base, room, name, after)
@@ -401,7 +401,7 @@ func TestWhoMayEnter(t *testing.T) {
 	}
 }
 
-// A visitor who doesn't read is disconnected when too much would wait, and nobody waits for that visitor.
+// A visitor who doesn't read is disconnected when too many bytes would wait for that visitor. The other visitors don't wait.
 func TestSlowVisitor(t *testing.T) {
 	c := newChat(time.Now)
 	server := servertest.New(t, newHandler(c, []string{"filo.test"}))

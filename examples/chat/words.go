@@ -18,7 +18,7 @@ const (
 	maxKey  = 64
 )
 
-// checkRoom says what is wrong with the name of a room.
+// checkRoom returns an error if a text can't be the name of a room.
 func checkRoom(name string) error {
 	if name == "" || len(name) > maxRoom || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return filo.Error(http.StatusBadRequest, "the name of a room has 1 to "+strconv.Itoa(maxRoom)+" characters of a to z, 0 to 9 and -")

@@ -27,7 +27,7 @@ var names = []string{"one", "two", "three"}
 //go:embed haproxy.cfg
 var haproxyConfig string
 
-// startTime is how long a program may take until it answers, on a machine that does much else.
+// startTime is how long a program may take until it answers, even on a busy machine.
 const startTime = time.Minute
 
 // cluster holds all the programs. This program starts them, and they end with it.
@@ -277,7 +277,7 @@ func (c *cluster) restart(ctx context.Context, signal syscall.Signal, names ...s
 
 var errEnded = errors.New("it has ended")
 
-// await tries something until it succeeds, for startTime at most.
+// await calls a function until it succeeds, for startTime at most.
 func await(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()

@@ -105,7 +105,7 @@ func (i *instance) say(c *filo.Ctx) error {
 		return err
 	}
 	var count int
-	fmt.Sscan(visitor.Get("said"), &count) // none is 0
+	fmt.Sscan(visitor.Get("said"), &count) // without a field in the session the count is 0
 	visitor.Set("said", fmt.Sprint(count+1))
 	text, err := json.Marshal(message{said.Key, said.Text, i.name, time.Now().UnixMilli()})
 	if err != nil {
@@ -147,7 +147,7 @@ func (i *instance) messages(c *filo.Ctx) error {
 	return c.JSON(200, all)
 }
 
-// feed answers with the messages since the client's last event, whichever instance has sent that, and with all further messages. The cookie
+// feed sends the messages after the client's last event, whichever instance has sent that event, and then all further messages. The cookie
 // tells the page which instance serves it.
 func (i *instance) feed(c *filo.Ctx) error {
 	if err := c.Response.SetCookie(&filo.Cookie{Name: "feed", Value: i.name, Path: "/", SameSite: filo.SameSiteLax}); err != nil {

@@ -43,7 +43,7 @@ func report(t *testing.T, what string, names []string) {
 	}
 }
 
-// Mistakes in a row are found.
+// The test of the map finds mistakes in a row.
 func TestArchitectureMistakes(t *testing.T) {
 	for _, test := range []struct{ row, missing, unknown string }{
 		{"`stats.go` (`Limits`), `internal/loop`: `worker.go`", "", ""},
@@ -93,7 +93,7 @@ func inOneOf(directories []string, name string) string {
 	return ""
 }
 
-// unknownNames returns the names in a line's inline code that none of these files, or of the files of these directories, has.
+// unknownNames returns the names in a line's inline code that occur neither in these files nor in the files of these directories.
 func unknownNames(line string, files []string) (unknown []string) {
 	var text []byte
 	for _, file := range files {

@@ -60,7 +60,7 @@ func (c *compiler) check(s snippet) []error {
 	for {
 		file, err := parser.ParseFile(c.fset, s.document, s.complete(names), parser.SkipObjectResolution)
 		if list, ok := err.(scanner.ErrorList); ok {
-			return []error{list[0]} // the others mostly follow from it
+			return []error{list[0]} // the first mistake mostly causes the others
 		}
 		missing, errs := c.types(file)
 		missing = slices.DeleteFunc(missing, func(name string) bool {
@@ -77,8 +77,8 @@ func (c *compiler) check(s snippet) []error {
 	}
 }
 
-// unused reports whether err is about a declared name that isn't used. A snippet that isn't whole may leave a result unused, for code after
-// it.
+// unused reports whether err is about a declared name that isn't used. In a snippet that isn't a whole file, code after the snippet may use
+// the name.
 func unused(err error) bool {
 	typeError, ok := err.(types.Error)
 	return ok && typeError.Soft
@@ -88,9 +88,9 @@ func unused(err error) bool {
 func (c *compiler) types(file *ast.File) (missing []string, errs []error) {
 	info := types.Info{Defs: make(map[*ast.Ident]types.Object), Uses: make(map[*ast.Ident]types.Object)}
 	config := types.Config{Importer: c.importer, Error: func(err error) { errs = append(errs, err) }}
-	config.Check("snippet", c.fset, []*ast.File{file}, &info) // config.Error has got its error, too
+	config.Check("snippet", c.fset, []*ast.File{file}, &info) // config.Error gets all errors, also the one that Check returns
 
-	selected := make(map[*ast.Ident]bool) // these are never missing themselves: the name in front of the dot is
+	selected := make(map[*ast.Ident]bool) // the names behind a dot: if they are unknown, the name in front of the dot is missing
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// filo behaves as docs/MIGRATING.md says where other frameworks silently behave differently.
+// Where other frameworks silently behave differently, filo behaves as docs/MIGRATING.md says.
 func TestDifferences(t *testing.T) {
 	r := router.New()
 	r.POST("/json", func(c *filo.Ctx) error {
@@ -193,8 +193,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// A page of another origin gets an answer without a field that would let it read that; middleware.CSRF refuses its requests that could
-// change something.
+// The answer to a page of another origin has no field that would let the page read it. middleware.CSRF refuses requests of such a page
+// that could change something.
 func TestDifferencesOfOrigins(t *testing.T) {
 	r := router.New()
 	r.Use(middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://a.test"}}))

@@ -85,7 +85,7 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// Mistakes in a snippet are found, and reported with their line in the document.
+// The compiler finds mistakes in a snippet, and reports them with their line in the document.
 func TestMistakes(t *testing.T) {
 	c, err := newCompiler(nil)
 	if err != nil {

@@ -36,15 +36,15 @@ import (
 
 const errorsIntro = `# What filo says to mistakes
 
-Mistakes that people make who come from gin, echo, fiber, chi or net/http. Each entry shows the code, what filo says about it, and what to
-write instead. A test makes all of these mistakes, and checks that filo says what is written here.
+This page lists mistakes of people who come from gin, echo, fiber, chi or net/http. Each entry shows the wrong code, what filo says about it, and
+what to write instead. A test makes all of these mistakes, and checks that filo says what this page shows.
 
-- **panic** is at start, where a route is registered or a middleware is made, unless the entry says otherwise.
-- **error** is what a function returns.
-- **log** is a record of ` + "`s.Logger`" + `, with ` + "`s.LogAllErrors`" + ` where it is the client's mistake, and **answer** what the client gets. Both are for the
-  request in the comment.
+- **panic**: the program panics at its start, where a route is registered or a middleware is made, unless the entry says otherwise.
+- **error**: a function returns this error.
+- **log**: ` + "`s.Logger`" + ` gets this record; if the mistake is a client's, only with ` + "`s.LogAllErrors`" + `. **answer**: the client gets this answer. Both are
+  for the request in the comment.
 
-The [guide](GUIDE.md) shows the right way, and [MIGRATING](MIGRATING.md) the whole way from another framework.
+The [guide](GUIDE.md) shows the right code, and [MIGRATING](MIGRATING.md) how to move from another framework.
 `
 
 // Names that the mistakes take for granted.
@@ -102,7 +102,7 @@ func later(f func() error) { afterwards = f }
 var afterwards func() error
 
 var topics = []topic{
-	{"Patterns", "Patterns follow net/http's ServeMux. What other frameworks write is refused where it would match next to nothing.", []mistake{
+	{"Patterns", "Patterns follow net/http's ServeMux. The router refuses syntax of other frameworks where it would match next to nothing.", []mistake{
 		{
 			title: "gin, echo, fiber: a colon",
 			do: func(r *router.Router, s *filo.Server) error {
@@ -152,7 +152,7 @@ var topics = []topic{
 			instead: `r.GET("/users/{id:int}", showUser)`,
 		},
 		{
-			title: "A type that is none",
+			title: "An unknown type",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users/{name:string}", showUser)
 				return nil
@@ -168,7 +168,7 @@ var topics = []topic{
 			instead: `r.GET("/files/{path...}", home)`,
 		},
 		{
-			title: "An expression that isn't one",
+			title: "An invalid expression",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users/{id:[0-9+}", showUser)
 				return nil
@@ -200,7 +200,7 @@ var topics = []topic{
 			instead: `r.GET("/users/{id}", showUser)`,
 		},
 		{
-			title: "Something behind the rest of the path",
+			title: "A segment after the rest of the path",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/files/{path...}/edit", home)
 				return nil
@@ -322,7 +322,7 @@ var topics = []topic{
 			instead: `r.GET("/users", listUsers) // and c.Host() in the handler`,
 		},
 		{
-			title: "A path that is never asked for",
+			title: "A path that no request has",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users//{id}", showUser)
 				return nil
@@ -330,7 +330,7 @@ var topics = []topic{
 			instead: `r.GET("/users/{id}", showUser)`,
 		},
 		{
-			title: "The same twice",
+			title: "The same pattern twice",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users/{id}", showUser)
 				r.GET("/users/{name}", showUser)
@@ -339,7 +339,7 @@ var topics = []topic{
 			instead: "r.GET(\"/users/{id:int}\", showUser)\nr.GET(\"/users/{name}\", showUser) // what is no number",
 		},
 		{
-			title: "Two that overlap",
+			title: "Two patterns that overlap",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/posts/{id}", home)
 				r.GET("/{kind}/latest", home)
@@ -387,7 +387,7 @@ var topics = []topic{
 			instead: "r.GET(\"/\", home)\nr.GET(\"/users\", listUsers) // before the server starts",
 		},
 	}},
-	{"Middleware", "Middleware is checked when it is made or given to a router, and options say what they lack.", []mistake{
+	{"Middleware", "A middleware is checked when it is made or given to a router. The message says what is missing or wrong.", []mistake{
 		{
 			title: "gin: nothing is returned",
 			do: func(r *router.Router, s *filo.Server) error {
@@ -452,7 +452,7 @@ var topics = []topic{
 			instead: `r.Use(middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://app.example.com"}}))`,
 		},
 		{
-			title: "A rate of nothing",
+			title: "A limit of zero",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.Use(ratelimit.New(0, time.Minute))
 				return nil
@@ -512,7 +512,7 @@ var topics = []topic{
 			instead: `r.Use(middleware.BasicAuth(middleware.BasicAuthOptions{Users: map[string]string{"ada": "secret"}}))`,
 		},
 		{
-			title: "A time-out of nothing",
+			title: "A time-out of zero",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.Use(middleware.Timeout(middleware.TimeoutOptions{}))
 				return nil
@@ -530,7 +530,7 @@ var topics = []topic{
 	}},
 	{"Handlers and answers", "A handler returns its error, and the server logs errors that aren't the client's fault.", []mistake{
 		{
-			title: "A status that there isn't",
+			title: "A status that doesn't exist",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/users/{id}", func(c *filo.Ctx) error { // GET /users/7
 					return c.Text(0, "hello")
@@ -541,7 +541,7 @@ var topics = []topic{
 			instead: `return c.Text(200, "hello")`,
 		},
 		{
-			title: "A redirect that is none",
+			title: "A redirect with another status",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					return c.Redirect(200, "/users")
@@ -563,7 +563,7 @@ var topics = []topic{
 			instead: `return c.Text(200, "done")`,
 		},
 		{
-			title: "What JSON doesn't have",
+			title: "A value that JSON can't represent",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					return c.JSON(200, map[string]any{"done": make(chan bool)})
@@ -585,7 +585,7 @@ var topics = []topic{
 			instead: "pages, err := templates.New(os.DirFS(\"templates\"))\nif err != nil {\n\treturn err\n}\ns.Renderer = pages",
 		},
 		{
-			title: "A page that there isn't",
+			title: "A page that doesn't exist",
 			do: func(r *router.Router, s *filo.Server) error {
 				pages, err := templates.New(fstest.MapFS{"home.html": {Data: []byte("hello")}})
 				s.Renderer = pages
@@ -612,7 +612,7 @@ var topics = []topic{
 			instead: "Give `templates.New` what `fs.Sub(files, \"views\")` returns.",
 		},
 		{
-			title: "A Hub that NewHub hasn't made",
+			title: "A Hub without NewHub",
 			do: func(r *router.Router, s *filo.Server) error {
 				var hub sse.Hub
 				_, err := hub.Publish("news", sse.Event{Data: "hello"})
@@ -633,7 +633,7 @@ var topics = []topic{
 			instead: "The server goes on. The log record has the stack as well.",
 		},
 		{
-			title: "An error for the client that isn't one",
+			title: "An error without a status",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					return errors.New("there is no such user")
@@ -707,7 +707,7 @@ var topics = []topic{
 			instead: `return c.Text(200, "hello") // or c.NoContent()`,
 		},
 		{
-			title: "An error behind what was sent",
+			title: "An error after a part of the answer",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					w := c.Stream()
@@ -720,10 +720,10 @@ var topics = []topic{
 				return nil
 			},
 			ask:     []string{"GET /"},
-			instead: "Ask for what may fail before the first Flush: from then on the answer can only break off, so that nobody takes it for a whole one.",
+			instead: "Do everything that may fail before the first Flush. After it the server can report an error only by breaking the answer off.",
 		},
 		{
-			title: "Early hints behind the head",
+			title: "Early hints after the head",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", func(c *filo.Ctx) error { // GET /
 					if err := c.Stream().Flush(); err != nil {
@@ -737,7 +737,7 @@ var topics = []topic{
 			instead: "if err := c.EarlyHints(); err != nil {\n\treturn err\n}\nreturn c.Stream().Flush()",
 		},
 		{
-			title: "A write when the handler has returned",
+			title: "A write after the handler has returned",
 			do: func(r *router.Router, s *filo.Server) error {
 				var w *filo.StreamWriter
 				r.GET("/", func(c *filo.Ctx) error { // GET /
@@ -824,10 +824,10 @@ var topics = []topic{
 				return nil
 			},
 			ask:     []string{"GET /socket"},
-			instead: "Ask by `new WebSocket(\"wss://…/socket\")`, and have the proxy in front pass Upgrade and Connection on.",
+			instead: "Connect by `new WebSocket(\"wss://…/socket\")`, and let a proxy in front pass the fields Upgrade and Connection on.",
 		},
 		{
-			title: "net/http: a status that there isn't",
+			title: "net/http: a status that doesn't exist",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.GET("/", adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // GET /
 					w.WriteHeader(1000)
@@ -838,7 +838,7 @@ var topics = []topic{
 			instead: "r.GET(\"/\", adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {\n\tw.WriteHeader(200)\n})))",
 		},
 	}},
-	{"Binding", "What the client did wrong is an error with a status; what is wrong in the program is one without, which is logged and answered with 500.", []mistake{
+	{"Binding", "For a mistake of the client, binding returns an error with a status. For a mistake in the program it returns one without a status: the error is logged, and the client gets a 500.", []mistake{
 		{
 			title: "A struct instead of a pointer",
 			do: func(r *router.Router, s *filo.Server) error {
@@ -964,7 +964,7 @@ var topics = []topic{
 			instead: "var in struct {\n\tName string `query:\"filter[name]\"`\n}\nreturn bind.Query(c, &in)",
 		},
 		{
-			title: "JSON that doesn't say so",
+			title: "JSON without its Content-Type",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.POST("/users", func(c *filo.Ctx) error { // curl -d '{"id":7}' …/users
 					var u User
@@ -973,10 +973,10 @@ var topics = []topic{
 				return nil
 			},
 			ask: []string{"POST /users", "Content-Type: application/x-www-form-urlencoded"}, body: `{"id":7}`,
-			instead: "The client has to send `Content-Type: application/json`; curl does by --json.",
+			instead: "The client must send `Content-Type: application/json`; curl sends it with --json.",
 		},
 		{
-			title: "A form that isn't one",
+			title: "A form with another Content-Type",
 			do: func(r *router.Router, s *filo.Server) error {
 				r.POST("/users", func(c *filo.Ctx) error { // POST /users with JSON
 					form, err := c.Request.Form()
@@ -1006,7 +1006,7 @@ var topics = []topic{
 			instead: "c.SetMaxBodyBytes(20 << 20) // before the body is read; Server.MaxBodyBytes is for all\nphoto, err := c.Body()",
 		},
 	}},
-	{"Servers, ports and certificates", "What keeps a server from starting is the error that starting it returns.", []mistake{
+	{"Servers, ports and certificates", "If a server can't start, the call that starts it returns the reason as an error.", []mistake{
 		{
 			title: "No handler for a server",
 			do: func(r *router.Router, s *filo.Server) error {
@@ -1024,7 +1024,7 @@ var topics = []topic{
 				defer other.Close()
 				return filo.ListenAndServe(other.Addr().String(), r.Serve)
 			},
-			instead: "`ss -ltnp` tells who has it. Two processes may share a port by `SocketOptions`, if both want to.",
+			instead: "`ss -ltnp` shows which process has the port. Two processes can share a port if both set `SocketOptions.ReusePort`.",
 		},
 		{
 			title: "gin, fiber: an address without a colon",
@@ -1099,7 +1099,7 @@ var topics = []topic{
 				r.GET("/{path...}", files.Serve)
 				return nil
 			},
-			instead: "A relative path is one of where the program was started: name it whole, or use package embed and `static.New`.",
+			instead: "A relative path is relative to the directory in which the program was started. Write an absolute path, or use package embed and `static.New`.",
 		},
 		{
 			title: "A proxy to a host without a scheme",

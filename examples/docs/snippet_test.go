@@ -151,8 +151,8 @@ type part struct {
 // After "func", a method has a space in front of its receiver, and a function literal has none in front of its parameters.
 var declaration = regexp.MustCompile(`^(func|type|var|const|import) `)
 
-// parts takes the code apart. It relies on the layout of gofmt: a declaration of several lines ends with the first one that
-// begins with the closing bracket.
+// parts takes the code apart. It relies on the layout of gofmt: a declaration of several lines ends with the first line that begins with a
+// closing bracket.
 func (s snippet) parts() []part {
 	var all []part
 	inside := false // inside of a declaration that goes on

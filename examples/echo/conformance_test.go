@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/conformance/http2conf"
 )
 
-// The table of raw requests, each with the sentence of the RFC that it is held to, whole and cut at every
-// byte, over real sockets.
+// The example passes the table of raw requests, each with the sentence of the RFC that decides it. Each request is sent
+// whole, and cut at every byte, over real sockets.
 func TestConformance(t *testing.T) {
 	r := start(t, "-h2c=false") // the preface of HTTP/2 is in the table, too
 	conformance.Run(t, func() (net.Conn, error) { return net.Dial("tcp", r.addr) })

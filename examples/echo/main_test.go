@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a test waits for anything, on a machine that does much else.
+// patience bounds each wait of a test. It is long, since the machine may be busy.
 const patience = time.Minute
 
 // running is the example under test, listening on a port of its own.
@@ -173,7 +173,7 @@ func TestPageShowsLiveNumbers(t *testing.T) {
 	}
 }
 
-// pattern is a reader of n bytes that don't repeat in step with any buffer.
+// pattern is a reader of n bytes. They look random, so a test notices a piece in the wrong place.
 func pattern(n int64) io.Reader { return io.LimitReader(&counting{}, n) }
 
 type counting struct{ n uint32 }
@@ -224,7 +224,7 @@ func TestEchoStreams(t *testing.T) {
 	}
 }
 
-// A client that asks whether it may send its body is told to go on before it gets the answer's head (RFC 9110, 10.1.1).
+// A client that sends Expect: 100-continue gets a 100 before the answer's head (RFC 9110, 10.1.1).
 func TestEchoAsksForAnExpectedBody(t *testing.T) {
 	r := start(t)
 	for _, size := range []int{5, bufferedEcho + 1} {

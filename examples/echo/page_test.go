@@ -45,7 +45,8 @@ func TestPageInTheBrowser(t *testing.T) {
 	waitFor(`document.querySelector("#state").textContent.startsWith("The server doesn’t answer")`)
 }
 
-// The page names the driver that serves it, and a command that ends this process and no other one of the same name.
+// The page names the driver that serves it, and a command that ends this process, but no other process of the same
+// name.
 func TestPageSaysWhatRuns(t *testing.T) {
 	for _, tc := range []struct{ args, has, lacks string }{
 		{"-leaders=1", "It runs its loop driver", "blocking driver"},

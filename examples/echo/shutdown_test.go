@@ -157,9 +157,9 @@ func terminateUnderLoad(t *testing.T) (took time.Duration) {
 	return took
 }
 
-// callUntilClosed sends one request after the other on a connection until the server says that it closes, or stop is closed. An error is a
-// request that got no whole answer. A request that the server can't have begun, because the connection ended before the first byte of an
-// answer, isn't an error: RFC 9112, 9.5.
+// callUntilClosed sends one request after the other on a connection until the server says that it closes, or stop is closed. It returns an
+// error if a request got a part of an answer only. If the connection ended before the first byte of the answer, that isn't an error, since
+// the client may repeat the request: RFC 9112, 9.5.
 func callUntilClosed(addr string, stop <-chan struct{}) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -213,7 +213,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatalf("the process ended (%v) while a request was running", err)
 	default:
 	}
-	// The default action is back soon after the first signal. Until then further signals are caught, and have no effect.
+	// Soon after the first signal, a further signal again ends the process. Until then further signals have no effect.
 	for deadline := time.Now().Add(patience); ; {
 		p.Process.Signal(syscall.SIGTERM)
 		select {

@@ -107,8 +107,8 @@ func TestCurlEchoesAFile(t *testing.T) {
 	}
 }
 
-// A client that closes its sending side behind the request gets its answer, and then the connection's end:
-// -N makes nc half-close, and without -w it waits until the server closes.
+// A client that closes its sending side after the request gets its answer, and then the connection ends: -N makes nc
+// half-close, and without -w it waits until the server closes.
 func TestNetcatHalfCloses(t *testing.T) {
 	r := start(t)
 	host, port, _ := strings.Cut(r.addr, ":")

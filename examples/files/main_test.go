@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// longest is how long a test waits for anything, on a machine that does much else.
+// longest bounds each wait of a test, since the machine may be busy.
 const longest = time.Minute
 
 // start runs the example on a port of its own, with its files in dir. It ends with the test, or when stop is called.
@@ -206,7 +206,7 @@ func list(t *testing.T, base string) map[string]int64 {
 	return sizes
 }
 
-// noise returns content in which no two places are alike.
+// noise returns content that repeats nothing.
 func noise(n int) string {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(b)

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// newTab opens the page. The uploads for which the page asks may be busy, or may not exist any more.
+// newTab opens the page. It allows the errors of requests for uploads that are busy, or that don't exist any more.
 func newTab(t *testing.T, base string) context.Context {
 	t.Helper()
 	tab := browser.Tab(t)
@@ -76,7 +76,7 @@ func choose(t *testing.T, tab context.Context, path, content string) {
 
 const progress = `document.querySelector(".upload progress").value`
 
-// An upload progresses, pauses, goes on, outlives its page, and ends as the file that was sent.
+// An upload progresses, pauses and goes on. It outlives its page, and in the end the stored file is the one that was sent.
 func TestUploadInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := newTab(t, base)

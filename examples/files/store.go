@@ -26,7 +26,7 @@ const (
 type limits struct {
 	fileBytes  int64         // of one file
 	totalBytes int64         // of all files, unfinished ones counted with their announced length
-	expiry     time.Duration // how long an upload is kept after its last byte has arrived
+	expiry     time.Duration // how long an upload is kept after the arrival of the last byte so far
 	stall      time.Duration // how long a running upload may go without a byte
 }
 
@@ -35,7 +35,7 @@ type limits struct {
 type store struct {
 	root    *os.Root
 	limits  limits
-	changed func() // called when a file has come or gone; set before the store is used
+	changed func() // called when a file was added or removed; set before the store is used
 	done    chan struct{}
 	cleaned sync.WaitGroup
 

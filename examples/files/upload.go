@@ -17,7 +17,7 @@ import (
 )
 
 // upload is a file that comes in pieces. Its bytes are in a file of its own, which is renamed when it is whole, and its record is in
-// another one beside it. So an upload outlives the process: how much has come is the size of the first.
+// another one beside it. The size of the first file tells how much has arrived, so an upload outlives the process.
 type upload struct {
 	record
 	id string
@@ -144,7 +144,7 @@ func (s *store) forget(u *upload) {
 	s.root.Remove(u.recordPath())
 }
 
-// expire removes the uploads for which nothing has come for too long.
+// expire removes the uploads that have received nothing for too long.
 func (s *store) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +155,8 @@ func (s *store) expire(now time.Time) {
 	}
 }
 
-// add appends the body to an acquired upload. The bytes before an error count, unless the body is longer than announced: then none of it
-// counts. add needs no more memory than the buffer of io.Copy.
+// add appends the body to an acquired upload. If reading the body fails, the bytes before the failure count. If the body is longer than
+// announced, none of it counts. add needs no more memory than the buffer of io.Copy.
 func (s *store) add(u *upload, body io.Reader) (err error) {
 	f, err := s.root.OpenFile(u.bytesPath(), os.O_WRONLY, 0)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	if err == nil && all {
 		err = s.finish(u)
 	}
-	// A client takes an upload for whole when its offset is its length, so the last piece counts only if the file has got its name.
+	// For a client, an upload is whole when its offset is its length. So the last piece counts only if the file has got its name.
 	if !all || u.whole() {
 		u.offset += n
 	}
@@ -274,7 +274,7 @@ func (s *store) loadUpload(id string) error {
 	info, err := s.root.Lstat(u.bytesPath())
 	switch {
 	case err == nil && info.Size() <= u.Length:
-		u.Stored = "" // if it had got its name, its bytes wouldn't be here any more
+		u.Stored = "" // the bytes are still here, so the file hasn't got its name
 		u.offset = info.Size()
 	case errors.Is(err, fs.ErrNotExist) && u.whole():
 		u.offset = u.Length

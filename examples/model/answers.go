@@ -18,7 +18,7 @@ const (
 	// maxAnswers limits the answers in memory, and so the model's calls for them. The calls of MCP aren't among them: Concurrency limits
 	// those whose requests are still open.
 	maxAnswers = 1000
-	// firstRead is how long the model goes on if nobody begins to read its answer.
+	// firstRead is how long the model works on an answer that no client has begun to read.
 	firstRead = 10 * time.Second
 )
 
@@ -100,7 +100,7 @@ func (a *answers) read(c *filo.Ctx) error {
 		}
 		select {
 		case <-more:
-		case <-c.Context().Done(): // not the stream's, which ends when a shutdown begins
+		case <-c.Context().Done(): // not the context of the stream, which ends when a shutdown begins
 			return context.Cause(c.Context())
 		}
 	}
@@ -195,8 +195,8 @@ func (w *answer) changed() {
 	w.more = make(chan struct{})
 }
 
-// from returns n, brought into the range of the tokens that there are, the tokens after the first n, and a channel that is closed when
-// there are more.
+// from returns the tokens after the first n, and n itself, limited to the number of tokens. It also returns a channel that is closed
+// when there are more.
 func (w *answer) from(n int) (at int, tokens []string, more <-chan struct{}, ended bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // bound limits each wait. No test takes so long unless it fails.
 const bound = 30 * time.Second
 
-// fronts are what stands between the clients and the server: each returns the address at which clients are served.
+// fronts are ways from clients to the server: directly, or by a proxy. Each function returns the address for the clients.
 var fronts = []struct {
 	name  string
 	start func(t *testing.T, server string) (address string)
@@ -24,7 +24,7 @@ var fronts = []struct {
 	{"HAProxy", haproxy},
 }
 
-// nginx needs no setting against buffering: sse turns its buffering off by X-Accel-Buffering.
+// nginx needs no setting against buffering: package sse turns nginx's buffering off by X-Accel-Buffering.
 func nginx(t *testing.T, server string) string {
 	address, dir := freeAddress(t), t.TempDir()
 	startProxy(t, address, "nginx", filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`

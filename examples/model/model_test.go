@@ -244,7 +244,8 @@ func TestCancelled(t *testing.T) {
 		}
 		left := time.Now()
 		e.close()
-		// A model that goes on speaking lets the server notice at once; a silent one may take 5 seconds, since the connection is new.
+		// If the model goes on speaking, the server notices at once that the client has left. If it is silent, that may take 5
+		// seconds, since the connection is new.
 		await(t, "the end of the model's work", func() bool {
 			select {
 			case s.model.tokens <- "more ":

@@ -129,5 +129,6 @@ func exemplar(c *filo.Ctx) client.Labels {
 	return nil
 }
 
-// unremarkable leaves requests out of the log that succeeded and whose traces aren't recorded, which are most of the load's.
+// unremarkable reports whether the log leaves a request out: it has succeeded, and its trace isn't recorded. Most requests
+// of the load are left out.
 func unremarkable(c *filo.Ctx) bool { return c.Status() < 500 && otel.TraceID(c) == "" }

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/sitetest"
 )
 
-// longest is how long a test waits for anything, on a machine that does much else.
+// longest bounds each wait of a test, since the machine may be busy.
 const longest = time.Minute
 
 // start runs the example on ports of its own, and returns the operator's URL. The example ends with the test, or when stop is called. stop
@@ -135,7 +135,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Metrics have routes as labels and never paths, and lead to traces.
+// The labels of metrics are routes, never paths, and exemplars lead to traces.
 func TestMetrics(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	for i := range 50 {

@@ -7,9 +7,9 @@ import (
 	"github.com/filohttp/filo/adaptor"
 )
 
-// Autocert lets a server have certificates of Let's Encrypt for its hosts, which renew themselves: serve it by RunTLS(ctx, ":443", "", ""). The
-// cache keeps them, as autocert.DirCache("/var/lib/app/certs") does. The handler is for port 80: it answers the authority's questions, and
-// redirects everybody else to HTTPS.
+// Autocert gives a server certificates of Let's Encrypt for its hosts, and renews them. Start the server by RunTLS(ctx, ":443", "", "").
+// The cache keeps them, as autocert.DirCache("/var/lib/app/certs") does. The handler is for port 80: it answers Let's Encrypt's
+// challenges, and redirects all other requests to HTTPS.
 func Autocert(s *filo.Server, cache autocert.Cache, hosts ...string) (port80 filo.Handler) {
 	manager := &autocert.Manager{
 		Prompt:     autocert.AcceptTOS,

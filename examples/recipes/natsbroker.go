@@ -11,7 +11,7 @@ import (
 )
 
 // NATSBroker is a broker for hubs by a stream of NATS JetStream: sse.NewHub(sse.HubOptions{Broker: NewNATSBroker(js, "NEWS")}). The
-// stream keeps the messages that clients may have missed, and needs a limit of them. Nothing else may be sent to it.
+// stream keeps the messages that clients may have missed, so limit how many it keeps. Send nothing else to it.
 type NATSBroker struct {
 	js   jetstream.JetStream
 	name string

@@ -76,8 +76,8 @@ func (d *deliveries) want(t *testing.T, want string) {
 	t.Fatalf("got %q, want %q", got, want)
 }
 
-// Each process gets each message, with the same number as its publisher. A process that comes later gets the kept messages, and is told if
-// some weren't kept. A new stream's numbers are greater.
+// Each process gets each message, with the same number as its publisher. A process that comes later gets the messages that the stream has
+// kept, and is told if there were others. The numbers of a new stream are greater.
 func TestNATSBroker(t *testing.T) {
 	js := startNATS(t)
 	var brokers [2]*NATSBroker

@@ -13,8 +13,8 @@ const (
 	maxPageSize     = 200
 )
 
-// Page is what a client asks a list for. A cursor names the last item that the client has, so pages neither repeat nor skip items when
-// others are added meanwhile, and the database finds the place by its index, which OFFSET doesn't:
+// Page is a client's request for a part of a list. A cursor names the last item that the client has, so pages neither repeat nor skip
+// items when others are added meanwhile, and the database finds the place by its index, which OFFSET doesn't:
 //
 //	SELECT id, name FROM users WHERE id > $1 ORDER BY id LIMIT $2
 type Page struct {

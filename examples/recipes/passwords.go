@@ -78,7 +78,7 @@ func (p *Passwords) derive(ctx context.Context, password string, salt []byte, pa
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-p.slots }()
-	if ctx.Err() != nil { // both were so: select takes either
+	if ctx.Err() != nil { // a place was free as well, and select has taken it
 		return nil, context.Cause(ctx)
 	}
 	return argon2.IDKey([]byte(password), salt, passes, memory, threads, size), nil

@@ -174,7 +174,7 @@ func titles(p page) string {
 	return fmt.Sprintf("%s(%d open, %d done)", b.String(), p.Open, p.Done)
 }
 
-// A person uses it, from the first todo to the next start.
+// A person uses the application, from the first todo to the next start.
 func TestFromTheFirstTodo(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "with ?, # and %41.db")
 	base, stop := start(t, db)

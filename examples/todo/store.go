@@ -60,9 +60,9 @@ func openStore(ctx context.Context, path string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With a write-ahead log readers and the writer don't wait for each other, and NORMAL syncs it at checkpoints: the file can't be
-	// damaged, but when the power fails the last changes may be gone. Transactions take their lock at once, since a transaction that has
-	// read can't wait for the lock when it then wants to write.
+	// With a write-ahead log readers and the writer don't wait for each other. With NORMAL, SQLite syncs the log at checkpoints: a power
+	// failure can't damage the file, but the last changes may be lost. A transaction takes its write lock at its beginning, since one that
+	// has already read can't wait for it.
 	options := url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout), "journal_mode(WAL)", "synchronous(NORMAL)"},
@@ -126,7 +126,7 @@ func (s *store) list(ctx context.Context, done filter, before int64, limit int) 
 	return result, nil
 }
 
-// add stores a new todo. It is errFull if there are too many.
+// add stores a new todo. It returns errFull if there are too many.
 func (s *store) add(ctx context.Context, title string) (todo, error) {
 	t, err := s.one(ctx, "adding a todo", `INSERT INTO todos (title, created)
 		SELECT ?1, ?2 WHERE (SELECT count(*) FROM todos) < ?3 RETURNING id, title, done, created`, title, time.Now().Unix(), maxTodos)
@@ -141,7 +141,7 @@ func (s *store) get(ctx context.Context, id int64) (todo, error) {
 	return s.one(ctx, "reading a todo", `SELECT id, title, done, created FROM todos WHERE id = ?`, id)
 }
 
-// change gives a todo another title and another state, where they aren't nil. It is errNotFound if there is none.
+// change sets the title and the state of a todo, each unless it is nil. It returns errNotFound if there is no such todo.
 func (s *store) change(ctx context.Context, id int64, title *string, done *bool) (todo, error) {
 	return s.one(ctx, "changing a todo", `UPDATE todos SET title = coalesce(?2, title), done = coalesce(?3, done)
 		WHERE id = ?1 RETURNING id, title, done, created`, id, title, done)

@@ -13,7 +13,7 @@ import (
 
 // result sums up the work for the clients of one server.
 type result struct {
-	cancelled int           // contexts that had ended when the work did
+	cancelled int           // tasks whose context had ended when the work ended
 	wasted    int           // steps that were done after the client had left
 	longest   time.Duration // from when a client left until its work ended
 }
@@ -31,7 +31,7 @@ type task struct {
 	err   error         // of the handler's context at that time
 }
 
-// work does the steps until all are done, or until the context has ended. After the step with the number leave, the client leaves.
+// work does the steps until all are done, or until the context has ended. The client leaves after as many steps as leave says.
 func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
 	for t.done < t.steps && ctx.Err() == nil {

@@ -1,5 +1,5 @@
-// Command cancel shows what becomes of a handler's work when its client leaves: with filo, with net/http and with fasthttp. Each serves the
-// same work, which gets the handler's context and stops when that ends.
+// Command cancel shows what happens to a handler's work when its client leaves, with filo, net/http and fasthttp. Each server does the same
+// work, which gets the handler's context and stops when the context ends.
 package main
 
 import (
@@ -23,8 +23,8 @@ type config struct {
 	leave   int           // after how many steps the client leaves
 }
 
-// earliest is when a client may leave. A client that closes within the first 20 ms may have closed only its sending side, and then filo
-// ends the context after 5 seconds.
+// earliest is the time before which no client leaves. If a client closes its connection within the first 20 ms, filo assumes that it may
+// have closed only its sending side, and ends the context after 5 seconds.
 const earliest = 40 * time.Millisecond
 
 func parseFlags(args []string) (config, error) {

@@ -1,5 +1,5 @@
 // Command overload puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
-// how many requests were answered and how fast, how many were refused, and how long the overload has effects after its end.
+// how many requests each server answered, how fast, how many it refused, and for how long it suffers after the end of the overload.
 package main
 
 import (
@@ -95,8 +95,8 @@ func verdict(stdout io.Writer, results []*result) error {
 	return nil
 }
 
-// resource is the scarce resource for which requests wait. Like many clients of databases it doesn't ask whether anybody still wants the
-// answer.
+// resource is the scarce resource for which requests wait. As with many clients of databases, a request goes on waiting after its client
+// has left.
 type resource chan struct{}
 
 func (r resource) use() {

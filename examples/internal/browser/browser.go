@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// limit is how long a tab lives at most. A machine that does much else takes its time to start a browser.
+// limit is the maximum lifetime of a tab. On a busy machine the start of a browser takes long.
 const limit = 4 * time.Minute
 
 // Tab returns a tab of a browser of its own, which ends with the test; to be used with chromedp. It needs chromium,

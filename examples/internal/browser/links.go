@@ -22,9 +22,9 @@ var (
 	lasting = regexp.MustCompile(`[?&]seconds=`)
 )
 
-// CheckLinks follows all links on the page that the tab shows, including those that scripts have added, and the links on the pages to which
-// these lead, as far as they stay on the page's server. A link that leads to an error fails the test, unless its path is in allowed with
-// that status. The requests are made outside of the browser, without the tab's cookies.
+// CheckLinks follows all links on the page that the tab shows, including those that scripts have added. It goes on with the links of the
+// pages to which these lead, but stays on the page's server. A link that leads to an error fails the test, unless its path is in allowed
+// with that status. The requests are made outside of the browser, without the tab's cookies.
 func CheckLinks(t testing.TB, tab context.Context, allowed map[string]int) {
 	t.Helper()
 	found, err := chromedp.Run(tab, chromedp.Evaluate[[]string](`[location.href, ...[...document.querySelectorAll("[href], [src]")].map((e) => e.href || e.src)]`))

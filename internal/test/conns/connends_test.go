@@ -26,10 +26,10 @@ type connEnd struct {
 	config func(*filo.Server) // nil for none
 	// end uses a client's connection until it ends.
 	end    func(t *testing.T, s *filotest.Server, conn net.Conn)
-	told   []filo.ConnState // the last states that ConnState is told; the default is StateClosed
-	over   string           // "TLS": only over TLS; "server's": not if the listener does the TLS
+	told   []filo.ConnState // the last states of which ConnState is told; by default StateClosed alone
+	over   string           // "TLS": the way is only tried over TLS; "server's": not with a listener that does the TLS
 	early  bool             // end gets the socket, also over TLS
-	leaves bool             // the client ends the connection
+	leaves bool             // the client ends the connection, not the server
 	last   bool             // the way also ends the server
 }
 

@@ -35,7 +35,7 @@ func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve f
 	}
 }
 
-// Twice as many clients as there may be connections come one after the other: each gets its first answer. Idle connections make room, a
+// One after the other, twice as many clients connect as MaxConns allows, and each gets its first answer. Idle connections make room; a
 // connection that has a request doesn't.
 func TestMaxConnsOldestIdle(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {

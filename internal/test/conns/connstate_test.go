@@ -45,7 +45,7 @@ func TestConnStateConn(t *testing.T) {
 			c.Get("/")
 			c.Want(200, "quick", false)
 			var conn net.Conn
-			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
+			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skips connections that only tested whether the server listens
 				conn = filotest.Recv(t, told, "the new connection").conn
 			}
 			if got, want := conn.LocalAddr().String(), c.RemoteAddr().String(); got != want {
@@ -68,7 +68,7 @@ func TestConnStateConn(t *testing.T) {
 			for state := filo.StateNew; state != filo.StateClosed; {
 				next := filotest.Recv(t, told, "the connection to be closed")
 				if next.conn.RemoteAddr().String() != c.LocalAddr().String() {
-					continue // the end of that look may be told late
+					continue // ConnState may be told late of the end of such a test connection
 				}
 				if next.conn != conn {
 					t.Errorf("in state %v it is another connection", next.state)
@@ -133,7 +133,7 @@ func TestConnStateClose(t *testing.T) {
 					}
 				}
 				var conn net.Conn
-				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // of a look whether it listens
+				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skips connections that only tested whether the server listens
 					conn = filotest.Recv(t, news, "the new connection")
 				}
 				if err := conn.Close(); err != nil {

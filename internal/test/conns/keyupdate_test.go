@@ -181,8 +181,8 @@ func (raw *tlsRaw) read(t *testing.T, text string) error {
 	return nil
 }
 
-// A client that sends key updates with its body, and takes none of the replies, doesn't hold up the reads of that body, and gets the
-// replies when it reads. If it never reads, the replies don't fill the memory: the connection ends.
+// If a client sends key updates with its body, and doesn't read the replies, the body is read all the same. The client gets the replies
+// when it reads. If it never reads, the replies don't fill the memory: the connection ends.
 func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 	filotest.NeedLoops(t)
 	for _, test := range []struct {
@@ -198,8 +198,8 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 				err  error
 			}
 			read := make(chan result, 1)
-			// A socket of this kind takes some hundred records. A TCP socket takes many more, and once one direction is full the system may
-			// send nothing more in either.
+			// A Unix socket takes some hundred records. A TCP socket takes many more, and once one direction is full the system may send
+			// nothing more in either direction.
 			listener := filotest.Listen(t, "unix", filepath.Join(t.TempDir(), "socket"))
 			s := filotest.New(&filo.Server{
 				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},

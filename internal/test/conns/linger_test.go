@@ -37,8 +37,8 @@ func lifeLingering(c *filo.Ctx) error {
 	return c.NoContent()
 }
 
-// "After an error answer the server half-closes and drains for a moment (lingering close), so that the client reads the answer and not a
-// reset": this holds also for a client that sends everything before it reads.
+// After an answer to an error the server closes its sending side, and reads on for a while (a lingering close), so that the client gets the
+// answer and not a reset. That also holds for a client that sends everything before it reads.
 func TestLingeringClose(t *testing.T) {
 	const size = 10 << 20
 	body := strings.Repeat("x", size)
@@ -61,7 +61,7 @@ func TestLingeringClose(t *testing.T) {
 		{"pipelined requests behind a close", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n" + "POST / HTTP/1.1\r\nHost: a\r\n" + length, "200"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// In a bubble, a machine that is busy with something else doesn't use up the lingering's time.
+			// In a bubble, a busy machine doesn't use up the time of lingering.
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering})
 				c := filotest.NewClient(t, s.Dial(t))

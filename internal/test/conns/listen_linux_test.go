@@ -183,7 +183,7 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 		case strings.Contains(line, "accepting connections again"):
 			again++
 		case strings.Contains(line, filotest.DriverVariable):
-		case strings.Contains(line, "msg=refused reason=max_conns"): // once a minute, if a connection comes while all others are open
+		case strings.Contains(line, "msg=refused reason=max_conns"): // logged once a minute, if a connection arrives while all others are open
 		case strings.Contains(line, "level=INFO msg=serving"), strings.Contains(line, "level=INFO msg=stopped"):
 		case strings.Contains(line, "level="):
 			t.Errorf("said: %s", line)
@@ -267,7 +267,7 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// 40 more than are open. The one for reading this directory is among those, and each loop needs some.
+	// 40 more than are open. The descriptor for reading this directory is one of those, and each loop needs some.
 	limit := syscall.Rlimit{Cur: uint64(len(open) + 40), Max: uint64(len(open) + 40)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -373,7 +373,8 @@ func serversOption(t *testing.T, client net.Conn, level, option int) int {
 	return 0
 }
 
-// Each connection has TCP_NODELAY and keep-alive, whoever opened the listener, also a connection that came before Serve.
+// Each connection has TCP_NODELAY and keep-alive, whoever has opened the listener. That includes connections that arrived before Serve was
+// called.
 func TestOptionsOfConnections(t *testing.T) {
 	for name, listen := range map[string]func(s *filo.Server) (net.Listener, error){
 		"the server's":  func(s *filo.Server) (net.Listener, error) { return s.Listen("127.0.0.1:0") },

@@ -50,7 +50,8 @@ func (l *lifeFailing) failures() int {
 	return len(l.errs)
 }
 
-// "Accept errors (EMFILE and the like) back off and recover, with one log line, not one per try."
+// After an error of Accept that may pass, such as EMFILE, the server tries again after growing pauses, and logs one line, not
+// one for each attempt.
 func TestAcceptBacksOff(t *testing.T) {
 	// These errors are from accept(2): a limit, no memory, and an error of a connection before it was accepted.
 	for _, errno := range []syscall.Errno{
@@ -141,7 +142,7 @@ func TestAcceptBackOffEnds(t *testing.T) {
 	}
 }
 
-// "Serve … returns … the error that accepting failed with for good", without disturbing the connections that are being served.
+// "The error is … the error with which accepting failed permanently." Connections that are being served aren't disturbed.
 func TestAcceptFailsForGood(t *testing.T) {
 	reason := errors.New("the listener is broken")
 	gate := filotest.NewGate()
@@ -251,7 +252,8 @@ func lifeUnix(t *testing.T, s *filo.Server, path string, mode fs.FileMode) <-cha
 	return served
 }
 
-// "ListenAndServeUnix listens on a Unix socket … whose file has the given permissions; the file is removed at the end."
+// "ListenAndServeUnix listens on a Unix socket and serves", and the file has the given permissions. It "removes its own file
+// at the end".
 func TestUnixSocket(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o660, 0o777} {
 		for name, end := range map[string]func(*filo.Server) error{
@@ -276,7 +278,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// "A socket file that nobody listens on any more is replaced."
+// "It replaces a socket file that no process listens on".
 func TestUnixSocketStale(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -46,7 +46,8 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 	}
 }
 
-// "And those of what its GetConfigForClient returns": a client that speaks both gets HTTP/1.1, and an answer.
+// HTTP2.Disabled also takes "h2" out of the configurations that GetConfigForClient returns: a client that speaks both protocols gets
+// HTTP/1.1, and an answer.
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
 		chosen := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: slices.Clone(protocols)}
@@ -75,8 +76,7 @@ func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	}
 }
 
-// "ListenAndServeTLS listens on the TCP address and serves over TLS. The files may be "" if TLSConfig has
-// certificates"; it "is cloned".
+// ListenAndServeTLS clones TLSConfig, and both file names may be empty if TLSConfig has certificates.
 func TestListenAndServeTLS(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	certificate := filotest.Certificate()
@@ -532,8 +532,8 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 	}
 }
 
-// An answer that was broken off ends with a reset over TLS, too, and not with an end that a careless client takes for the end of the
-// answer.
+// If an answer is broken off, the connection ends with a reset over TLS, too. A careless client would take an orderly end for the
+// end of the answer.
 func TestBrokenOffOverTLS(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {

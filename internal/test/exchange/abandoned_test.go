@@ -27,8 +27,8 @@ var abandonedErrors = map[string]struct {
 	"/500":     {func(ctx context.Context) error { return filo.Error(500, "out of order") }, true},
 }
 
-// A client that leaves before anything was sent gets no answer, and none is counted: the access log has no status for it, either. An error
-// has a record only if it isn't about the client's leaving.
+// A client that leaves before anything was sent gets no answer, and none is counted: the access log has no status for it, either. The log
+// has a record of an error unless the client's leaving has caused it.
 func TestClientLeaves(t *testing.T) {
 	for _, logged := range []bool{true, false} {
 		for path, test := range abandonedErrors {

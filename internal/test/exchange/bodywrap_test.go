@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// bracket is a layer that shows how it was called: it holds back what is written until Flush or Close, and puts brackets around it.
+// bracket is a layer that shows how it was called. It keeps the written bytes until Flush or Close, and then sends them in brackets.
 type bracket struct {
 	w      io.Writer
 	held   bytes.Buffer
@@ -254,7 +254,7 @@ func TestWrapBodyFails(t *testing.T) {
 	}
 }
 
-// "for middleware that calls it when the handler inside has returned"
+// "Middleware that calls it after the inner handler has returned can inspect the body and set another."
 func TestWholeBody(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler filo.Handler
@@ -325,8 +325,8 @@ func (r *contextReader) Close() error {
 	return nil
 }
 
-// "when the handler has returned and what Response.SetBodyStream was given has been sent": a relayed answer of another server is bound to
-// the context of the request to that server. A client that leaves ends this context.
+// "The handler has returned and the stream of Response.SetBodyStream has been sent": until then the context isn't done, since the stream
+// may be the answer of another server, to a request with this context. A client that leaves ends the context.
 func TestContextLastsForBodyStream(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		ended := make(chan error, 2)
@@ -370,7 +370,7 @@ func TestWrappedBodyThatBreaksOff(t *testing.T) {
 	}
 }
 
-// "Close is called once, also for a body that was broken off": also where another function panics.
+// "The server calls Close once, also for a body that was broken off", and also if another wrapper panics.
 func TestWrapBodyFunctionPanics(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		var closed atomic.Int32
@@ -429,7 +429,7 @@ func TestErrorOfALayerIsLogged(t *testing.T) {
 	filotest.Await(t, "the log", func() bool { return len(log.Lines("the encoder is broken")) == 1 })
 }
 
-// "can look at the body, and set another": also by a stream.
+// Middleware "can inspect the body and set another", also by a stream.
 func TestStreamAfterWholeBody(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Stream().WriteString("old")
@@ -455,7 +455,7 @@ func (b closingBody) Close() error {
 	return nil
 }
 
-// A body that asks for the context when it is closed, at the end of its request, must leave nothing to the next request.
+// A body may ask for the context when it is closed, at the end of its request. That must not affect the next request.
 func TestContextAskedForAtTheEnd(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

@@ -408,7 +408,7 @@ func TestStreamReadFrom(t *testing.T) {
 	}
 }
 
-// "That of the Ctx ... ends with it": this holds whatever deadline the handler sets.
+// The request's context ends with the transport's, whatever deadline the handler sets.
 func TestTransportDeadline(t *testing.T) {
 	for name, set := range map[string]func(*filo.Ctx){
 		"SetTimeout":  func(c *filo.Ctx) { c.SetTimeout(time.Hour, nil) },

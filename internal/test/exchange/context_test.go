@@ -74,9 +74,9 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A client that ends its sending side behind its request may wait for the answer, or have left. "The context of a client that has done so
-// by the time that it was asked for, or soon after, goes on for 5 seconds more, and longer if the client takes a part of the answer
-// meanwhile. What the handler answers is sent in any case." So "printf … | nc -N" gets its answer.
+// A client that closes its sending side after its request may wait for the answer, or have left. "If it has done so before the watch began,
+// or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the answer meanwhile. The answer is sent in any
+// case". So "printf … | nc -N" gets its answer.
 func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	const second = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 	for _, test := range []struct {
@@ -367,7 +367,7 @@ func answerReadReader(c *filo.Ctx) (string, error) {
 	return string(body), err
 }
 
-// "done ... when Close ended the server or Shutdown gave up waiting (ErrServerClosed)".
+// "It is done when … Close ended the server, or Shutdown gave up waiting (ErrServerClosed)".
 func TestContextEndsWithTheServer(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -536,8 +536,9 @@ func TestContextWhileStreaming(t *testing.T) {
 	})
 }
 
-// Over a socket the end of a client comes as a FIN or as a reset. If a FIN comes within the first 20 ms of the watch, that takes it for one
-// that came with the request. The test can't see when the watch begins: so the client waits longer each time, until its end is noticed.
+// Over a socket the end of a client comes as a FIN or as a reset. If a FIN comes within the first 20 ms of the watch, the watch takes it
+// for one that came with the request. The test can't see when the watch begins, so the client waits longer each time, until the server
+// notices its end.
 func TestContextEndsOverASocket(t *testing.T) {
 	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -726,8 +727,8 @@ func TestContextOfMiddleware(t *testing.T) {
 	})
 }
 
-// "ConnContext returns the context that those of a connection's requests have their values from, and end with. It is called when
-// the first of them is asked for, once for each connection."
+// "ConnContext … returns the parent context of a connection's requests: their contexts take their values from it and end with it. … The
+// server calls it once per connection, when a handler first asks for a request's context".
 func TestConnContext(t *testing.T) {
 	type key struct{}
 	errOver := errors.New("over")

@@ -100,8 +100,8 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// "The router renders a handler's error inside the chain, so that status, headers and body are final when next returns; the
-// error is still returned, and the server renders only what wasn't rendered."
+// The router renders a handler's error inside of the middleware, so status, fields and body are final when next returns. The error is
+// returned nevertheless, and the server renders only errors that weren't rendered.
 func TestRenderError(t *testing.T) {
 	wrong := errors.New("no such record")
 	for name, test := range map[string]struct {

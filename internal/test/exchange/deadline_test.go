@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// "reads that wait at that time fail with an error that is os.ErrDeadlineExceeded"; "the zero time is the server's limits
-// again"
+// "A read that waits at the deadline fails within a quarter of a second with an error that is os.ErrDeadlineExceeded. The
+// zero time restores the server's limits."
 func TestSetReadDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
 		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
@@ -112,7 +112,7 @@ func TestSetWriteDeadline(t *testing.T) {
 	}
 }
 
-// "What is left to be sent when the handler has returned has the server's limits."
+// "The server's limits apply to whatever is left to send when the handler has returned."
 func TestWriteDeadlineOfTheHandlerAlone(t *testing.T) {
 	for _, size := range []int{10, 20_000, 300_000} {
 		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {

@@ -76,8 +76,7 @@ type (
 func (e errAnswerPanic) Error() string  { return string(e) }
 func (errAnswerPanicNil) Error() string { return "nil" }
 
-// "What was in the response before is dropped, but header fields that the handler set stay, except those that describe
-// the body."
+// "The previous body is dropped. Header fields that the handler set stay, except those that describe the body".
 func TestErrorKeepsFields(t *testing.T) {
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range", "Content-Disposition",
@@ -321,7 +320,7 @@ func TestErrorHandler(t *testing.T) {
 	}
 }
 
-// An ErrorHandler that fails when its head is on its way: the answer is broken off, without a second head in it.
+// If an ErrorHandler fails after the head was sent, the answer is broken off, without a second head in it.
 func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error { return errAnswerSecret },
 		ErrorHandler: func(c *filo.Ctx, err error) {
@@ -337,7 +336,7 @@ func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
 	}
 }
 
-// ErrAbort, as the handler's error or its panic, wrapped or not, "closes the connection without an answer and without a log record".
+// ErrAbort, as the handler's error or its panic, wrapped or not, "closes the connection without an answer or a log record".
 func TestAbort(t *testing.T) {
 	for name, fail := range map[string]func(c *filo.Ctx) error{
 		"returned":         func(c *filo.Ctx) error { return filo.ErrAbort },
@@ -367,7 +366,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// "A panic is a 500 and a log record with its stack, never the end of the process": the worker, its connection and the others go on. If a
+// A panic is answered with 500, and logged with its stack. It never ends the process: the worker, its connection and the others go on. If a
 // handler ends its goroutine by Goexit, the answer is a 500, and the connection closes.
 func TestPanicsAndGoexit(t *testing.T) {
 	for _, test := range []struct {
@@ -622,7 +621,7 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 	}
 }
 
-// A browser takes no failure for a page or a script: its text may come from the request.
+// A browser doesn't take the answer to an error for a page or a script, since its text may come from the request.
 func TestErrorNoSniff(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json"} {
 		for _, status := range []int{400, 404, 500} {

@@ -21,8 +21,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// "the 503 is a response of its own with Connection: close; the Ctx stays the handler's until it returns; late writes return
-// ErrHandlerTimeout"
+// "The client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the handler is
+// dropped." Late writes return ErrHandlerTimeout.
 func TestTimeoutAnswersForTheHandler(t *testing.T) {
 	for name, late := range map[string]func(t *testing.T, c *filo.Ctx) error{
 		"a text":   func(t *testing.T, c *filo.Ctx) error { return c.Text(200, "late") },
@@ -198,7 +198,7 @@ func TestTimeoutByContext(t *testing.T) {
 	}
 }
 
-// "once the head is on its way": a context that was asked for before the time-out was set ends, too.
+// The end of the time also ends a context that was asked for before SetTimeout was called.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
@@ -215,7 +215,7 @@ func TestTimeoutEndsEarlierContext(t *testing.T) {
 	client.WantEOF()
 }
 
-// The time-out comes while the handler waits for a body, and ends the wait. Bytes of the body that come later aren't taken for a request.
+// The time-out comes while the handler waits for a body, and ends the wait. Bytes of the body that arrive later aren't parsed as a request.
 func TestTimeoutInBody(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		returned := make(chan error, 2)
@@ -230,7 +230,7 @@ func TestTimeoutInBody(t *testing.T) {
 		if err := filotest.Recv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
 			t.Errorf("the handler's read: %v", err)
 		}
-		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // if it isn't gone by now
+		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // as far as the server still reads
 		client.WantEnd()
 		if len(returned) > 0 {
 			t.Error("another request was read")
@@ -391,8 +391,8 @@ func TestTimeoutStatus(t *testing.T) {
 	}
 }
 
-// "After that its context is done": also a context that was asked for before, and that of a handler that streams. An earlier deadline
-// stays.
+// "When that time is over, the request's context is done": also a context that was asked for before, and the context of a handler that
+// streams. An earlier deadline stays.
 func TestTimeoutAndContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {

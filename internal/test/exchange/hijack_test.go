@@ -112,7 +112,7 @@ func TestHijackGivesTheConnection(t *testing.T) {
 	}
 }
 
-// "Hijacked connections are not waited for", and Close doesn't end them.
+// Shutdown "doesn't wait for hijacked connections", and Close doesn't end them.
 func TestHijackAndShutdown(t *testing.T) {
 	for name, stop := range map[string]func(s *filo.Server) error{
 		"Shutdown": func(s *filo.Server) error {
@@ -364,7 +364,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 	}
 }
 
-// "Closed if it is an io.Closer": also a reader whose bytes aren't sent.
+// The reader of a body is closed "if it is an io.Closer", even if its bytes aren't sent.
 func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 	closed := make(chan bool, 1)
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -387,7 +387,7 @@ type tellingCloser struct {
 
 func (r tellingCloser) Close() error { r.closed <- true; return nil }
 
-// "ErrHeadSent is returned by methods that would have to change an answer whose head is on its way."
+// "ErrHeadSent is returned by methods that would change an answer whose head has been sent."
 func TestHijackAfterTheHead(t *testing.T) {
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		w := c.Stream()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// "Builds with the race detector panic when one is kept too long": every method of Ctx says so.
+// "Using it after that may panic, and always does in builds with the race detector": each method of Ctx does.
 func TestKeptCtxPanics(t *testing.T) {
 	for name, use := range map[string]func(c *filo.Ctx){
 		"Method":          func(c *filo.Ctx) { c.Method() },
@@ -143,8 +143,8 @@ var answerBorrowed = []struct {
 	}},
 }
 
-// "A race build overwrites released buffers, so that a borrowed slice kept too long shows in tests": this holds for each []byte that a
-// request's methods return.
+// "Builds with the race detector overwrite a handler's memory when it is given back": each []byte that a request's methods return is
+// overwritten.
 func TestKeptSlicesAreOverwritten(t *testing.T) {
 	for _, test := range answerBorrowed {
 		for _, end := range []string{"keep-alive", "close"} {
@@ -176,7 +176,7 @@ func TestKeptSlicesAreOverwritten(t *testing.T) {
 	}
 }
 
-// Strings are the handler's own: they stay what they are.
+// Strings belong to the handler, and don't change.
 func TestKeptStringsStay(t *testing.T) {
 	const head = "POST /a%20b/c?q=value&e=val%75e HTTP/1.1\r\nHost: host.example\r\nX-Field: field-value\r\nCookie: c=cookie\r\n" +
 		"Content-Type: text/x\r\nContent-Length: 4\r\n\r\nbody"

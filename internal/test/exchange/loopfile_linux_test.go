@@ -190,8 +190,8 @@ func TestFilesWithoutHandOff(t *testing.T) {
 	})
 }
 
-// While no place is free for a worker that waits, a file that is larger than the client takes at once, or than a leader sends, is sent
-// whole or not at all.
+// While no place is free for a worker that waits, a large file is sent whole or not at all. Here "large" is more than the client takes
+// at once, or more than a leader sends.
 func TestFilesWithoutPlace(t *testing.T) {
 	filotest.NeedLoops(t)
 	file, content := sectionFile(t, slowFileSize)

@@ -166,8 +166,8 @@ var answerBodies = []struct {
 	{name: "chunked, cut", head: "Transfer-Encoding: chunked", body: "5\r\n01234\r\n", err: 400},
 }
 
-// Body and BodyReader return the same bytes and the same errors, and if the handler returns such an error, the answer has its status. A
-// part that came before the error is never returned as the body.
+// Body and BodyReader return the same bytes and the same errors. If the handler returns such an error, the answer has its status. Bytes
+// that came before the error are never returned as the body.
 func TestRequestBody(t *testing.T) {
 	readers := map[string]func(c *filo.Ctx) (string, error){
 		"Body":       answerReadBody,
@@ -241,7 +241,7 @@ func TestRequestBodyErrorStays(t *testing.T) {
 	h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123")
 }
 
-// The same the other way round: after a reader's error Body returns that error, and doesn't wait for more.
+// After an error of a reader, Body returns that error, too, and doesn't wait for more.
 func TestRequestBodyAfterAFailedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{ReadTimeout: time.Second, Handler: func(c *filo.Ctx) error {
@@ -294,8 +294,8 @@ func TestSetMaxBodyBytes(t *testing.T) {
 	}
 }
 
-// "A body the handler didn't read is drained up to a small limit, or else the connection closes; it is never parsed as
-// the next request."
+// The server skips the rest of a body that its handler hasn't read, up to a limit, or else closes the connection. It never parses the
+// rest as the next request.
 func TestRequestBodyNotRead(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	chunk := fmt.Sprintf("%x\r\n%s\r\n", len(smuggled), smuggled)
@@ -736,7 +736,7 @@ func TestRequestHeaderSetByMiddleware(t *testing.T) {
 	}
 }
 
-// Header fields that a handler resets are gone for it, and nothing else is.
+// If a handler resets header fields, it no longer finds them, and nothing else is lost.
 func TestRequestHeaderReset(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Request.Header.Reset()

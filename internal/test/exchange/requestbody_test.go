@@ -495,7 +495,7 @@ func TestBodyAndForms(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// An answer that is sent before the request's body has come promises a further request only if that will be answered.
+// An answer that is sent before the request's body has come omits Connection: close only if the server will answer a further request.
 func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, make([]byte, 100<<10), 0o600); err != nil {
@@ -549,7 +549,7 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 					t.Fatalf("got %d", response.StatusCode)
 				}
 				if response.Close {
-					return // nothing is promised
+					return // the answer says Connection: close
 				}
 				c.Send(strings.Repeat("x", size))
 				c.Get("/")
@@ -559,9 +559,8 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	}
 }
 
-// When the head of a streamed answer promises that a further request is served, the server doesn't know how much of a chunked body is still
-// to come. It serves that request if no more than 16 MB come. Otherwise the client gets its whole answer and then the end of the
-// connection, and its next request isn't served.
+// When the server sends the head of a streamed answer without Connection: close, it doesn't know how much of a chunked body is still to
+// come. If no more than 16 MB come, it serves the next request. Otherwise the client gets its whole answer, and then the connection ends.
 func TestEarlyAnswersToChunks(t *testing.T) {
 	for _, test := range []struct {
 		size int

@@ -414,7 +414,7 @@ func TestStreamSizes(t *testing.T) {
 	}
 }
 
-// "The head is sent at the first Flush, or when 8 KB have gathered": after Flush the head has been sent.
+// "The server sends the head at the first Flush, or when 8 KB have gathered": after Flush the head has been sent.
 func TestStreamSendsWhileTheHandlerRuns(t *testing.T) {
 	next := make(chan bool)
 	filotest.EachHost(t, func() *filo.Server {
@@ -515,8 +515,8 @@ func TestStreamAgainstItsContentLength(t *testing.T) {
 	}
 }
 
-// "A handler that returns an error ... after the head was sent breaks the connection off, so that the client can't
-// take the body for a whole one"; before that its error is answered as any other.
+// "If the handler returns an error after the head was sent … the server cuts the connection, so that the client doesn't mistake the body
+// for complete." An earlier error is answered as any other.
 func TestStreamAndErrors(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -621,7 +621,7 @@ func TestStreamBodyNotAllowed(t *testing.T) {
 	}
 }
 
-// "Flush() error says when the client is gone", and from then on every call says so.
+// "An error means that the client has gone or doesn't read", and from then on each call of Flush returns one.
 func TestStreamToAClientThatIsGone(t *testing.T) {
 	log := &answerLog{}
 	errs := make(chan error, 1)
@@ -650,7 +650,7 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 			t.Error("no error for a client that is gone")
 		}
 	})
-	// LogAllErrors "also logs what clients do wrong": without it a client that leaves isn't logged.
+	// "LogAllErrors also logs client errors": without it a client that leaves isn't logged.
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q", records)
 	}
@@ -748,8 +748,8 @@ var answerClosings = []struct {
 	}},
 }
 
-// "It is read when the handler has returned, and closed afterwards if it is an io.Closer": once, whatever happens, and no later than the
-// end of the answer.
+// "The server reads the stream after the handler has returned, and then closes it if it is an io.Closer": once, whatever happens, and no
+// later than the end of the answer.
 func TestBodyStreamIsClosedOnce(t *testing.T) {
 	for _, test := range answerClosings {
 		t.Run(test.name, func(t *testing.T) {
@@ -845,8 +845,8 @@ func TestBodyStreamFails(t *testing.T) {
 	}
 }
 
-// A panic of the handler's reader counts as the handler's panic: it costs the connection and nothing else, also if the connection is served
-// on the caller's goroutine.
+// A panic of the handler's reader counts as a panic of the handler: it ends the connection and nothing else, also if ServeConn serves the
+// connection on its caller's goroutine.
 func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	client, server := servertest.Pipe()
 	io.WriteString(client, filotest.GetRequest)

@@ -90,7 +90,7 @@ func TestTaskOutlivesItsRequest(t *testing.T) {
 	}
 }
 
-// "Is cancelled only by Shutdown's deadline", and by Close.
+// The task's context doesn't end "with the request or its client, but only when Close is called or Shutdown gives up waiting".
 func TestTaskCancelled(t *testing.T) {
 	t.Run("by Shutdown's deadline", func(t *testing.T) {
 		s := serveTasks(t, &filo.Server{})
@@ -167,7 +167,7 @@ func TestTaskReleasedPool(t *testing.T) {
 	}
 }
 
-// A panic in a task is logged, and costs nobody else anything; nil is refused.
+// A panic in a task is logged, and affects nothing else. A nil task is refused.
 func TestTaskPanics(t *testing.T) {
 	var log filotest.Log
 	s := serveTasks(t, &filo.Server{Logger: log.Logger()})

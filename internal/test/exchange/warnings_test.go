@@ -59,8 +59,8 @@ func TestSecureCookieOverPlainHTTP(t *testing.T) {
 	}
 }
 
-// A handler that refuses a request but doesn't return gives the client what it asked for after all. Builds with the race detector log this
-// once. It is no mistake to send a page for a status that was set, or to replace a rendered error by another answer.
+// If a handler refuses a request but forgets to return, the client still gets the content. Builds with the race detector log this once. It
+// is no mistake to send a page for a status that was set, or to replace a rendered error by another answer.
 func TestReplacedAnswer(t *testing.T) {
 	refuse := func(c *filo.Ctx) { c.Text(401, "log in first") }
 	for name, test := range map[string]struct {

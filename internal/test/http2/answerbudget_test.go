@@ -41,7 +41,7 @@ func (c *frameClient) heads(n int) {
 	}
 }
 
-// bodies reads until n answers have ended, and returns what came of each one's body.
+// bodies reads until n answers have ended, and returns the part of each body that has arrived.
 func (c *frameClient) bodies(n int) map[uint32]string {
 	c.Helper()
 	got := make(map[uint32]string)

@@ -219,7 +219,7 @@ func (c *http2Raw) ping() {
 	c.await("the answer to PING", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
 }
 
-// The reader of a body is woken even while another handler keeps the connection's worker.
+// A handler that reads its body is woken even while another handler runs in the worker of the connection.
 func TestHTTP2BodyBesideHandler(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		waits, read := make(chan struct{}), make(chan string, 1)

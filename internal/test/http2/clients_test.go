@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// This file tests habits of clients that a server must put up with: none is a reason to end a connection.
+// The tests in this file are about habits of common clients. None of them may make the server end the connection.
 
 // wantNoRefusals fails the test if the server has refused something, or ended a connection because of glitches.
 func wantNoRefusals(t *testing.T, s *filo.Server) {
@@ -77,7 +77,7 @@ func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 		path    string
 		upload  bool // the request has a body that doesn't end
 		behind  func(c *frameClient, stream uint32)
-		refused bool // no client does this
+		refused bool // no client does the following
 	}{
 		"updates of 4 KB (Go)": {path: "/large", behind: func(c *frameClient, stream uint32) {
 			for range len(large) / 4096 {

@@ -47,7 +47,7 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 		second.WantAnswer(1, "200 /second ")
 		for round := range 20 {
 			id := uint32(3 + 1000*round)
-			// After an undecided request come more requests than a turn has room for.
+			// More requests than a turn has room for follow a request whose class isn't known yet.
 			first.Request(id, "/undecided", false, ":method", "POST").Data(id, true, []byte("x"))
 			last := id
 			for i := range 300 {
@@ -521,7 +521,7 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 	})
 }
 
-// A client that always has a part of a frame under way isn't taken for one whose frame doesn't come.
+// If the server always has an incomplete frame, but each frame is completed in time, the connection doesn't end by ReadHeaderTimeout.
 func TestHTTP2FramesInPieces(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const timeout = 200 * time.Millisecond

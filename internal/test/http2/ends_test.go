@@ -140,8 +140,8 @@ func (c *frameClient) ping(n byte) {
 	c.done(c.WritePing(false, [8]byte{n}))
 }
 
-// If a client has its whole answer and doesn't end its request within a second, the server resets the stream, even if the client is silent
-// and the server has no time-outs. So such a request doesn't keep its place, or the connection, for ever.
+// The server resets a stream if its client has the whole answer, but doesn't end the request within a second. That also holds if the
+// client is silent and the server has no time-outs. So such a request doesn't keep its place, or the connection, for ever.
 func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {

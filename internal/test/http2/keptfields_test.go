@@ -107,9 +107,9 @@ func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	}
 }
 
-// In whatever way an answer is sent, it has the fields that middleware has set before the handler, and those that WrapBody's functions set,
-// except the fields that describe a wrapped body if no body is sent. After the handler, middleware sees whether the answer was sent or its
-// connection was taken over: then the answer can't be changed any more.
+// In whatever way an answer is sent, it has the fields that middleware has set before the handler, and those that WrapBody's functions set.
+// The exception are fields that describe a wrapped body, if no body is sent. After the handler, middleware sees whether the answer was sent
+// or its connection was taken over: then the answer can't be changed any more.
 func TestFieldsAreKept(t *testing.T) {
 	returned := make(chan string, 1000) // the paths of the handlers that have returned
 	config := func(t *testing.T) *filo.Server {

@@ -56,8 +56,8 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 	})
 }
 
-// A request that is refused before its body has come keeps its place no longer than any other, and the bytes of its body that come later
-// are no fault.
+// A request that is refused before its body has arrived keeps its place no longer than any other. The bytes of its body that arrive
+// later are no error.
 func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {

@@ -147,7 +147,7 @@ func TestExtendedConnectOffer(t *testing.T) {
 	}
 }
 
-// The handler of an Upgrade sees the same of a request as by HTTP/1.1.
+// The handler of an Upgrade sees the same request as by HTTP/1.1.
 func TestExtendedConnectRequest(t *testing.T) {
 	listener := servertest.NewListener()
 	config := &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -365,8 +365,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 	})
 }
 
-// If a client doesn't read what one stream sends, or the server's side doesn't read a tunnel, this fills that stream's windows, and no
-// more.
+// If a client doesn't read from one stream, or the server doesn't read from a tunnel, only that stream's windows fill up.
 func TestExtendedConnectSlow(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		conns, ended := make(chan net.Conn, 1), make(chan error, 10)

@@ -34,8 +34,8 @@ func apartHandler(c *filo.Ctx) error {
 	return c.Text(200, answer)
 }
 
-// After its handler has returned, a request isn't over while the client keeps back the rest of a body or doesn't read its answer. Such a
-// request leaves nothing to the next one that the same worker serves.
+// After its handler has returned, a request isn't over until the client has sent the rest of the body and has read the answer. Meanwhile
+// the same worker may serve the next request, which sees nothing of the first one.
 func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	filotest.NeedLoops(t)
 	form := func(value string) string {
@@ -120,7 +120,7 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	}
 }
 
-// "Handshakes on a worker, with a time-out": the time-out counts from the client's first byte.
+// The time-out of a handshake counts from the client's first byte.
 func TestUnfinishedHelloTimesOut(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})

@@ -43,8 +43,8 @@ func TestRequestBehindALargeBody(t *testing.T) {
 	}
 }
 
-// A call of an unknown class is handed off, a call of a quick class runs where its request was read, and a call of a class that has become
-// slow is handed off again. Inline and Offload hold from the beginning.
+// A call of an unknown class is handed off. A call of a quick class runs where its request was read. When the class has become slow, calls
+// are handed off again. Inline and Offload hold from the beginning.
 func TestClasses(t *testing.T) {
 	filotest.NeedLoops(t)
 	var learned class.Class
@@ -186,14 +186,15 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 	})
 }
 
-// Handlers that never return, though they are taken for quick, don't get around Concurrency. A worker that has lost its loop counts. Beyond
-// Concurrency there is at most one worker for each seat, and one for each place that is kept for quick handlers. Further requests get a
+// Handlers that never return can't exceed Concurrency, even if they count as quick. A worker that has lost its loop counts against it.
+// Beyond Concurrency there is at most one worker for each seat, and one for each place that is kept for quick handlers. Further requests
+// get a
 // 503. If the ErrorHandler doesn't return either, further clients have to wait in the end.
 func TestHandlersThatNeverReturn(t *testing.T) {
 	filotest.NeedLoops(t)
 	const concurrency, loops, kept, clients = 3, 2, 32, 200
 	for name, test := range map[string]struct {
-		stuck string // where
+		stuck string // the function of the user that never returns
 		most  int
 	}{
 		"handler":       {"handler", concurrency + loops + kept},
@@ -247,7 +248,8 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 						}
 						return true
 					}
-					// A leader that had lost its loop without a handler has given its place back: another handler can hang in it.
+					// A leader may have lost its loop outside of handlers, and taken a place for that time. It has given the place back, so
+					// one more handler can be stuck.
 					c.Get("/never")
 					asked = append(asked, c)
 					return false

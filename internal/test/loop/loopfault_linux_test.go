@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// faultModes are the ways to class a handler outright.
+// faultModes are the ways to set a handler's class from the beginning.
 var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload}
 
 // faultGate serves a gate: requests for /hold may block, others are answered at once.
@@ -433,8 +433,8 @@ func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	return response.StatusCode
 }
 
-// If deaf clients don't read large bodies, and there is no worker to wait with them, the handler's own slices wait, and no copies. The
-// bodies come whole in the end.
+// If clients don't read large bodies, and no worker can wait for these clients, the connections keep the handlers' own slices, not copies.
+// In the end the bodies arrive whole.
 func TestDeafClientsCostNoCopies(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -681,7 +681,8 @@ func TestEventsForABusyConnection(t *testing.T) {
 	}
 }
 
-// A reset in each state of a request that is classed outright leaves the loops led and no worker behind.
+// If a client resets its connection, in whatever state a request of a fixed class is, each loop still has a leader afterwards, and no
+// worker is left behind.
 func TestResetsOfEachClass(t *testing.T) {
 	filotest.NeedLoops(t)
 	const post = "POST /body HTTP/1.1\r\nHost: a\r\n"

@@ -19,8 +19,8 @@ import (
 
 // By either driver and protocol, Clients has the connection, its requests and its bytes, and after the connection's end its totals.
 func TestClients(t *testing.T) {
-	// Linux counts the bytes. An emulator of another processor passes no TCP_INFO on. Under one the system can't start this program by
-	// itself.
+	// Linux counts the bytes. An emulator of another processor passes no TCP_INFO on. The test knows an emulator by this: the system
+	// can't start this program by itself.
 	emulated := errors.Is(exec.Command(os.Args[0], "-test.run=^$").Run(), syscall.ENOEXEC)
 	told := runtime.GOOS == "linux" && !emulated
 	for _, test := range runningCases()[:4] {

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// "Concurrency: 100, 100 handlers held, 1,000 more connections: every one of them gets a whole 503 …, the 100 finish
-// right, and afterwards the server serves as before; the same with clients that never read."
+// 100 handlers take all places, and 1,000 more connections arrive. Each of these gets a whole 503, the 100 requests are answered, and
+// afterwards the server serves as before. The same holds with clients that never read.
 func TestOverload(t *testing.T) {
 	const held, more = 100, 1000
 	for name, test := range map[string]struct {
@@ -140,7 +140,7 @@ func wantServedAgain(s *filotest.Server, t *testing.T, n int) {
 	}
 }
 
-// "written so that a client that doesn't read can't hold up accepting": not even if the connection buffers nothing.
+// A client that doesn't read its refusal can't hold up accepting, not even if the connection buffers nothing.
 func TestOverloadDeafClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deaf = 200
@@ -201,8 +201,8 @@ func (l lifeListener) Close() error {
 
 func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
 
-// In both drivers some places are kept for quick handlers when all others are taken. They are few, and given back however a handler ends.
-// In the blocking driver a client that sends nothing has none for long.
+// In both drivers some places are reserved for quick handlers. They are few, and a handler's end always gives its place back. In the
+// blocking driver a client that sends nothing loses its place soon.
 func TestKeptPlaces(t *testing.T) {
 	kept := 32
 	if filotest.Blocking() {
@@ -301,7 +301,7 @@ func TestKeptPlaces(t *testing.T) {
 	}
 }
 
-// "MaxConns is how many connections may be open at once, hijacked ones aside; further ones get 503."
+// "MaxConns limits how many connections may be open at once, hijacked ones excluded. … If no connection is idle, the new one gets 503."
 func TestMaxConns(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{MaxConns: 2, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hijack" {
@@ -343,8 +343,8 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// "MaxConnsPerIP is how many connections one client address may have open; further ones get 429. An IPv6 client has a
-// whole /64 to choose addresses from, so that counts as one."
+// "MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64 counts as one
+// address".
 func TestMaxConnsPerIP(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxConnsPerIP: 2, Handler: func(c *filo.Ctx) error { return c.Text(200, "quick") }})
 	dial := func(addr net.Addr) *filotest.Client {
@@ -421,7 +421,7 @@ func TestMaxConnsPerIPLoopback(t *testing.T) {
 	}
 }
 
-// "MaxRequestsPerConn is how many requests a connection may carry before it is closed."
+// "MaxRequestsPerConn limits how many requests a connection may carry before the server closes it".
 func TestMaxRequestsPerConn(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{MaxRequestsPerConn: 3})
 	one, pipelined := s.Dial(t), s.Dial(t)
@@ -435,7 +435,8 @@ func TestMaxRequestsPerConn(t *testing.T) {
 	pipelined.WantEOF()
 }
 
-// "A retired worker stops counting at once": at the cap, clients that have seen the close and come back are never refused.
+// A retired worker stops counting at once: at the cap, clients that have seen the close of their connection and connect again are never
+// refused.
 func TestNoRefusalWhenAPlaceIsFree(t *testing.T) {
 	const clients = 4
 	s, _ := filotest.ServeGated(t, &filo.Server{Concurrency: clients, MaxIdleWorkerDuration: time.Millisecond})

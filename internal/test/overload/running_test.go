@@ -88,9 +88,9 @@ func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.
 	return running
 }
 
-// Whatever brings a request, and wherever its handler runs: while the handler waits, Running has the request with its route, its client and
-// its state, and afterwards doesn't. This includes a handler that was quick so far, runs where its request was read, and is stuck on a
-// lock.
+// Whatever protocol a request has, and wherever its handler runs: while the handler waits, Running lists the request with its route, its
+// client and its state. Afterwards it doesn't. This includes a handler that was quick so far, runs where its request was read, and is stuck
+// on a lock.
 func TestRunning(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {

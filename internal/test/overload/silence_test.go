@@ -22,7 +22,7 @@ const (
 	silenceTime  = 200 * time.Millisecond // ReadTimeout and WriteTimeout
 	silencePause = silenceTime * 3 / 4    // the pauses of a client that moves a byte now and then
 	silenceShort = silenceTime / 10       // pauses that are too short for a sweep to find the time over
-	silenceRate  = 500                    // MinTransferRate: the bytes that the clients move at once are worth minutes
+	silenceRate  = 500                    // MinTransferRate: for the bytes that the clients move at the beginning, this rate allows minutes
 	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than those minutes
 	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout in tests whose clients must not be cut off
 )
@@ -69,7 +69,7 @@ func silenceStream(c *filo.Ctx) (err error) {
 	return err
 }
 
-// A client that has sent or read much may be silent for no longer than any other, and a byte now and then doesn't help it.
+// A client that has sent or read much may be silent for no longer than any other, even if it sends or reads a byte now and then.
 func TestBoughtSilence(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10

@@ -88,7 +88,7 @@ func lifeStateful(c *filo.Ctx) error {
 	return c.Text(200, "quick")
 }
 
-// "A connection is new first; it is active from the first byte of a request until its answer is written, idle between
+// "A connection begins as new. It is active from the first byte of a request until its answer is written, idle between
 // requests, and closed or hijacked at the end."
 func TestConnStates(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -206,8 +206,8 @@ func TestConnStateString(t *testing.T) {
 	}
 }
 
-// Stats in each state of a connection: "ConnsIdle wait for a request (new ones too), ConnsActive have one"; workers
-// "serve a connection" or "wait for one".
+// Stats in each state of a connection: "ConnsIdle of them wait for a request (new ones too), ConnsActive have a
+// request"; workers "serve a connection" or "wait for one".
 func TestStatsOfStates(t *testing.T) {
 	type counts struct{ idle, active, running, ready int }
 	for _, test := range []struct {

@@ -238,8 +238,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// "WriteTimeout is how long a client may keep the server waiting … with taking an answer, before the average rate since
-// the beginning must be MinTransferRate."
+// WriteTimeout limits each wait for a client that takes nothing of an answer, and all these waits together. Bytes that the client takes
+// earn time back by MinTransferRate, up to one WriteTimeout in advance.
 func TestWriteTimeout(t *testing.T) {
 	const sweep = lifeHeadTime / 4
 	for _, test := range []struct {
@@ -335,7 +335,7 @@ func lifeAnswered(t *testing.T, c net.Conn) bool {
 	return true
 }
 
-// "Negative is no limit."
+// "A negative value means no limit".
 func TestNoTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{Handler: lifeTimed, ReadHeaderTimeout: -1, ReadTimeout: -1, WriteTimeout: -1, IdleTimeout: -1})
@@ -429,7 +429,7 @@ func TestSilentConnections(t *testing.T) {
 	filotest.Await(t, "the memory to be free", func() bool { return filotest.HeapInUse() < before+silent*2<<10 })
 }
 
-// "ReadHeaderTimeout is how long … a TLS handshake may take", and how long a connection may then stay silent.
+// "ReadHeaderTimeout limits … how long a TLS handshake may take", and how long a connection may stay silent after it.
 func TestTLSTimeouts(t *testing.T) {
 	for name, handshake := range map[string]bool{"no handshake": false, "nothing after the handshake": true} {
 		t.Run(name, func(t *testing.T) {

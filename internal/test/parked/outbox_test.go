@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// parkedServer parks each connection, with ParkStream for "/stream", and sends it to parked. Its function reads and drops what the client
-// sends, breaks the connection off when the client ends its side, and ends it by io.EOF when the client sends "end".
+// parkedServer parks each connection, with ParkStream for "/stream", and sends it to parked. The connection's function reads and drops what
+// the client sends. It breaks the connection off when the client ends its side, and ends it by io.EOF when the client sends "end".
 func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	return func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -62,7 +62,7 @@ func parkOne(t *testing.T, h *filotest.Host, parked <-chan *filo.ParkedConn, req
 
 const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// The messages that one goroutine queues and writes come in that order, and those of several goroutines come whole.
+// Messages that one goroutine queues and writes arrive in that order. Messages of several goroutines arrive whole.
 func TestQueueKeepsOrder(t *testing.T) {
 	const messages = 2000
 	parked := make(chan *filo.ParkedConn, 1)

@@ -404,8 +404,8 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// Bytes that a client has sent before it left reach the function, and then the end, even if a message to the client failed before the
-// function read them.
+// The function of a parked connection gets the bytes that its client has sent before it left, and then the end. That also holds if a
+// message to the client has failed before the function has read these bytes.
 func TestQueueToAClientThatHasLeft(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		parked, called, delayed := make(chan *filo.ParkedConn, 1), make(chan struct{}), make(chan struct{})

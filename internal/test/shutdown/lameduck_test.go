@@ -82,7 +82,7 @@ func TestKeepAlivesOffHTTP2(t *testing.T) {
 }
 
 // "Connections that have been idle for less than a second get a tenth of a second for this look, while the server still accepts new ones."
-// Each answer says Connection: close. What is idle for longer, or has its answer, keeps the server no longer.
+// Each answer says Connection: close. The server doesn't wait for connections that were idle for longer, or that have got such an answer.
 func TestShutdownAcceptsMeanwhile(t *testing.T) {
 	get := servertest.Request("GET /", "")
 	ask := func(t *testing.T, c net.Conn, closes bool) {

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// "Shutdown closes idle connections at once (silent new ones too)."
+// Shutdown "closes idle connections at once after a last look for a request on its way", and also new ones that stay silent.
 func TestShutdownClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*filotest.Client){
@@ -52,7 +52,7 @@ func TestShutdownClosesIdleConnections(t *testing.T) {
 	}
 }
 
-// "Shutdown lets running requests finish and tells them Connection: close."
+// "Running requests may finish, with Connection: close in their answers".
 func TestShutdownFinishesRequests(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -141,7 +141,8 @@ func TestShutdownFinishesWhatHasBegun(t *testing.T) {
 	}
 }
 
-// "Shutdown loses nothing that was sent": it answers the requests that idle and new connections had sent by the time of its call.
+// "Shutdown ends the server without losing requests that clients have sent": it answers the requests that idle and new connections had
+// sent by the time of its call.
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{})
 	var clients []*filotest.Client
@@ -255,8 +256,8 @@ func wantBacklogAnswered(t *testing.T, config *filo.Server, listener net.Listene
 	}
 }
 
-// "Hijacked connections are not waited for", and Close ends "every connection but hijacked ones", whether or not their
-// handlers have returned.
+// Shutdown "doesn't wait for hijacked connections", and Close ends "all connections except hijacked ones", whether or not their handlers
+// have returned.
 func TestHijackedLiveOn(t *testing.T) {
 	for name, end := range map[string]func(*filotest.Server) error{
 		"Shutdown": (*filotest.Server).ShutdownInTime,
@@ -297,8 +298,8 @@ func TestHijackedLiveOn(t *testing.T) {
 	}
 }
 
-// "If ctx is done before, it cancels the contexts of the requests that are still running and returns ctx's error; it
-// can then be called again, or Close."
+// "If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error. Shutdown or
+// Close may be called again afterwards."
 func TestShutdownGivesUp(t *testing.T) {
 	for name, again := range map[string]func(*filotest.Server) error{
 		"Shutdown again": (*filotest.Server).ShutdownInTime,
@@ -344,8 +345,7 @@ func TestShutdownKeepsContexts(t *testing.T) {
 	}
 }
 
-// "Close ends the server now: it closes the listeners and every connection …, and cancels the contexts of the running
-// requests."
+// "Close ends the server at once. It closes the listeners and all connections …, and cancels the contexts of the running requests."
 func TestClose(t *testing.T) {
 	s, gate := filotest.ServeGated(t, &filo.Server{})
 	silent, idle, head, running := s.Dial(t), s.Dial(t), s.Dial(t), s.Dial(t)
@@ -411,7 +411,7 @@ func TestListenerMayAskTheServer(t *testing.T) {
 	}
 }
 
-// "Serve returns ErrServerClosed after Shutdown or Close", whatever comes first and how often.
+// "The error is ErrServerClosed after Shutdown or Close", in whatever order and how often they are called.
 func TestLifecycleOrders(t *testing.T) {
 	shutdown := func(t *testing.T, s *filotest.Server) {
 		if err := s.ShutdownInTime(); err != nil {
@@ -615,8 +615,8 @@ func TestServeOneListenerTwice(t *testing.T) {
 	}
 }
 
-// "ServeConn serves one connection … on the caller's goroutine, and closes it unless a handler hijacks it. It doesn't
-// count against Concurrency."
+// "ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't count
+// against Concurrency."
 func TestServeConn(t *testing.T) {
 	gate := filotest.NewGate()
 	s := filotest.Serve(t, &filo.Server{Handler: gate.Handle, Concurrency: 1})

@@ -30,7 +30,7 @@ func lifeRecords(log *filotest.Log) string {
 	return strings.Join(records, "\n")
 }
 
-// A server logs once each, however often it is told to end: what it serves, that it drains, and how it has ended.
+// However often a server is told to end, it logs once what it serves, once that it drains, and once how it has ended.
 func TestLifeLog(t *testing.T) {
 	log := new(filotest.Log)
 	config := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}

@@ -74,7 +74,7 @@ func (s *runServer) wantResult(t *testing.T, want error) {
 	}
 }
 
-// "Run serves until ctx is done. Then it shuts the server down, and returns when all is over", even if another call has begun the shutdown.
+// Run "serves until ctx is done. It then shuts the server down and waits", even if another call has begun the shutdown.
 func TestRunReturnsAtTheEnd(t *testing.T) {
 	for name, begin := range map[string]func(*runServer) error{
 		"the context ends":    func(s *runServer) error { s.end(); return nil },
@@ -135,7 +135,7 @@ func TestRunReturnsAtTheEnd(t *testing.T) {
 	}
 }
 
-// "Or an *UnfinishedError if GracePeriod ended before."
+// "… or an *UnfinishedError if GracePeriod ended first."
 func TestRunCutsOff(t *testing.T) {
 	endTask := make(chan struct{})
 	gate := filotest.NewGate()
@@ -231,7 +231,7 @@ func TestRunWithContextThatIsDone(t *testing.T) {
 	}
 }
 
-// "Run returns an error at once if the address can't be listened on", and the server may then serve another address.
+// "Run returns an error at once if it can't listen on the address", and the server may then serve another address.
 func TestRunCannotListen(t *testing.T) {
 	taken := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
@@ -259,7 +259,7 @@ func TestRunCannotListen(t *testing.T) {
 	}
 }
 
-// runFailing is a listener that fails for good when the test makes it.
+// runFailing is a listener whose Accept fails permanently once the test says so.
 type runFailing struct {
 	net.Listener
 	fail  atomic.Bool
@@ -277,7 +277,7 @@ func (l *runFailing) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// "If accepting fails for good, the server is shut down likewise, and that error is returned."
+// "If accepting fails permanently, Run shuts the server down in the same way and returns that error."
 func TestRunCannotAccept(t *testing.T) {
 	listener := &runFailing{Listener: filotest.Listen(t, "tcp", "127.0.0.1:0"), cause: errors.New("no more")}
 	s := runListener(t, &filo.Server{GracePeriod: filotest.Bound}, listener)

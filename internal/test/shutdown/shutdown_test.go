@@ -35,12 +35,11 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// promptly is how soon after it has connected a new client of these tests must have sent its request. The server gives it a second, so if
-// the client is later than this, the machine is too busy and the case is repeated.
+// promptly is the time after its connection within which a new client of these tests must have sent its request. The server gives the
+// client a second. If the client is later than promptly, the machine is too busy, and the test repeats the case.
 const promptly = 700 * time.Millisecond
 
-// "A connection that was opened a moment before and has sent nothing yet, or is in its TLS handshake, has up to a second for
-// its first request."
+// "A connection opened less than a second ago has one more second for its TLS handshake and its first request."
 func TestShutdownAwaitsNewConnections(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -272,7 +271,7 @@ func (r *restarts) request() (sent time.Time, err error) {
 	return sent, nil
 }
 
-// "If ctx is done before, it … returns ctx's error", also while a function of the user's holds up a loop.
+// "If ctx is done first, Shutdown … returns ctx's error", also while a function of the user's holds up a loop.
 func TestShutdownGivesUpOnALoop(t *testing.T) {
 	for range 10 {
 		closing, release := make(chan struct{}), make(chan struct{})
