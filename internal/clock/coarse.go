@@ -197,7 +197,7 @@ func (c *Coarse) tick() {
 	}
 }
 
-// CatchUp updates the time while the clock ticks: after a pause of the process it is behind.
+// CatchUp updates the time of a clock that ticks, because the time is behind after a pause of the process.
 func (c *Coarse) CatchUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +213,8 @@ func (c *Coarse) rest() {
 	c.cached.Store(0)
 }
 
-// refreshLocked stores the time. It asks the wall clock every time, since that may be set forwards or backwards. A reader that sees the new
-// time must also see what refreshed has derived from it.
+// refreshLocked stores the time. It reads the wall clock every time, because somebody may set the wall clock forwards or backwards. A
+// reader that sees the new time must also see what refreshed has derived from it.
 func (c *Coarse) refreshLocked() {
 	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()

@@ -111,8 +111,8 @@ func HasInput(netConn net.Conn) (has, known bool) {
 	return has, err == nil
 }
 
-// Buffered returns how many bytes the system keeps for the peer of a connection, which hasn't taken them yet. In a Unix socket some memory
-// counts, too. ok is false if the connection isn't a socket. Any goroutine may call it.
+// Buffered returns how many sent bytes the system still holds because the peer of the connection hasn't taken them. For a Unix socket the
+// number includes the system's own overhead. ok is false if the connection isn't a socket. Any goroutine may call it.
 func Buffered(netConn net.Conn) (n int, ok bool) {
 	if looped, ok := transport(netConn).(interface{ Buffered() (n int, ok bool) }); ok {
 		return looped.Buffered()
@@ -166,7 +166,8 @@ func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	return received, sent, ok && err == nil
 }
 
-// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. It has 8 bytes and 24 words before these.
+// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. Before the fields used here it has 8 bytes and 24
+// words of 4 bytes.
 type tcpInfo struct {
 	_                  [104]byte
 	_, _               [8]byte // rates
