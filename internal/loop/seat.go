@@ -22,7 +22,7 @@ const (
 	// another leader.
 	wakeRounds = 2
 	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
-	// value until it is known whether one has.
+	// value while it isn't known yet whether another client has asked.
 	crossedCalls = 4
 	hasStayed    = -1
 )
@@ -103,7 +103,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // if another leader is filling it, that leader calls this one when there is much
+		return l.hasBatch() // a leader that is filling the batch calls this one when there is much to do
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {
@@ -222,7 +222,7 @@ func (s *Seat) endTurn(w *Worker) {
 	}
 }
 
-// turnFailed ends a turn that panicked or called runtime.Goexit: the connection is lost, and the seat may need a leader.
+// turnFailed ends a turn that panicked or called runtime.Goexit: it abandons the connection, and the seat may need a leader.
 func (s *Seat) turnFailed(w *Worker, socket *Socket, returned *bool) {
 	if *returned {
 		return

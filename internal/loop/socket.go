@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Conn is a connection with its protocol, as its socket and its loop call it.
+// Conn is a connection with its protocol. Its socket and its loop call these methods.
 type Conn interface {
 	// Turn serves the connection, which w has claimed, as far as possible without waiting for the client. Then the connection is idle or
 	// gone. Or it stays claimed and Turn returns true: more is left to do, but other connections come first. Meanwhile w may lose its
@@ -29,7 +29,8 @@ type Conn interface {
 	Writable()
 	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
 	Closing()
-	// Retaken says that the seat was taken away from the worker whose turn may be lost: see Worker.MayLose. Any goroutine may call it.
+	// Retaken says that the seat was taken away from the worker that serves the connection, and that the connection must be taken, too: see
+	// Worker.MayLose. Any goroutine may call it.
 	Retaken()
 	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
 	// the owner's goroutine, or returns the reason why the owner mustn't wait.
@@ -150,8 +151,8 @@ func (s *Socket) Read(p []byte) (int, error) {
 }
 
 // Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. Read
-// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1)
-// it returns whatever has come.
+// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1),
+// Read returns as soon as any bytes have come.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()
@@ -216,8 +217,8 @@ func (s *Socket) WatchWritable() {
 	}
 }
 
-// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its goodbye. When a handshake's time is
-// over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
+// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its close alert. When a handshake's time
+// is over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
 // owner ends it by linger.Close, which closes the socket.
 func (s *Socket) Close() error {
 	if taken := s.Taken(); taken != nil {
@@ -226,7 +227,8 @@ func (s *Socket) Close() error {
 	return s.Cut()
 }
 
-// WriteVector sends first and second with one system call, and then the rest of the one in which the call has stopped.
+// WriteVector sends first and second with one system call. If the call stops within first or second, WriteVector then sends the rest of
+// that one.
 func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	s.assertOwned()
 	n, errno := sock.Writev(int(s.fd), first, second)

@@ -67,7 +67,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	return false
 }
 
-// watchLocked watches the client, unless it may wait for ever.
+// watchLocked watches the client, unless the client may take as long as it wants.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
 	if o.stall != nil || o.err != nil {

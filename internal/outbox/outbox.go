@@ -245,7 +245,8 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish sends last, accepts nothing more, and reports whether all bytes were sent. If not, it wakes the owner when they are sent.
+// Finish sends the bytes of last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner
+// when it is.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
