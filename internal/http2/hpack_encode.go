@@ -163,7 +163,7 @@ const (
 )
 
 // Encoder encodes literals by the table of a connection's peer. Its blocks must be sent in the order in which they were encoded, and every
-// block that the peer is sent, also one of another origin, must begin with Begin. Call Reset first.
+// block that is sent to the peer must begin with Begin, even one that the Encoder doesn't encode. Call Reset first.
 //
 // It knows of the table only where its literals are. There is nothing else in the table.
 type Encoder struct {

@@ -7,8 +7,8 @@ import (
 )
 
 // huffmanSymbols lists, for each length of a code in bits, the bytes whose code has that length (RFC 7541, appendix B). The code is
-// canonical: shorter codes come first, and codes of one length follow each other in the order of their bytes. So the lengths say all.
-// EOS is missing: it is the last code of 30 bits, all ones, and no string may have it.
+// canonical: shorter codes come first, and codes of one length follow each other in the order of their bytes. So the lengths determine the
+// codes. EOS is missing: it is the last code of 30 bits, all ones, and no string may have it.
 var huffmanSymbols = [huffmanMaxBits + 1]string{
 	5:  "012aceiost",
 	6:  " %-./3456789=A_bdfghlmnpru",

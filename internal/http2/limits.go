@@ -60,9 +60,9 @@ const (
 	maxEarnedContent = 1 << 30
 )
 
-// Data records that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
-// waited: if the bytes are few, little was written, and they are two reasons, for both windows. If they are few because the client's window
-// is small, they are no reason.
+// Data records that n bytes of an answer's content were sent. all says that they were all that waited. Then they are two reasons, one for
+// each window, even if they are few, since the handler wrote no more. Otherwise they are one reason if they are a kilobyte or more. Fewer
+// are none: the client's window is small.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -98,7 +98,8 @@ const (
 	smallData = 256
 )
 
-// Pays reports whether Cost goes by what the client has earned. If not, e may be shared with other goroutines.
+// Pays reports whether the cost of the frame depends on what the client has earned. If not, Cost doesn't touch e, and other goroutines may
+// use e at the same time.
 func Pays(f *Frame) bool { return f.Type == FramePing || f.Type == FrameWindowUpdate }
 
 // Cost returns how many glitches a frame costs by itself.
@@ -175,7 +176,7 @@ type Counts struct {
 	streams int32
 }
 
-// Enter takes a place of max, or returns FaultRefused.
+// Enter takes one of max places, or returns FaultRefused.
 func (c *Counts) Enter(max int) Fault {
 	if int(c.streams) >= max {
 		return FaultRefused

@@ -59,7 +59,7 @@ func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
 
 // Put keeps the priority of an idle stream. No more than room idle streams may have one: "The number of streams that have been prioritized
 // but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS
-// parameter." A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
+// parameter." A client that hasn't acknowledged SETTINGS yet can't know this limit, so the caller overlooks FaultPrioritized until then.
 func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	if id&1 == 0 {
 		return FaultPrioritized // the connection, or a stream that only a server opens

@@ -40,7 +40,7 @@ const (
 	HalfClosedLocal
 	// Closed is a stream that has ended on both sides, or was reset by the client.
 	Closed
-	// Reset is a stream that we have reset, or never served: what comes on it is thrown away. The numbers of such streams are for IDs.Reset.
+	// Reset is a stream that we have reset, or never served: frames on it are thrown away. The numbers of such streams are for IDs.Reset.
 	Reset
 	states
 )
@@ -74,11 +74,11 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault is what is wrong with a frame that came. It replaces a fault that the Reader has found. The stream stays as it is until the
-	// answer is sent.
+	// Fault is what is wrong with a frame that came. It replaces a fault that the Reader has found. The stream's state doesn't change
+	// before RST_STREAM or GOAWAY answers the fault.
 	Fault Fault
-	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
-	// bytes back, and the field block of HEADERS must be decoded.
+	// Late says that the frame has come on a stream that is over. It is thrown away. But the bytes of DATA must be given back to the
+	// connection's window, and the field block of HEADERS must be decoded.
 	Late bool
 	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole answer RST_STREAM only ends the request: clients
 	// send it when they have an early answer, net/http's and gRPC's among them.
@@ -233,8 +233,8 @@ func (s *IDs) State(id uint32) State {
 	return Closed
 }
 
-// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that
-// are over. The zero value is empty, and has no memory.
+// Table finds remembered streams by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that are over. The
+// zero value is empty, and has no memory.
 type Table[S any] struct {
 	slots []slot[S]
 	live  int

@@ -34,7 +34,7 @@ type Conn struct {
 	shared *Shared // immutable
 	driver Driver  // immutable
 
-	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
+	in        *http1.Input // received bytes that weren't taken; nil: none. During a turn they are in the worker's buffer
 	decoder   http2.Decoder
 	pending   *pending // nil for nothing
 	silence   *silence // kept if PingInterval is set, else nil
@@ -55,8 +55,8 @@ type Conn struct {
 	active     bool // Driver.Active was told that the connection is active
 	mayUpdate  bool // updateDue may be set
 
-	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
-	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
+	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
+	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn by nil, and then has the connection.
 	inline atomic.Pointer[Turn]
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken
@@ -88,9 +88,9 @@ type Conn struct {
 	wakeAwaiting bool
 
 	Shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
-	lastServed uint32 // what the last GOAWAY says; set from lifeLast on. The owner's
+	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
 
-	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
+	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }
 
 // pending holds what waits for more frames. It belongs to the connection's owner.
@@ -154,8 +154,8 @@ const (
 	settingsTimeout = 10 * time.Second
 )
 
-// New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread is what has come
-// so far; if that is anything, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
+// New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread holds the bytes that
+// have arrived so far; if there are any, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
 func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byte) *Conn {
 	h := &Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()

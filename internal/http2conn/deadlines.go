@@ -13,7 +13,7 @@ import (
 // connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
-	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
+	// at returns when it passes, as far as is known now; 0 for never. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
 	// act is called, without mu, when it has passed. Afterwards the connection is ending, or the function at returns 0 or a time that is
 	// still to come: otherwise the owner would never rest again.
@@ -157,7 +157,7 @@ func (h *Conn) idleLate(t *Turn, _ clock.Time) {
 	h.goAway(t, http2.NoError, "idle")
 }
 
-// What streams await of their client without a handler.
+// What streams that have no handler await of their client.
 
 func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()

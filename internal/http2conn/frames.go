@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has what the frames of a client do to its connection of HTTP/2, except DATA: see body.go. All is called by the owner.
+// This file handles the frames of an HTTP/2 client, except DATA: see body.go. Only the connection's owner calls its functions.
 
 // take does what a frame asks for. fault is what is wrong with its form.
 func (h *Conn) take(t *Turn, f *http2.Frame, fault http2.Fault) Step {
@@ -443,7 +443,7 @@ func (h *Conn) applyLocked(entries []byte) http2.Fault {
 	return http2.NoFault
 }
 
-// takePing answers PING, and knows the answer to the server's own.
+// takePing answers PING, and recognizes the answer to the server's own PING.
 func (h *Conn) takePing(t *Turn, f *http2.Frame) {
 	if f.Ack() {
 		if h.life == lifeLeaving {

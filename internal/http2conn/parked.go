@@ -24,7 +24,7 @@ var _ net.Conn = (*StreamConn)(nil)
 
 var _ outbox.Socket = (*StreamConn)(nil)
 
-// maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in its outbox.
+// maxParkedUnsent is how many bytes may wait in a parked stream for the client's window. More waits in its outbox.
 const maxParkedUnsent = 16 << 10
 
 // Parked is the owner of a parked stream's outbox.
@@ -47,7 +47,7 @@ func (s *Stream) Park(out *outbox.Outbox) error {
 	return nil
 }
 
-// wakeParkedLocked makes a goroutine see to a parked stream.
+// wakeParkedLocked makes a goroutine serve a parked stream.
 func (s *Stream) wakeParkedLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
@@ -80,7 +80,7 @@ func (s *Stream) parkedGoneLocked() {
 	}
 }
 
-// Rest leaves the stream to the goroutine that notices the next event. sends says that the only event is that the outbox has sent
+// Rest leaves the stream to the goroutine that notices the next event. sends says that the stream waits only until its outbox has sent
 // everything. Rest reports false if there is an event already.
 func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
@@ -127,7 +127,8 @@ func (s *Stream) restsLocked() bool {
 	return s.phase == parkResting || s.phase == parkSending
 }
 
-// EndParked ends a parked stream, whose outbox has failed: its body properly if all of it was sent (whole), otherwise by a reset.
+// EndParked ends a parked stream whose outbox has failed. If all of the body was sent (whole), EndParked completes the answer; otherwise it
+// resets the stream.
 func (c *StreamConn) EndParked(whole bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -234,7 +235,7 @@ func (c *StreamConn) PumpLater() {
 // LeaveTurn implements outbox.Socket. The caller waits until the client has taken the caller's bytes in the queue.
 func (c *StreamConn) LeaveTurn() { c.h.Flush() }
 
-// Buffered implements outbox.Socket: what waits, waits for the client's windows.
+// Buffered implements outbox.Socket. It reports false: the bytes wait for the client's windows, and not in the system's buffer.
 func (c *StreamConn) Buffered() (n int, ok bool) { return 0, false }
 
 // WakeOwner implements outbox.Socket.

@@ -113,7 +113,7 @@ var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }
 
 func newSendBuffer() []byte { return sendBuffers.Get().(*[sendBufferSize]byte)[:0] }
 
-// ReleaseBuffer gives back a buffer, if it is one of these.
+// ReleaseBuffer gives back a buffer, if it is one of frameLocked's.
 func ReleaseBuffer(b []byte) {
 	if cap(b) == sendBufferSize {
 		sendBuffers.Put((*[sendBufferSize]byte)(b[:sendBufferSize]))

@@ -81,7 +81,7 @@ func (s reader) Next() uint8 {
 	}[s]
 }
 
-// awaits is what is awaited of a stream's client without a handler.
+// awaits says what a stream that has no handler awaits of its client.
 type awaits uint8
 
 const (

@@ -140,7 +140,7 @@ const restTime = time.Second
 // After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
-// maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.
+// maxRest is how many bytes are taken of a request that was answered before its end, as many as of a connection that lingers.
 const maxRest = 64 << 20
 
 // windowDeadline returns until when a client that has last opened its window at the given time may wait before opening it again.
@@ -215,7 +215,7 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	}
 }
 
-// Watch has the watcher told when the client is gone, until Unwatch. It reports whether the client is gone already.
+// Watch makes the connection tell the watcher when the client is gone, until Unwatch. It reports whether the client is gone already.
 func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

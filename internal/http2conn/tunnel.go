@@ -49,7 +49,7 @@ func (s *Stream) takenLocked() bool {
 	return s.taken != nil && s.taken.side != tunnelClosed
 }
 
-// endOfTunnelLocked returns why nothing more comes by extended CONNECT, nil if something may.
+// endOfTunnelLocked returns why no more bytes will arrive by extended CONNECT, nil if some may.
 func (s *Stream) endOfTunnelLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
@@ -124,7 +124,7 @@ func (t *Tunnel) CloseWrite() error {
 	return nil
 }
 
-// completeLocked ends the answer's body behind what waits.
+// completeLocked ends the answer's body behind the bytes that wait.
 func (s *Stream) completeLocked() {
 	s.h.mu.AssertHeld()
 	race.Enter(&s.sending, sendingRest)

@@ -20,7 +20,8 @@ type Conn interface {
 	// gone. Or it stays claimed and Turn returns true: more is left to do, but other connections come first. Meanwhile w may lose its
 	// loop, or give it away.
 	Turn(w *Worker) (again bool)
-	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). The connection is lost.
+	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). If w still owns the connection, Abandon
+	// ends it or, after goexit, may leave it to another worker.
 	Abandon(w *Worker, goexit bool)
 	// PeerLeft says that the client of an owned connection sends nothing more or, if broken, that nothing reaches the client either. The
 	// caller isn't the owner.
