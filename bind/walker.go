@@ -209,8 +209,8 @@ func (w *walker) unique(names *map[string]bool, name []byte) {
 	(*names)[string(name)] = true
 }
 
-// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is
-// valid until then.
+// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is valid until
+// visit has done so.
 func (w *walker) each(end byte, visit func(name []byte)) {
 	w.pos++
 	w.path = append(w.path, step{})
@@ -288,7 +288,7 @@ func refusal(t, quoted reflect.Type, raw []byte) flaw {
 	return flaw{}
 }
 
-// withoutRefused returns the body with null, which leaves a field as it is, for each value that was refused.
+// withoutRefused returns the body with null in place of each refused value: null leaves a field as it is.
 func (w *walker) withoutRefused() []byte {
 	var b []byte
 	end := 0

@@ -77,8 +77,8 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	return r.forwarded(c, address).client
 }
 
-// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
-// trusted proxy, the scheme that the proxy names. Unlike URI.Scheme, a client can't choose it.
+// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a trusted
+// proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this one.
 func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }
 
 // Scheme implements asked.View.

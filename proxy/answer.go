@@ -65,7 +65,7 @@ func (a *answer) modify(r *http.Response) error {
 	return nil
 }
 
-// fromBoth are the fields that are sent from both middleware and the upstream.
+// fromBoth are the fields that are sent with both the middleware's values and the upstream's.
 var fromBoth = [...]string{"Set-Cookie", "Vary", "Link", "Server-Timing", "Via"}
 
 func isCORS(name string) bool { return strings.HasPrefix(name, "Access-Control-") }

@@ -52,7 +52,7 @@
 //
 // # What clients are told
 //
-// If middleware in front of the proxy and the upstream set the same field, the upstream's value is sent, as a handler's would be. If the
+// If both the upstream and middleware in front of the proxy set a field, the upstream's value is sent, as a handler's would be. If the
 // upstream sets an Access-Control-* field, it replaces all of the middleware's, since these fields belong together. Set-Cookie, Vary, Link,
 // Server-Timing and Via are sent with the values of both. ModifyResponse can delete a field of the upstream, so that the middleware's value
 // is sent.

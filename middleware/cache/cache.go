@@ -80,8 +80,8 @@ type Options struct {
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated in this way, and is validated for each request.
 //
 // The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
-// makes a new answer, which that request must wait for. With stale-if-error, it does so if the handler fails with an error or the status
-// 500, 502, 503 or 504, or if the handler takes longer than 5 seconds and another request waits for it. Both are ignored beside
+// makes a new answer. Only that request waits for the new answer. With stale-if-error, it does so if the handler fails with an error or the
+// status 500, 502, 503 or 504, or if the handler takes longer than 5 seconds and another request waits for it. Both are ignored beside
 // must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
 // request, with its client's context, credentials and limits.
 //
@@ -149,8 +149,8 @@ func (e *entry) lasts(now time.Time) bool {
 	return e.response != nil && now.Before(e.expires.Add(max(e.whileRevalidated, e.ifError)))
 }
 
-// varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
-// stored by another rule from being found.
+// varyRule holds the names of the request fields that choose one of several responses. Its number keeps responses that were stored by
+// another rule from being found.
 type varyRule struct {
 	number uint64
 	names  []string
@@ -346,7 +346,8 @@ func shortKey(key []byte) []byte {
 	return append(append(key, 0), sum[:]...)[start:]
 }
 
-// find returns the entry for a request, and the place where it is or would be. Its keys may have been appended to the target's.
+// find returns the entry for a request, and the place where it is or would be. The place's keys may be appended to the target's key, in the
+// same memory.
 func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry, ok bool, err error) {
 	at.key = at.target
 	if at.query != nil {
@@ -468,9 +469,9 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, also after a panic, it keeps a note that
-// it wasn't kept. The place and old come from find. If old has a response, the handler validates it, and it answers if the handler fails
-// and the response allows that.
+// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that
+// the response wasn't kept. The place and old come from find. If old has a response, the handler validates that response. If the handler
+// fails, old answers, where its response allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)

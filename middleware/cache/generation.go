@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/storelog"
 )
 
-// generation is the requests for a target since its answers were last removed. They may read data from before the next removal, so
+// generation consists of the requests for a target since its answers were last removed. They may read data from before the next removal, so
 // their answers aren't stored after it.
 type generation struct {
 	running int  // the requests that may store an answer
