@@ -34,9 +34,9 @@ type recorder struct {
 	recent [64]atomic.Pointer[recent]
 	other  *route
 	limit  int
-	shift  int // of a hash, for the number of a shard
+	shift  int // how far a hash is shifted right to give the number of a shard
 
-	mu sync.Mutex // of replacing routes
+	mu sync.Mutex // held while routes is replaced
 }
 
 // recent is a route that was looked up by a name. It keeps the name, so that no other name can get its address.
