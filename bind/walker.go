@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// walker goes through a JSON document beside the type that it was decoded into, and collects what doesn't fit. It is needed
-// only when decoding has failed, since decoders report one error; for Strict, since encoding/json takes names in any case and
-// more than once; and for types with required fields, since decoders don't report which members were there.
+// walker goes through a JSON document beside the type that it was decoded into, and collects what doesn't fit. It is needed only in three
+// cases: when decoding has failed, since decoders report one error; for Strict, since encoding/json accepts names in upper or lower case
+// and more than once; and for types with required fields, since decoders don't report which members were there.
 type walker struct {
 	body []byte // is well-formed
 	pos  int

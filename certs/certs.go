@@ -180,8 +180,8 @@ func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
 	return pool, checkPEM(contents[0])
 }
 
-// checkPEM returns an error if a file has the begin or the end of a PEM block without the other, or a certificate that can't be parsed: a
-// file that was cut off must not count as a complete one. Other text may stand around the blocks.
+// checkPEM returns an error if a file has the begin of a PEM block without the end, or the end without the begin, or a certificate that
+// can't be parsed. So a file that was cut off doesn't count as a complete one. Other text may stand around the blocks.
 func checkPEM(content []byte) error {
 	begun, ended, blocks, certificates := 0, 0, 0, 0
 	for line := range bytes.Lines(content) {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Each route has shardsPerProcessor histograms for each processor, so that two processors rarely count in the same one, and
-	// at most maxShards: at 2 KB each, 100 routes then take 6 MB.
+	// Each route has shardsPerProcessor histograms for each processor, so that two processors rarely count in the same one. A route has at
+	// most maxShards: with 2 KB for each, 100 routes take 6 MB.
 	shardsPerProcessor = 4
 	maxShards          = 32
 	// maxName is how many bytes of a route's name are kept.

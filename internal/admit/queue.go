@@ -12,8 +12,8 @@ import (
 // queue lets goroutines without a place wait for an ordinary one.
 //
 // The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
-// waiter has waited for nearly that long, more requests arrive than can be served, and each would be served just when its client is about
-// to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
+// waiter has waited for nearly maxWait, more requests arrive than can be served. In this order each would be served just when its client is
+// about to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
 type queue struct {
 	most    int64             // the maximum number of waiters; immutable
 	maxWait time.Duration     // immutable

@@ -10,8 +10,8 @@ import (
 // Coarse is a cached time, for everything that needs no more precision than its tick: idle workers, deadlines, answers. Reading it is an
 // atomic load.
 //
-// It ticks only between Start and Stop, and only while it is read: after a few ticks without a reader it rests, and the next reader takes
-// the exact time and wakes it. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
+// It ticks only between Start and Stop, and only while it is read. After a few ticks without a reader it rests. The next reader takes the
+// exact time and wakes the clock. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
 // clock that doesn't run gives exact times, at the price of a lock and a reading of the system's clock. The zero value is a clock that
 // doesn't run.
 type Coarse struct {

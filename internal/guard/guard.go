@@ -54,7 +54,7 @@ func init() {
 }
 
 // New returns a middleware that admits requests as the options say. Other requests get the same 404 as if the handler inside didn't exist,
-// so that strangers don't learn of it; the error's cause has the reason, which is logged but not sent. With a Token they get a 401, so that
+// so that strangers don't learn of it. The error's cause is the reason, which is logged but not sent. With a Token they get a 401, so that
 // a browser asks the user for the token. New panics if the options are wrong. The message begins with pkg, the name of the calling package.
 //
 // Admitted requests are answered with fields that keep the answer out of caches and out of pages of other sites.

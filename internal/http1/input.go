@@ -45,8 +45,8 @@ func (in *Input) Unpin() {
 // Room returns how many bytes, unread ones included, fit without moving any.
 func (in *Input) Room() int { return max(len(in.buf), ReadBufferSize) - in.r }
 
-// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones, or else into a
-// buffer of twice the size; lent bytes stay valid in the old one.
+// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones. If that isn't enough,
+// it moves them into a buffer of twice the size; the lent bytes stay valid in the old buffer.
 func (in *Input) Space() []byte {
 	if in.r == in.w {
 		in.r, in.w = in.pinned, in.pinned

@@ -33,8 +33,8 @@ func Sent(connection, stream *SendWindow, n int) {
 // ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever as many bytes
 // as it has were drained and no received byte is left. So only a body whose reader waits for more gets a large window.
 //
-// The bytes that the client may send, those that it has sent and nobody has drained, and those that were drained and aren't credited yet
-// are together always the window's size.
+// The window's size is always the sum of three numbers: the bytes that the client may send, those that it has sent and nobody has drained,
+// and those that were drained and aren't credited yet.
 type ReceiveWindow struct {
 	size    int32
 	left    int32 // what the client may send

@@ -1,6 +1,6 @@
 // Package http2 has the parts of a server of HTTP/2 (RFC 9113) that need no connection: frames, settings, the states of streams, windows,
 // limits, the rules for fields, and priorities (RFC 9218). Bytes go in, and come out. Nothing here waits, starts a goroutine or asks for
-// the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
+// the time. Nothing is locked: the lock or the owner of a connection or stream also guards the types that are a part of it.
 //
 // A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
 // (EventOf), which State.Step judges; the Table has the stream's state, and IDs tell the state of a stream that isn't there. DATA use up
@@ -109,11 +109,11 @@ type Reader struct {
 // InBlock reports whether a field block has begun, and CONTINUATION must follow.
 func (r *Reader) InBlock() bool { return r.block != 0 }
 
-// Next puts the frame at the start of b, or a piece of it, into f and returns how many bytes of b that was. 0 without a fault means that
-// more bytes are needed.
+// Next puts the frame at the start of b, or a piece of it, into f, and returns how many bytes of b it has taken. If it has taken none and
+// there is no fault, it needs more bytes.
 //
-// A fault of the connection ends the connection. With a fault of a stream, f is valid, and its bytes are taken: a field block must be
-// decoded all the same (RFC 9113, section 4.3), since the client's later ones build upon it.
+// A fault of the connection ends the connection. With a fault of a stream, f is valid, and its bytes are taken. A field block must be
+// decoded even then, since the client's later blocks build upon it (RFC 9113, section 4.3).
 func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
 	if r.left > 0 {
 		return r.piece(f, b, 0, true), NoFault

@@ -120,10 +120,10 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 	return n.id < m.id
 }
 
-// Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
-// turn, and the others one after the other to their end. Where there are both kinds, every other frame is of a stream that isn't
-// incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of streams,
-// and no memory except for the heap's growth. The zero value is empty, and has no memory.
+// Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Of one urgency, the incremental
+// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame is of a stream that
+// isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of
+// streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
 // agenda is what a schedule holds once a stream has waited.

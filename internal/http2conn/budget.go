@@ -8,7 +8,7 @@ import (
 // This file says which memory of HTTP/2 counts against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: bodies of requests that wait
 // for their handlers, and answers that wait for their clients without handlers. Package budget keeps the counts.
 //
-// Bodies that have come by HTTP/2 wait for their handlers in memory: the window of each stream bounds one of them, but a client may have many
+// Bodies that have arrived by HTTP/2 wait for their handlers in memory. The window of a stream bounds one body, but a client may have many
 // streams and connections. A body without room is thrown away, and its bytes are credited to the connection's window. So no body that is
 // refused holds up a sibling, and a handler that waits for its body never waits for other bodies to be read.
 

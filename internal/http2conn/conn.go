@@ -139,8 +139,9 @@ type Turn struct {
 }
 
 const (
-	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
-	// answers, which is framed as long as no more than maxFilled waits: a client must be able to reset a large answer that it takes slowly.
+	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. Content of answers is framed only as
+	// long as no more than maxFilled waits. So it doesn't stop the reading: a client must be able to reset a large answer that it takes
+	// slowly.
 	MaxControl = 192 << 10
 	maxFilled  = 64 << 10
 	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.

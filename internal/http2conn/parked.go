@@ -173,8 +173,8 @@ func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of as much of b
-// as there is room for. It returns how many bytes it has framed or kept.
+// If no other content waits for the client's windows, sendNowLocked frames as much of b as they allow. Otherwise it keeps a copy of as much
+// of b as there is room for. It returns how many bytes it has framed or kept.
 func (s *Stream) sendNowLocked(b []byte) (n int) {
 	s.h.mu.AssertHeld()
 	h := s.h

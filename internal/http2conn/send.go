@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
-// queue, and from there into the outbox.
+// This file sends the output of an HTTP/2 connection. Content goes from the streams into the queue, by priority and as far as the client's
+// windows allow, and from the queue into the outbox.
 
 // mayGoOnLocked schedules a stream that has something to send and a window for it, and wakes a handler that waits for the window. The end
 // of an answer needs no window.

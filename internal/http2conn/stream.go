@@ -132,9 +132,10 @@ func (s *Stream) hasEndedLocked() bool {
 	return s.state == http2.HalfClosedRemote
 }
 
-// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
-// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer if a reset comes with it, even while
-// curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends its request.
+// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then the client
+// isn't told to stop, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset comes with
+// it, even while curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends
+// its request.
 const restTime = time.Second
 
 // After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
@@ -150,8 +151,8 @@ func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 }
 
 // isExcusedLocked reports whether a stream whose windowDeadline has passed waits for other streams, which go first, and not for a window of
-// the client. Then the stream gets more time: the outbox watches how the client takes the others' bytes, and the deadline of the stream
-// whose turn it is watches how the client opens the connection's window.
+// the client. Then the stream gets more time. The client is still watched: the outbox checks how it takes the other streams' bytes, and the
+// deadline of the stream whose turn it is checks how it opens the connection's window.
 func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h

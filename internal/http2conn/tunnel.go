@@ -12,8 +12,8 @@ import (
 )
 
 // This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
-// of HTTP/1.1. internal/http2 has made a GET with Upgrade of the request. The answer that says that the protocol was switched has the
-// status 200 in place of 101, and what follows the heads goes both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
+// of HTTP/1.1. Package http2 has turned the request into a GET with Upgrade. The answer that switches the protocol has the status 200 in
+// place of 101. The bytes of the other protocol go both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
 // parked.go.
 
 // Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read is the rest

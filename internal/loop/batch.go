@@ -29,8 +29,8 @@ func (l *Loop) put(e loopEvent) {
 	l.filled++
 }
 
-// Loop.cursor holds a count of the batches in its high half. In its low half it holds, from the bottom, the index of the next entry and
-// the number of entries, of 16 bits each, and above them the flag beingFilled.
+// Loop.cursor holds a count of the batches in its high half. The lowest 16 bits hold the index of the next entry, the 15 bits above them
+// the number of entries, and the bit above those is the flag beingFilled.
 const beingFilled = 1 << 31
 
 // isUsedUp reports whether all entries of the batch have been taken.

@@ -37,9 +37,9 @@ type Seat struct {
 	workers Workers       // where the leaders come from; immutable
 	bell    chan struct{} // ends a rest; sent to once for each; cap 1; immutable
 
-	// word holds a term in its high half, incremented when the seat is taken from its leader, and a count of turns in its low half, which
-	// is odd during a turn. The leader and a goroutine that takes the seat away compete by exchanges of the word: the one that succeeds gets the
-	// seat.
+	// The high half of word holds a term, which is incremented when the seat is taken from its leader. The low half counts turns, and is
+	// odd during a turn. The leader and a goroutine that takes the seat away compete by exchanges of the word: the one that succeeds gets
+	// the seat.
 	word   atomic.Uint64
 	leader atomic.Pointer[Worker] // the current leader, for takeAway
 	// lost becomes odd when a leader loses the seat, and even when somebody sees that no worker is beyond the cap: see Workers. It only

@@ -79,8 +79,8 @@ var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64
 
-// The race detector doesn't see the functions below: to it their atomic operations would put the goroutines in an order that other builds
-// don't have, and it would miss races. Only the goroutine that has claimed a holder uses it.
+// The functions below are hidden from the race detector. Otherwise it would miss races, because their atomic operations order goroutines
+// that aren't ordered in other builds. Only the goroutine that has claimed a holder uses it.
 
 // take records that the goroutine is about to hold a lock. If a lock that the goroutine already holds forbids that, take returns the held
 // lock's rank.

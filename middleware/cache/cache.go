@@ -81,8 +81,8 @@ type Options struct {
 //
 // The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
 // makes a new answer. Only that request waits for the new answer. With stale-if-error, it does so if the handler fails with an error or the
-// status 500, 502, 503 or 504, or if the handler takes longer than 5 seconds and another request waits for it. Both are ignored beside
-// must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
+// status 500, 502, 503 or 504. It also does so for a request that has waited for another request's handler for 5 seconds. Both are ignored
+// beside must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
 // request, with its client's context, credentials and limits.
 //
 // If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
@@ -91,9 +91,9 @@ type Options struct {
 // A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
-// While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
-// not to be storable. A successful request with a method that may change something removes the stored answer for its target, and a GET or QUERY
-// that began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
+// While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out not to be
+// storable. A successful request with a method that may change something removes the stored answers for its target. A GET or QUERY that
+// began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
 // of percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
@@ -258,8 +258,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4), before
-// its client gets the answer, so that the client's next request is answered anew.
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4).
+// That happens before its client gets the answer, so the client's next request is answered anew.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
