@@ -147,7 +147,7 @@ func (p *problems) add(status int, field FieldError) bool {
 	return true
 }
 
-// err returns what was collected, nil if nothing was.
+// err returns the collected errors, nil if there are none.
 func (p *problems) err() error {
 	if len(p.Fields) == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// walker goes through a JSON document beside the type that it was decoded into, and collects what doesn't fit. It is needed only in three
-// cases: when decoding has failed, since decoders report one error; for Strict, since encoding/json accepts names in upper or lower case
-// and more than once; and for types with required fields, since decoders don't report which members were there.
+// walker compares a JSON document with the type that it was decoded into, and collects an error for each value that doesn't fit. It is
+// needed only in three cases: when decoding has failed, since decoders report one error; for Strict, since encoding/json accepts names in
+// upper or lower case and more than once; and for types with required fields, since decoders don't report which members were there.
 type walker struct {
 	body []byte // is well-formed
 	pos  int

@@ -90,7 +90,7 @@ type Store struct {
 	cas   *source[x509.CertPool]     // nil without client certificates; guarded by mu
 }
 
-// snapshot is what clients get.
+// snapshot holds the certificates and the configuration that clients get.
 type snapshot struct {
 	certificates []*tls.Certificate
 	config       *tls.Config // for GetConfigForClient; nil without client certificates

@@ -152,7 +152,8 @@ func (r *realIP) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// forwarded is what the proxies say. A nil or invalid value is missing; X-Forwarded-For has no proto and no host.
+// forwarded holds the client, scheme and host that the proxies state. A nil or invalid value is missing; X-Forwarded-For has no proto and
+// no host.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte

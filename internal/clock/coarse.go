@@ -42,7 +42,8 @@ const (
 	MaxTick = 100 * time.Millisecond
 )
 
-// Tick returns the tick of a clock whose shortest measured duration is shortest: a twentieth of that, at least 500 µs and at most 100 ms.
+// Tick returns the tick of a clock by shortest, the shortest duration that the clock measures. The tick is a twentieth of shortest, but at
+// least 500 µs and at most 100 ms.
 func Tick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, MinTick), MaxTick)
 }

@@ -37,7 +37,7 @@ func Sent(connection, stream *SendWindow, n int) {
 // and those that were drained and aren't credited yet.
 type ReceiveWindow struct {
 	size    int32
-	left    int32 // what the client may send
+	left    int32 // bytes that the client may still send
 	owed    int32 // drained, and not credited yet
 	drained int32 // since the size changed, or since Recount
 }
@@ -51,7 +51,7 @@ func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: 
 // Size returns how large the window is.
 func (w *ReceiveWindow) Size() int32 { return w.size }
 
-// Undrained returns how many bytes have come and not been drained.
+// Undrained returns how many received bytes haven't been drained.
 func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
 
 // Recount makes Drained begin at 0.

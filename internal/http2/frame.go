@@ -103,7 +103,7 @@ type Reader struct {
 	block   uint32 // the stream of a field block that goes on, 0 if none does
 	kind    FrameType
 	flags   Flags
-	begun   bool // the first frame has come
+	begun   bool // the first frame was received
 }
 
 // InBlock reports whether a field block has begun, and CONTINUATION must follow.
@@ -154,8 +154,8 @@ var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameContinuation: {0, MaxFrameSize},
 }
 
-// admit checks what the header of a frame says by itself, and whether the frame may come now. So a frame that can't be right is refused
-// before its payload has come.
+// admit checks a frame's header alone: whether it is valid, and whether such a frame may come now. So a frame that can't be right is
+// refused before its payload arrives.
 func (r *Reader) admit(f *Frame) Fault {
 	length := f.Length
 	if !r.begun && (f.Type != FrameSettings || f.Ack()) {
@@ -213,7 +213,7 @@ func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
 	r.length, r.left, r.padding = int32(length), int32(FrameHeaderLen+length-header), int32(padding)
 	n := r.piece(f, b, header, false)
 	if n == 0 {
-		r.left = 0 // only the header has come, and is looked at again
+		r.left = 0 // only the header has arrived; the next call looks at it again
 		return 0, NoFault
 	}
 	f.Size += header - FrameHeaderLen
@@ -240,7 +240,7 @@ func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	return start + n
 }
 
-// parse checks the payload of a frame that has come whole, and takes it apart.
+// parse checks and takes apart the payload of a frame that has arrived completely.
 func (r *Reader) parse(f *Frame) Fault {
 	switch f.Type {
 	case FrameHeaders:
@@ -326,7 +326,7 @@ func AppendReset(b []byte, stream uint32, code ErrCode) []byte {
 // AppendSettingsAck appends the answer to SETTINGS.
 func AppendSettingsAck(b []byte) []byte { return AppendFrameHeader(b, 0, FrameSettings, FlagAck, 0) }
 
-// AppendPing appends PING. The answer to one, with FlagAck, has the same data.
+// AppendPing appends PING. The answer to a PING has the same data, and FlagAck.
 func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
 	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
 }

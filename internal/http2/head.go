@@ -49,7 +49,7 @@ type Head struct {
 
 	extended, trailer  bool
 	begun              bool // the pseudo-header fields are over
-	host, crumbs       bool // such a field has come
+	host, crumbs       bool // there was such a field
 	expects, hasLength bool
 }
 
@@ -326,7 +326,7 @@ func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault
 		switch {
 		case h.has(pseudoProtocol):
 			if f.Length != 0 {
-				h.fault = FaultContentLength // what follows isn't content
+				h.fault = FaultContentLength // the bytes that follow aren't content
 			}
 		case endStream && f.Length != 0:
 			h.fault = FaultContentLength

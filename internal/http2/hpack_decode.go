@@ -114,7 +114,7 @@ func (d *Decoder) updates(block []byte) ([]byte, error) {
 	return block, nil
 }
 
-// literal decodes a field whose value, at least, isn't from a table (RFC 7541, section 6.2), and returns what is behind it.
+// literal decodes a field whose value, at least, isn't from a table (RFC 7541, section 6.2), and returns the rest of the block.
 func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	t, prefix, indexed := &d.table, uint(4), false
 	switch c := block[0]; {
@@ -205,7 +205,7 @@ func (o *output) field(f *fieldView) {
 	o.sink.Field(f.name, f.value, f.id, f.validName && f.validValue)
 }
 
-// readInt reads an integer whose prefix has that number of bits (RFC 7541, section 5.1), and returns what is behind it.
+// readInt reads an integer whose prefix has the number of bits (RFC 7541, section 5.1), and returns the rest of b.
 func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errCutShort

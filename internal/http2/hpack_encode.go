@@ -119,7 +119,7 @@ func makeLiteralNames() (literals [field.Count]string) {
 type Literal struct {
 	indexing string // its representation when it is added to the table
 	plain    string // and when it isn't
-	size     uint32 // of its entry; neverFits for what must not get into a table
+	size     uint32 // of its entry; neverFits for a literal that must not get into a table
 	// number distinguishes the literals of the process that may get into a table. It isn't 0.
 	number uint32
 	slot   uint8
@@ -189,8 +189,8 @@ type encoderSlot struct {
 // Reset makes e an encoder for a new connection.
 func (e *Encoder) Reset() { *e = Encoder{max: initialTableSize} }
 
-// SetTableSize takes over what the peer allows by SETTINGS_HEADER_TABLE_SIZE: the least of the values that have come, and the last of them.
-// The table doesn't become larger than it is at first, so a peer that allows more doesn't change anything.
+// SetTableSize takes over the sizes that the peer allows by SETTINGS_HEADER_TABLE_SIZE: the smallest of the received values, and the last
+// one. The table doesn't become larger than it is at first, so a peer that allows more doesn't change anything.
 func (e *Encoder) SetTableSize(least, last uint32) {
 	if !e.due {
 		e.least = e.max

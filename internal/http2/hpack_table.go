@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// entryOverhead is what a field counts besides its name and value (RFC 7541, section 4.1).
+	// entryOverhead is how many bytes a field counts besides its name and value (RFC 7541, section 4.1).
 	entryOverhead = 32
 	// initialTableSize is how large a dynamic table may be until SETTINGS_HEADER_TABLE_SIZE says otherwise, in bytes.
 	initialTableSize = 4096

@@ -15,8 +15,8 @@ type GlitchLimits struct {
 // DefaultGlitches is enough for a proxy with many users, and bounds what an attacker gets for its frames.
 var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 
-// Glitches charges a client for what well-behaved ones do rarely: frames that cost the server more than the client, or serve no purpose.
-// It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
+// Glitches charges a client for frames that well-behaved clients rarely send, because they cost the server more than the client, or serve
+// no purpose. It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
 //
 // Each costs 1:
 //   - RST_STREAM that the server sends, except with NO_ERROR: a client may provoke any of the others.
@@ -41,7 +41,7 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	return NoFault
 }
 
-// Earned is what a client may send, without a glitch, because of the answers that it was sent. The zero value is nothing.
+// Earned counts the frames that a client may send without a glitch, because of the answers that it was sent. The zero value is nothing.
 type Earned struct {
 	// frames is how many reasons for frames the client has. For each of them it may send one PING (those of gRPC measure the bandwidth),
 	// one small WINDOW_UPDATE, or one frame for a stream that is over.
@@ -49,8 +49,8 @@ type Earned struct {
 	// answers is how many whole answers the client was sent. For each of them it may give another one up: users of a proxy or of gRPC
 	// cancel requests, and they all share a connection. An answer doesn't count before its end was sent.
 	answers uint16
-	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
-	// also when the answer has ended; net/http's sends one for every 4 KB.
+	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for the bytes that their program
+	// has read, even after the answer has ended; net/http's sends one for every 4 KB.
 	content uint32
 }
 
@@ -110,7 +110,7 @@ func (e *Earned) Cost(f *Frame) int {
 			return 1
 		}
 	case FrameHeaders, FrameContinuation, FrameReset:
-		// Their cost depends on what is done about them; a block of many frames is bounded by Block.
+		// Their cost depends on how the server handles them. Block limits the frames of a field block.
 	case FramePriority, FramePriorityUpdate:
 		return 1
 	case FrameSettings:

@@ -12,7 +12,7 @@ const (
 	defaultUrgency = 3
 )
 
-// Priority is what a client says of the order in which answers are of use to it (RFC 9218, section 4).
+// Priority says in which order a client can use answers (RFC 9218, section 4).
 type Priority struct {
 	Urgency     uint8 // 0 is the most urgent, 7 the least
 	Incremental bool  // a part of the answer is of use before the rest
@@ -45,8 +45,8 @@ func ParsePriority(value []byte) Priority {
 	}
 }
 
-// Prioritized holds what PRIORITY_UPDATE says of streams that the client hasn't opened yet (RFC 9218, section 7.1). The zero value is empty,
-// and has no memory.
+// Prioritized holds the priorities that PRIORITY_UPDATE gives to streams that the client hasn't opened yet (RFC 9218, section 7.1). The
+// zero value is empty, and has no memory.
 type Prioritized struct{ entries []prioritized }
 
 type prioritized struct {
@@ -126,7 +126,7 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 // streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
-// agenda is what a schedule holds once a stream has waited.
+// agenda holds the streams of a schedule. It is made when the first stream waits.
 type agenda[S any] struct {
 	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
 	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next

@@ -11,7 +11,7 @@ type Answer struct {
 	Status  int
 	Fields  *field.List
 	Trailer *field.List // behind the content; nil for none
-	Length  int64       // what Content-Length says; negative: nothing
+	Length  int64       // the value of Content-Length; negative: no such field
 	Body    []byte
 	Reused  bool           // Body's memory is used again afterwards
 	Date    *http2.Literal // the Date field, unless Fields has one

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: what becomes of the DATA that the owner takes, how a handler reads a body, and how much of it the
-// client may send.
+// This file has the bodies of requests: where the owner puts received DATA, how a handler reads a body, and how many more bytes the client
+// may send.
 
 // takeData takes DATA, or a part of it.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
@@ -83,7 +83,7 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 	return http2.NoFault, ended
 }
 
-// cameLocked records that n bytes have come of a body that is awaited before the handler runs, and that more will come.
+// cameLocked records that n bytes were received of a body that is awaited before the handler runs, and that more will follow.
 func (s *Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -359,7 +359,7 @@ func (s *Stream) Trailer() *field.List {
 	return &s.trailer.fields
 }
 
-// Whole returns a body that has come as a whole, if it lies in one piece. waits says that the first byte hasn't come yet.
+// Whole returns a body that was received completely, if it lies in one piece. waits says that its first byte hasn't arrived yet.
 func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
-// calls Next, which takes one frame from the input.
+// Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and the bytes that wait to be sent. Its driver reads the connection
+// and calls Next, which takes one frame from the input.
 //
 // One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
 // run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
@@ -64,7 +64,7 @@ type Conn struct {
 	mu race.Mutex[race.OfHTTP2]
 
 	// What follows is guarded by mu.
-	streams    http2.Table[Stream]    // those that others than the owner may touch
+	streams    http2.Table[Stream]    // the streams that goroutines other than the owner may touch
 	schedule   http2.Schedule[Stream] // streams with data and a window for it
 	queue      []byte                 // frames that will go to out, in order
 	starving   *Stream                // a list of parked streams whose outboxes may give them more
@@ -87,13 +87,13 @@ type Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	Shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
+	Shed       bool   // the connection must end if it has no streams, since other connections need its place; the owner's
 	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
 
 	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }
 
-// pending holds what waits for more frames. It belongs to the connection's owner.
+// pending holds the requests and priorities that wait for more frames. It belongs to the connection's owner.
 type pending struct {
 	block       *fieldBlock       // a field block of several frames that has begun, nil for none
 	prioritized http2.Prioritized // of streams that the client hasn't opened yet
@@ -124,7 +124,7 @@ const (
 	StepEnd                // send, then close
 )
 
-// Turn is what a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and what it keeps for the next one.
+// Turn holds the buffers that a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and then keeps for the next connection.
 type Turn struct {
 	In      *http1.Input // the worker's
 	Lender  any          // the worker, for the drivers
@@ -133,7 +133,7 @@ type Turn struct {
 	spare   *Stream     // for the next request; nil if the last one kept it
 	Stream  *Stream     // whose handler must run, or that must be refused: see Step
 	Refused http1.Fault // why, in the second case
-	owned   *Conn       // the connection that the worker owns, nil once others have it
+	owned   *Conn       // the connection that the worker owns, nil once another worker has it
 	toWake  uint32      // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out     []byte      // rendered in this turn, and not in the connection's queue yet
 }
@@ -149,7 +149,8 @@ const (
 	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
 	maxStreamUnsent = 256 << 10
 	lowStreamUnsent = maxStreamUnsent / 2
-	// maxShutUnsent is how much of it may wait while the client's windows are closed: less than what a waiting handler would take.
+	// maxShutUnsent is how much of it may wait while the client's windows are closed. That is less memory than a waiting handler would
+	// take.
 	maxShutUnsent = 4 << 10
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second
@@ -288,7 +289,7 @@ type trailerSection struct {
 	fields field.List
 }
 
-// Alone calls f when no other call of Alone runs: handlers of several streams may need what belongs to their connection.
+// Alone calls f when no other call of Alone runs: handlers of several streams may need the same parts of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
+// This file has the deadlines of a connection of HTTP/2: everything that its owner does although the client has sent nothing.
 
 // connDeadline is a deadline of a connection.
 type connDeadline struct {
@@ -52,8 +52,8 @@ func earliest(a, b clock.Time) clock.Time {
 // hasPassed reports whether a deadline has passed; 0 never does.
 func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= deadline }
 
-// Look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
-// the connection was told to make room for others.
+// Look is called when no input has arrived, and reports whether something was due. expired says that the deadline of the wait has passed,
+// or that the connection was told to make room for others.
 func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 	if !expired {
 		return false

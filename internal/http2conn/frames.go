@@ -71,7 +71,7 @@ func (h *Conn) charge(cost int) http2.Fault {
 	return h.glitches.Charge(cost, h.shared.Clock.Now(), h.shared.Glitches)
 }
 
-// fail ends the connection, because of what the client has sent.
+// fail ends the connection because of a fault of the client's.
 func (h *Conn) fail(t *Turn, fault http2.Fault) Step {
 	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())
@@ -238,21 +238,21 @@ func (h *Conn) decodeRequest(t *Turn, s *Stream, block []byte, endStream bool) (
 	return head.Priority, over, f, refused
 }
 
-// expectBody sets the state of a new stream, and prepares it for what follows the head.
+// expectBody sets the state of a new stream, and prepares it for the bytes after the head.
 func (s *Stream) expectBody(endStream, refused bool) {
 	if s.state = http2.HalfClosedRemote; endStream {
 		return
 	}
 	length := s.Framing.Length
 	if s.Extended || refused {
-		length = -1 // what follows isn't content, or nobody knows how much of it there is
+		length = -1 // the bytes after the head aren't content, or nobody knows how many there are
 	}
 	s.state = http2.Open
 	s.content.Begin(length)
 	s.recv.Open(http2.DefaultWindow)
 }
 
-// setAwaitsLocked records what a stream awaits of its request, and since when.
+// setAwaitsLocked records what a stream awaits of its client, and since when.
 func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
@@ -350,8 +350,8 @@ func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	return StepRun
 }
 
-// judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame that is late, or gives the
-// answer up. If nothing was wrong it returns step.
+// judge carries out the verdict on a stream's frame. It ends the stream or the connection if the fault asks for that, and charges for a
+// frame that is late, or gives the answer up. If nothing was wrong it returns step.
 func (h *Conn) judge(t *Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step Step) Step {
 	switch {
 	case fault != http2.NoFault:

@@ -17,7 +17,8 @@ import (
 // stream was parked: then Read returns io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
-// (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; frameLocked notices when the stream has room for more.
+// (wakeParkedLocked). The outbox keeps the bytes that the client's window doesn't allow yet; frameLocked notices when the stream has room
+// for more.
 type StreamConn Stream
 
 var _ net.Conn = (*StreamConn)(nil)
@@ -157,7 +158,7 @@ func (s *Stream) resetParkedLocked() {
 	}
 }
 
-// WriteNow implements outbox.Socket. It leaves to the connection what the windows allow, and keeps a copy of a little more.
+// WriteNow implements outbox.Socket. It leaves as many bytes to the connection as the windows allow, and keeps a copy of a few more.
 func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -207,7 +208,7 @@ func (s *Stream) roomLocked() {
 	s.starved = false
 }
 
-// feedLocked gives more to the streams that have sent what their outboxes gave them. mu isn't held meanwhile.
+// feedLocked makes outboxes give more bytes to the streams that have sent all they had got. mu isn't held meanwhile.
 func (h *Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {

@@ -17,7 +17,7 @@ type Stream struct {
 	*Request        // nil once the handler of a parked stream has returned
 	h        *Conn  // immutable
 	id       uint32 // immutable
-	Extended bool   // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
+	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
 
 	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
@@ -27,7 +27,7 @@ type Stream struct {
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
 	feeding  bool // it is in the connection's list starving, and may be starved again before it is fed
 	borrowed bool // unsent is the buffer of a handler that waits
-	fills    bool // the reader is the handler, and what comes next is put into filling, and not into body
+	fills    bool // the reader is the handler, and the next bytes are put into filling, and not into body
 	hasRead  bool // a part of the body was read
 	state    http2.State
 	sending  sending
@@ -83,7 +83,7 @@ var (
 type Request struct {
 	// Set by the owner before the handler runs, and not changed afterwards.
 	Head    http1.RequestHead
-	Text    []byte // what Head lies in
+	Text    []byte // the memory in which Head's parts lie
 	Framing http1.Framing
 
 	// ReadPace is the handler's goroutine's; before the handler runs, the owner's.
@@ -95,7 +95,7 @@ type Request struct {
 // filling is the buffer of a handler that waits for its request's body.
 type filling struct {
 	buffer  []byte
-	n       int  // bytes that have come
+	n       int  // how many bytes it holds
 	gathers bool // the wait may last until the buffer is full
 }
 
@@ -224,7 +224,7 @@ func (s *Stream) Watch(w Watcher) (gone bool) {
 	return s.sending == sendingLost
 }
 
-// Unwatch ends what Watch has begun.
+// Unwatch ends the watch that Watch has begun.
 func (s *Stream) Unwatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

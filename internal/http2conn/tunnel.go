@@ -132,7 +132,7 @@ func (s *Stream) completeLocked() {
 	s.h.mayGoOnLocked(s)
 }
 
-// Close is net.Conn's. What was written is sent, as by TCP.
+// Close is net.Conn's. The bytes written before are still sent, as by TCP.
 func (t *Tunnel) Close() error {
 	s, h := t.s, t.h
 	h.mu.Lock()

@@ -186,7 +186,7 @@ type wakers struct{ atomic.Int32 }
 
 const wakersOver = 1 << 30
 
-// WakeOwner makes the owner have a turn, if nobody has one, until endWaking was called.
+// WakeOwner gives the connection a turn, unless it has one now. After endWaking it does nothing.
 func (h *Conn) WakeOwner() {
 	defer h.wakers.Add(-1)
 	if h.wakers.Add(1)&wakersOver == 0 {

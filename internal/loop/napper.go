@@ -36,7 +36,7 @@ const (
 // allLoops is the number of loops of the process, of all its servers.
 var allLoops atomic.Int32
 
-// nap waits for an event, and puts the events that have come into the batch. It returns false if the leader should wait in the parker.
+// nap waits for an event, and puts the events that have happened into the batch. It returns false if the leader should wait in the parker.
 func (n *napper) nap(l *Loop, s *Seat) bool {
 	if n.mean > maxNapMean || !l.onlyClientsAwaited() {
 		return false

@@ -70,7 +70,7 @@ type connWaiters struct {
 	waiter                  [2]waiter
 	wanted                  int32                    // see Want; the owner's
 	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
-	mu                      race.Mutex[race.OfLeaf]  // guards what the loop's set reports, for two goroutines of a handler
+	mu                      race.Mutex[race.OfLeaf]  // held to change what the loop's set reports, by either goroutine of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there
@@ -85,8 +85,8 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
-// assertOwned panics if nobody owns the socket, in builds with the race detector. In others it costs nothing. If somebody else owns the
-// socket, the race detector reports what both touch.
+// assertOwned panics if nobody owns the socket, in builds with the race detector. In other builds it costs nothing. If somebody else owns
+// the socket, the race detector reports what both touch.
 func (s *Socket) assertOwned() {
 	if race.Enabled && s.poll.Load()&pollBusy == 0 {
 		panic("filo: a socket was used by somebody who doesn't own it")
@@ -277,13 +277,14 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	// Bytes that arrive after a short read cause another event. But the end may have arrived with these, in the same event.
+	// Bytes that arrive after a short read cause another event. But the end may have arrived together with the bytes that were read, in the
+	// same event.
 	s.Drained = n < len(p) && s.poll.Load()&pollHup == 0
 	return n, nil
 }
 
-// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Others than the owner
-// may call it as long as they keep the owner from closing the socket: see Socket.
+// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Goroutines other
+// than the owner may call Peek as long as they keep the owner from closing the socket: see Socket.
 func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
 	switch {

@@ -110,7 +110,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 		return p
 	}
 	if s.IsShared() {
-		return nil // others may wait, too, no matter who owns it
+		return nil // other goroutines may wait, too, whoever owns the socket
 	}
 	if w.waits++; w.waits <= loopWaits {
 		return nil

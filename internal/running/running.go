@@ -140,7 +140,7 @@ func (r *Record[C]) SetClient(client netip.AddrPort) {
 	r.client = client
 }
 
-// Request is what a record says.
+// Request is the content of a record.
 type Request[C any] struct {
 	Name   string // of the class; "" if it isn't known
 	State  State

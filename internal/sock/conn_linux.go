@@ -56,8 +56,8 @@ func (s *Conn) Ended() (ended, gone bool) {
 	return ended, gone || err != nil
 }
 
-// Ended checks what a socket would read next: the end of the client's side, or an error because the client has left. A reset shows only
-// once; later calls see an end.
+// Ended checks whether the next read of a socket would find the end of the client's side, or an error because the client has left. A reset
+// shows only once; later calls see an end.
 func Ended(fd int) (ended, gone bool) {
 	var next [1]byte
 	n, errno := Peek(fd, next[:])
@@ -150,8 +150,8 @@ func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 // IsWritable reports whether a write would take some bytes. By the system's rule, a third of the buffer must be free.
 func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
 
-// Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false
-// if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
+// Transferred returns how many bytes of a TCP connection were received, and how many its peer has acknowledged. Bytes of TLS count, too. ok
+// is false if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
 func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	if looped, ok := transport(netConn).(interface {
 		Transferred() (received, sent uint64, ok bool)

@@ -57,7 +57,8 @@ type Options struct {
 	// a handler can give this cache other directives than its clients' caches. The first one that an answer has, and that is a valid
 	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware
 	// keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control
-	// counts only if it is listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
+	// counts only if it is listed: that field is for caches in front of the server, such as a CDN's, which may keep answers that this cache
+	// may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
@@ -279,7 +280,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	return err
 }
 
-// special reports whether the answer to a request may be unfit for others.
+// special reports whether the answer to a request may be unfit for other requests.
 func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return true

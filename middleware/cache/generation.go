@@ -73,7 +73,7 @@ func (g *generations) within(own *generation, store func()) bool {
 type fetching struct {
 	key        string // of the target
 	generation *generation
-	mark       []byte // what the Store had when the request began
+	mark       []byte // the mark in the Store when the request began; nil if there was none
 	marked     bool   // the Store was asked, and has answered
 }
 
