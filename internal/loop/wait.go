@@ -110,7 +110,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 		return p
 	}
 	if s.IsShared() {
-		return nil // other goroutines may wait, too, whoever owns the socket
+		return nil // other goroutines than the owner may wait, too
 	}
 	if w.waits++; w.waits <= loopWaits {
 		return nil
