@@ -23,7 +23,7 @@ type requestBody struct {
 }
 
 // errNext is the error of a read while the request belongs to next, the rest of filo's chain.
-var errNext = errors.New("adaptor: the body is next's to read")
+var errNext = errors.New("adaptor: the body can't be read while next runs")
 
 // Read reads bytes that have arrived, or waits for some.
 func (b *requestBody) Read(p []byte) (int, error) {

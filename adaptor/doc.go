@@ -25,12 +25,13 @@
 // ToHTTP gives a filo handler an ordinary Ctx, and sends the answer through the http.ResponseWriter, even if that is wrapped.
 // Request heads pass through filo's own parser, so ToHTTP refuses the same requests as filo.
 //
-// A request counts in the filo server as one of its own connections does: against Concurrency and Queue, with quick, inline and always
-// handlers apart, against MaxBufferedBodies, and in Stats, where RequestsCarried is how many are being handled. Ctx.Request.Proto is the
-// protocol by which it came. The filo server's Shutdown waits for the requests, and answers further ones with 503 and Connection: close.
-// Close ends their contexts; their connections are net/http's. The time-outs and limits of connections are net/http's, too:
-// ReadHeaderTimeout, ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns, MaxConnsPerIP and MaxRequestsPerConn
-// have no effect, and neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol. net/http also handles panics.
+// A request counts in the filo server like a request on one of the server's own connections: against Concurrency and Queue, with the
+// reserves for quick, inline and always handlers, against MaxBufferedBodies, and in Stats. There RequestsCarried is how many such requests
+// are being handled. Ctx.Request.Proto is the protocol by which it came. The filo server's Shutdown waits for the requests, and answers
+// further ones with 503 and Connection: close. Close ends their contexts; their connections are net/http's. The time-outs and limits of
+// connections are net/http's, too: ReadHeaderTimeout, ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns,
+// MaxConnsPerIP and MaxRequestsPerConn have no effect, and neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol.
+// net/http also handles panics.
 //
 // Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
 // For ParkStream it is the handler's goroutine, so middleware of net/http around ToHTTP sees the stream's end. Such a connection has

@@ -119,15 +119,15 @@ func newHeader(in *filo.Header) http.Header {
 	return header
 }
 
-// announcedTrailer takes the names of trailer fields out of a header, at most as many as a head may have fields. Their values come behind
+// announcedTrailer takes the names of trailer fields out of a header. It fails if there are more than limit names. The values come behind
 // the body.
-func announcedTrailer(header http.Header, most int) (http.Header, error) {
+func announcedTrailer(header http.Header, limit int) (http.Header, error) {
 	lists, ok := header["Trailer"]
 	if !ok {
 		return nil, nil
 	}
 	for _, list := range lists {
-		if most -= strings.Count(list, ",") + 1; most < 0 {
+		if limit -= strings.Count(list, ",") + 1; limit < 0 {
 			return nil, filo.Error(431, "too many trailer fields")
 		}
 	}

@@ -157,7 +157,7 @@ func (w *responseWriter) copyHeader() {
 		case name == "Trailer" && w.wrote:
 			w.announce(w.header[name])
 		case name == "Date" && len(w.header[name]) == 0:
-			response.Header.Set(name, "") // none
+			response.Header.Set(name, "") // an empty value keeps Date out of the answer
 		default:
 			for _, value := range w.header[name] {
 				response.Header.Add(name, value)
@@ -399,7 +399,7 @@ func (w *responseWriter) finishLocked() error {
 		}
 	}
 	if short || silent || early {
-		// The stream must be sent as one: its body is only a part of the announced one, or trailer fields follow it.
+		// The answer must be sent as a stream: its body is only a part of the announced one, or trailer fields follow it.
 		if err := w.stream.Flush(); err != nil {
 			return err
 		}
@@ -408,7 +408,7 @@ func (w *responseWriter) finishLocked() error {
 	return nil
 }
 
-// hasUnannounced reports whether there are trailer fields behind http.TrailerPrefix.
+// hasUnannounced reports whether the header has unannounced trailer fields, whose names begin with http.TrailerPrefix.
 func (w *responseWriter) hasUnannounced() bool {
 	for name := range w.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) {

@@ -43,10 +43,10 @@ func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, opti
 // Cookie reads cookies into the struct that v points to, by the tag cookie.
 func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inCookie) }
 
-// All reads every part of the request into the struct that v points to: the body, if there is one, as JSON, Form or Multipart by
-// its Content-Type, then header fields, cookies, the query and the path. For a field with several tags, the last source in this
-// order wins. JSON bodies fill no fields that are for other sources alone: see JSON. A form is refused with 415 if the struct has fields
-// for JSON but none with the tag form, and JSON if it has fields with the tag form but none for JSON.
+// All reads every part of the request into the struct that v points to: the body, if there is one, as JSON, Form or Multipart by its
+// Content-Type, then header fields, cookies, the query and the path. For a field with several tags, the last source in this order wins.
+// JSON bodies fill no fields that are for other sources alone: see JSON. A form is refused with 415 if the struct has fields for JSON but
+// none with the tag form. JSON is refused if the struct has fields with the tag form but none for JSON.
 func All(c *filo.Ctx, v any, options ...Option) error {
 	target, err := structOf(v)
 	if err != nil {

@@ -11,8 +11,8 @@ const (
 	// maxErrors is how many errors are collected. A developer fixes a few at a time, and an attacker gets an answer of some KB whatever
 	// was sent.
 	maxErrors = 50
-	// maxName is how many bytes of a pointer or name are sent back, since a client may have made it up. maxDetail is the same for a detail,
-	// which may be the error of a type's own decoder.
+	// maxName is the maximum number of bytes of a pointer or a name in an answer, since a client may have made it up. maxDetail is the
+	// maximum for a detail, which may be the error of a type's own decoder.
 	maxName   = 256
 	maxDetail = 256
 )
@@ -147,7 +147,7 @@ func (p *problems) add(status int, field FieldError) bool {
 	return true
 }
 
-// err returns what was collected, nil if nothing was.
+// err returns the collected errors, nil if there are none.
 func (p *problems) err() error {
 	if len(p.Fields) == 0 {
 		return nil

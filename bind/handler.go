@@ -153,7 +153,7 @@ func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status in
 	offers := op.description.MediaTypes
 	i := slices.Index(offers, c.Negotiate(offers...))
 	if i < 0 {
-		return nil, filo.Error(406, "this can be had as "+strings.Join(offers, ", "))
+		return nil, filo.Error(406, "the response is available as "+strings.Join(offers, ", "))
 	}
 	return op.answers[i], nil
 }

@@ -112,7 +112,7 @@ func TestHandlerOptions(t *testing.T) {
 		{"JSON of two", bind.Handler(one, xml), get("/shops/7"), `200 OK | Content-Type: application/json | Vary: Accept | {"id":1,"text":""}`},
 		{"XML of two", bind.Handler(one, xml), get("/shops/7", "Accept: application/xml"), "200 OK | Content-Type: application/xml; charset=utf-8 | Vary: Accept | " + asXML},
 		{"none of two", bind.Handler(one, xml), get("/shops/7", "Accept: text/html"), "406 Not Acceptable | Content-Type: application/problem+json | Vary: Accept | " +
-			`{"detail":"this can be had as application/json, application/xml","status":406,"title":"Not Acceptable"}`},
+			`{"detail":"the response is available as application/json, application/xml","status":406,"title":"Not Acceptable"}`},
 		{"strict", bind.Handler(nothing, bind.Strict()), get("/shops/7?x=1"), "400 Bad Request | Content-Type: application/problem+json | Vary: Accept | " +
 			`{"detail":"query \"x\": isn't known here","errors":[{"in":"query","name":"x","detail":"isn't known here","code":"unknown"}],"status":400,"title":"Bad Request"}`},
 		{"a validator", bind.Handler(nothing, bind.Strict(), bind.With(validatorFunc(func(any) error { return filo.Error(403, "no") }))), get("/shops/7"),

@@ -14,8 +14,8 @@ import (
 )
 
 // maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that. Code that decodes or
-// reads them calls itself for each level: at 1000 it needs some 100 KB of stack, and at the 10,000 that encoding/json allows 1 MB, for
-// a body of 10 KB.
+// reads them calls itself for each level. With 1000 levels it needs some 100 KB of stack. With 10,000, which encoding/json allows, a body
+// of 10 KB would need 1 MB.
 const maxDepth = 1000
 
 // maxExplained is the size in bytes up to which bind looks for all errors of a body. This takes several times as long as decoding, so

@@ -63,7 +63,7 @@ func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool
 	return false
 }
 
-// firstStep takes the first step off a way such as "Items[2].Name" from a value of type t.
+// firstStep cuts the first step off a path such as "Items[2].Name", which begins at a value of type t.
 func firstStep(way string, t reflect.Type) (name, rest string) {
 	if way[0] != '[' {
 		end := strings.IndexAny(way, ".[")
@@ -72,7 +72,7 @@ func firstStep(way string, t reflect.Type) (name, rest string) {
 		}
 		return way[:end], strings.TrimPrefix(way[end:], ".")
 	}
-	// The key of a map may hold brackets, so it ends at the first bracket behind which the way can go on.
+	// The key of a map may hold brackets, so it ends at the first bracket behind which the path can go on.
 	for i := 1; i < len(way); i++ {
 		if way[i] == ']' && (i+1 == len(way) || way[i+1] == '.' || way[i+1] == '[') {
 			return way[1:i], strings.TrimPrefix(way[i+1:], ".")

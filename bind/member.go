@@ -26,8 +26,8 @@ type embedded struct {
 }
 
 // membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer struct's. If
-// several members have one name, the least deep counts, or among equally deep ones the one that has the name from its tag; if several are
-// left, none counts. With onlyTagged fields need the tag.
+// several members have one name, the least deep one counts. Among equally deep ones, the one counts that has the name from its tag. If
+// several are left, none counts. With onlyTagged, only fields with the tag are members.
 func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	byName := candidatesOf(t, tag, onlyTagged)
 	members := make([]member, 0, len(byName))

@@ -34,7 +34,7 @@ type RequestValidator interface {
 // refused fields. The validator doesn't run for a malformed body, or for one too large to search for all of its errors.
 func With(validator Validator) Option { return Option{validator: validator} }
 
-// merge makes one option of all. Options are plain values, so that giving some costs nothing.
+// merge makes one option of all. Options are plain values, so that passing them costs nothing.
 func merge(options []Option) (merged Option) {
 	for _, option := range options {
 		merged.strict = merged.strict || option.strict

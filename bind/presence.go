@@ -63,8 +63,8 @@ func find(all []requirement, index []int) int {
 	return slices.IndexFunc(all, func(r requirement) bool { return slices.Equal(r.index, index) })
 }
 
-// source returns the source that the field is missing from: of the sources that were bound from (for All also the body, even if there is
-// none), the last one in which the field has a name. It reports false if the call doesn't bind the field.
+// source returns the source that the field is missing from. That is the last one in which the field has a name, of those that were bound
+// from. For All the body is one of them, even if there is none. It reports false if the call doesn't bind the field.
 func (r *requirement) source(b *binding) (in source, ok bool) {
 	for in := sources - 1; in > inBody; in-- {
 		if b.bound[in] && r.names[in] != "" {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// walker goes through a JSON document beside the type that it was decoded into, and collects what doesn't fit. It is needed
-// only when decoding has failed, since decoders report one error; for Strict, since encoding/json takes names in any case and
-// more than once; and for types with required fields, since decoders don't report which members were there.
+// walker compares a JSON document with the type that it was decoded into, and collects an error for each value that doesn't fit. It is
+// needed only in three cases: when decoding has failed, since decoders report one error; for Strict, since encoding/json accepts names in
+// upper or lower case and more than once; and for types with required fields, since decoders don't report which members were there.
 type walker struct {
 	body []byte // is well-formed
 	pos  int
@@ -209,8 +209,8 @@ func (w *walker) unique(names *map[string]bool, name []byte) {
 	(*names)[string(name)] = true
 }
 
-// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is
-// valid until then.
+// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is valid until
+// visit has done so.
 func (w *walker) each(end byte, visit func(name []byte)) {
 	w.pos++
 	w.path = append(w.path, step{})
@@ -288,7 +288,7 @@ func refusal(t, quoted reflect.Type, raw []byte) flaw {
 	return flaw{}
 }
 
-// withoutRefused returns the body with null, which leaves a field as it is, for each value that was refused.
+// withoutRefused returns the body with null in place of each refused value: null leaves a field as it is.
 func (w *walker) withoutRefused() []byte {
 	var b []byte
 	end := 0

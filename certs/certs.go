@@ -14,10 +14,10 @@
 // A client gets the first certificate that suits it, by the host name that it asks for (SNI) and the kind of key. If none does, it gets the
 // first one.
 //
-// The files are read again after a signal (ReloadOn) and, while clients come, every Options.Interval, beside handshakes. A server without
-// clients reads nothing. An unusable file is refused and logged once, and the previous certificate stays: a file that can't be read or
-// parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has expired, or one that isn't valid
-// yet, which is used once it is valid.
+// The files are read again after a signal (ReloadOn) and, while clients come, every Options.Interval. No handshake waits for that. A server
+// without clients reads nothing. An unusable file is refused and logged once, and the previous certificate stays: a file that can't be read
+// or parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has expired, or one that isn't
+// valid yet, which is used once it is valid.
 //
 // With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS. Certificates gives the dates for a gauge;
 // package contrib/prometheus has one.
@@ -90,7 +90,7 @@ type Store struct {
 	cas   *source[x509.CertPool]     // nil without client certificates; guarded by mu
 }
 
-// snapshot is what clients get.
+// snapshot holds the certificates and the configuration that clients get.
 type snapshot struct {
 	certificates []*tls.Certificate
 	config       *tls.Config // for GetConfigForClient; nil without client certificates
@@ -102,7 +102,7 @@ type source[T any] struct {
 	files []string
 	parse func(contents [][]byte, first bool) (*T, error)
 
-	contents [][]byte // when they were read last; nil if parsing them again may give another result
+	contents [][]byte // as they were when last read; nil if parsing them again may give another result
 	value    *T       // the last good one
 	err      error    // why reading or parsing the files gave no value
 }
@@ -180,8 +180,8 @@ func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
 	return pool, checkPEM(contents[0])
 }
 
-// checkPEM returns an error if a file has the begin or the end of a PEM block without the other, or a certificate that can't be parsed: a
-// file that was cut off must not count as a complete one. Other text may stand around the blocks.
+// checkPEM returns an error if a file has the begin of a PEM block without the end, or the end without the begin, or a certificate that
+// can't be parsed. So a file that was cut off doesn't count as a complete one. Other text may stand around the blocks.
 func checkPEM(content []byte) error {
 	begun, ended, blocks, certificates := 0, 0, 0, 0
 	for line := range bytes.Lines(content) {

@@ -12,9 +12,9 @@
 //
 // # Who may see it
 //
-// As with package debug, by default the page must be on a server that the program has declared as the operator's
-// (filo.Server.ForOperator), and only clients on the same machine, which use one of its host names and no proxy, have access. Others get
-// 404. To show the page on a server that others reach too, set Options.Token: a browser asks for it as a password.
+// As with package debug, by default the page must be on a server that the program has declared as the operator's (filo.Server.ForOperator),
+// and only clients on the same machine, which use one of its host names and no proxy, have access. Other clients get 404. To show the page
+// on a server that others reach too, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -45,9 +45,9 @@ type Options struct {
 	Title string
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, gives access to every client that sends it, from any address: as the password of Basic authentication with
-	// any user, or as "Authorization: Bearer TOKEN". Others get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand
-	// -hex 16" makes one. Without TLS others can read it in transit.
+	// Token, if set, gives access to every client that sends it, from any address: as the password of Basic authentication with any user,
+	// or as "Authorization: Bearer TOKEN". Other clients get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes
+	// one. Without TLS others can read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Each route has shardsPerProcessor histograms for each processor, so that two processors rarely count in the same one, and
-	// at most maxShards: at 2 KB each, 100 routes then take 6 MB.
+	// Each route has shardsPerProcessor histograms for each processor, so that two processors rarely count in the same one. A route has at
+	// most maxShards: with 2 KB for each, 100 routes take 6 MB.
 	shardsPerProcessor = 4
 	maxShards          = 32
 	// maxName is how many bytes of a route's name are kept.
@@ -34,9 +34,9 @@ type recorder struct {
 	recent [64]atomic.Pointer[recent]
 	other  *route
 	limit  int
-	shift  int // of a hash, for the number of a shard
+	shift  int // how far a hash is shifted right to give the number of a shard
 
-	mu sync.Mutex // of replacing routes
+	mu sync.Mutex // held while routes is replaced
 }
 
 // recent is a route that was looked up by a name. It keeps the name, so that no other name can get its address.

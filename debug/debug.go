@@ -82,9 +82,9 @@ const DefaultMaxDuration = 2 * time.Minute
 type Options struct {
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", or as the
-	// password of Basic authentication with any user, for browsers and go tool pprof (http://any:TOKEN@host/…). Others get 401.
-	// It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can read it in transit.
+	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", or as the password of
+	// Basic authentication with any user, for browsers and go tool pprof (http://any:TOKEN@host/…). Other clients get 401. It has 16 to 512
+	// bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.

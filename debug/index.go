@@ -34,7 +34,7 @@ var processStart = time.Now()
 
 // descriptions describe the runtime's own profiles.
 var descriptions = map[string]string{
-	"allocs":        "where all memory was allocated, also what is free again",
+	"allocs":        "where all memory was allocated, including memory that was freed",
 	"block":         "where goroutines waited for channels and locks, if runtime.SetBlockProfileRate was called",
 	"goroutine":     "the stacks of all goroutines",
 	"goroutineleak": "goroutines that nothing can wake up any more",

@@ -196,11 +196,11 @@ func optional(c *filo.Ctx, key string) (int, error) {
 	return int(n), nil
 }
 
-// duration returns the duration that the client requests.
-func (h *handler) duration(c *filo.Ctx, otherwise time.Duration) (time.Duration, error) {
+// duration returns the duration that the client requests, or byDefault if it requests none.
+func (h *handler) duration(c *filo.Ctx, byDefault time.Duration) (time.Duration, error) {
 	text := c.Request.Query().Get("seconds")
-	if text == "" && otherwise > 0 {
-		return min(otherwise, h.maxDuration), nil
+	if text == "" && byDefault > 0 {
+		return min(byDefault, h.maxDuration), nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
 	// The comparisons are written so that NaN is refused.

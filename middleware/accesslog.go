@@ -45,10 +45,10 @@ type AccessLogOptions struct {
 // prevented the answer, or if the handler failed because its client had left. A request whose panic passes AccessLog isn't logged, since
 // its answer comes later. So put Recover inside of AccessLog; otherwise AccessLog warns once.
 //
-// Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as
-// "\x0a". A client can't make a record long: 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of
-// a host or a user, and 32 of a method, and "..." marks the cut. The size counts the body so far: it doesn't include what SetBodyStream has yet
-// to send.
+// Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as "\x0a". A
+// client can't make a record long. At most 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of a
+// host or a user, and 32 of a method; "..." marks the cut. The size counts the body so far: it doesn't include the bytes that a body of
+// SetBodyStream has yet to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
 	l := &accessLog{options: o, secrets: o.Redact}
@@ -72,7 +72,7 @@ func AccessLog(options ...AccessLogOptions) filo.Middleware {
 
 type accessLog struct {
 	options AccessLogOptions
-	secrets []string // parameters, in any case
+	secrets []string // names of parameters, in upper or lower case
 
 	mu     sync.Mutex // of Combined
 	failed bool       // the last Write failed; guarded by mu

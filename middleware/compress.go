@@ -41,12 +41,12 @@ type CompressOptions struct {
 // returned, so that status, fields and body are final for middleware outside. It compresses a stream as the handler writes it;
 // each Flush sends everything written before.
 //
-// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer gets
-// the coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7".
-// A compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
+// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer gets the
+// coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
+// compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
 // compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't become shorter. If a
 // client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD
-// is answered like GET; if the body doesn't stream, that takes as long.
+// is answered like GET, and takes as long unless the body streams.
 //
 // Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
 // whether the two are alike (BREACH).
@@ -368,9 +368,8 @@ func (z *compression) tag304() {
 	}
 }
 
-// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. The answer has the coding
-// that the client likes best. The client of a GET, HEAD or QUERY may have a copy in that coding: a copy in another coding isn't this
-// answer.
+// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. For GET, HEAD and QUERY,
+// If-None-Match gets only the tags of best, the coding that the client likes best: a copy in another coding isn't this answer.
 func (m *compressor) addTags(c *filo.Ctx, best *coding) {
 	h := &c.Request.Header
 	if h.Has("If-Match") {

@@ -77,8 +77,8 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	return r.forwarded(c, address).client
 }
 
-// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a
-// trusted proxy, the scheme that the proxy names. Unlike URI.Scheme, a client can't choose it.
+// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a trusted
+// proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this one.
 func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }
 
 // Scheme implements asked.View.
@@ -152,7 +152,8 @@ func (r *realIP) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// forwarded is what the proxies say. A nil or invalid value is missing; X-Forwarded-For has no proto and no host.
+// forwarded holds the client, scheme and host that the proxies state. A nil or invalid value is missing; X-Forwarded-For has no proto and
+// no host.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte

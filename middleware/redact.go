@@ -57,7 +57,7 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 			rest = rest[i+1:]
 		}
 		if !strings.Contains(value, "%") {
-			return false // true for most values, whose check ends here
+			return false // the check of most values ends here
 		}
 		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // a record's text may end in the middle of an escape
 		if len(decoded) == len(value) {
@@ -68,8 +68,8 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 	return strings.ContainsRune(value, '%') // it is still encoded, so it may hold anything
 }
 
-// appendURL appends a request target or a URL as appendEscaped does, but replaces the values of secret parameters in its query by "REDACTED".
-// It appends no more than a record may have.
+// appendURL appends a request target or a URL as appendEscaped does, but replaces the values of secret parameters in its query by
+// "REDACTED". It appends at most as many bytes as a log record may have.
 func appendURL(line, text []byte, secrets []string) []byte {
 	start := len(line)
 	return cutEscaped(appendWholeURL(line, text[:min(len(text), syntax.MaxLogged+1)], secrets), start, syntax.MaxLogged)

@@ -15,8 +15,8 @@ type SecureOptions struct {
 	// HSTS is how long browsers must use only TLS (Strict-Transport-Security), in whole seconds. Secure sends it only over TLS:
 	// see Scheme. A browser enforces it for all that time, so there is no default; a year is usual.
 	HSTS time.Duration
-	// HSTSSubdomains extends HSTS to all subdomains. HSTSPreload allows browsers to build it in, and requires HSTSSubdomains and
-	// an HSTS of a year or more.
+	// HSTSSubdomains extends HSTS to all subdomains. HSTSPreload allows browsers to put the host into their preload lists, and requires
+	// HSTSSubdomains and an HSTS of a year or more.
 	HSTSSubdomains, HSTSPreload bool
 
 	// ContentSecurityPolicy restricts the sources of a page's content. It depends on the page: no default.

@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// tickLocked begins a period of expiry. At its end the workers that were parked during the whole period are retired: as many as the least
-// length that the stack has had, from its bottom. So a task costs a comparison instead of a clock reading, and a timer runs only while
-// workers are parked.
+// tickLocked begins a period of expiry. At its end the workers that were parked during the whole period are retired. They are at the bottom
+// of the stack, and as many as the stack's least length in the period. So a task costs a comparison instead of a clock reading, and a timer
+// runs only while workers are parked.
 func (p *core[T]) tickLocked() {
 	if p.opts.ExpiryDuration == 0 {
 		return // DisablePurge

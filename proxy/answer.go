@@ -40,7 +40,7 @@ func removeHopByHop(h http.Header) {
 
 // modify is the ModifyResponse of ReverseProxy. After it, ReverseProxy adds the fields of r to the header.
 func (a *answer) modify(r *http.Response) error {
-	if r.StatusCode < 100 || r.StatusCode > 599 { // RFC 9110, section 15: others are invalid
+	if r.StatusCode < 100 || r.StatusCode > 599 { // RFC 9110, section 15: other statuses are invalid
 		return fmt.Errorf("proxy: the upstream's status is %d", r.StatusCode)
 	}
 	if modify := a.proxy.options.ModifyResponse; modify != nil {
@@ -65,7 +65,7 @@ func (a *answer) modify(r *http.Response) error {
 	return nil
 }
 
-// fromBoth are the fields that are sent from both middleware and the upstream.
+// fromBoth are the fields that are sent with both the middleware's values and the upstream's.
 var fromBoth = [...]string{"Set-Cookie", "Vary", "Link", "Server-Timing", "Via"}
 
 func isCORS(name string) bool { return strings.HasPrefix(name, "Access-Control-") }

@@ -208,8 +208,8 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// counted returns a body whose Close ends the count of the request as one that the upstream is serving. The body of a 101 answer can also
-// be written to.
+// counted returns a body whose Close subtracts the request from those that the upstream is serving. The body of a 101 answer can also be
+// written to.
 func (u *upstream) counted(body io.ReadCloser) io.ReadCloser {
 	end := sync.OnceFunc(func() { u.active.Add(-1) })
 	if conn, ok := body.(io.ReadWriteCloser); ok {

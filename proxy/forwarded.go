@@ -25,7 +25,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 			delete(r.In.Trailer, name)
 		}
 	}
-	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // from which ReverseProxy has dropped parameters
+	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // ReverseProxy may have dropped parameters of r.Out's query
 
 	if r.Out.Body != nil {
 		// ReverseProxy hides Close of the client's body. But an answer can end before the request only if Close ends the Read that waits

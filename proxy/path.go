@@ -10,7 +10,7 @@ import (
 
 // The errors are shared: nothing may change them.
 var (
-	errTunnel     = filo.Error(501, "no tunnels are made here")
+	errTunnel     = filo.Error(501, "this proxy makes no tunnels")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
 	// errHiddenSlash refuses a path because of Options.EncodedSlashes.
 	errHiddenSlash = filo.Error(400, "the path has an encoded slash, a backslash or NUL")

@@ -9,14 +9,14 @@
 //
 // # What upstreams are told
 //
-// The proxy drops fields by which clients could claim a false identity or a false target, also if X-Real-IP is spelt X_Real_IP:
-// Forwarded and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https,
-// client certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*, Remote-User among them,
-// X-Remote-*, X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host,
-// -Proto, -Port and -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For, X-Forwarded-Host
-// and X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
-// that, it takes the host of its own URL for the one that the client has asked for, and refuses the forms and WebSockets of the site's own
-// pages. PreserveHost prevents that too.
+// The proxy drops fields by which clients could claim a false identity or a false target, also if X-Real-IP is spelt X_Real_IP: Forwarded
+// and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https, client
+// certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*, Remote-User among them, X-Remote-*,
+// X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and
+// -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For, X-Forwarded-Host and
+// X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
+// RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and WebSockets of the
+// site's own pages. PreserveHost prevents that too.
 //
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the proxy has dropped these
 // fields. If the field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is
@@ -52,7 +52,7 @@
 //
 // # What clients are told
 //
-// If middleware in front of the proxy and the upstream set the same field, the upstream's value is sent, as a handler's would be. If the
+// If both the upstream and middleware in front of the proxy set a field, the upstream's value is sent, as a handler's would be. If the
 // upstream sets an Access-Control-* field, it replaces all of the middleware's, since these fields belong together. Set-Cookie, Vary, Link,
 // Server-Timing and Via are sent with the values of both. ModifyResponse can delete a field of the upstream, so that the middleware's value
 // is sent.

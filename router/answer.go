@@ -27,8 +27,8 @@ func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	return t.unmatched(c)
 }
 
-// answer answers a request without a route: by a redirect, 204 to OPTIONS, 405 or 404. It runs inside the middleware, so it determines
-// again what the answer is.
+// answer answers a request without a route: by a redirect, 204 to OPTIONS, 405 or 404. It runs inside the middleware, and doesn't get the
+// result of the router's first search, so it searches anew.
 func (t *table) answer(c *filo.Ctx) error {
 	r := t.router
 	full := requestPath(c)

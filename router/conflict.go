@@ -122,8 +122,8 @@ func describeConflict(p, other *pattern) string {
 	return "the first one matches fewer methods, but has the more general path" + alone(p)
 }
 
-// alone explains how to make the pattern with the more general path match only its path and none below it, if the path ends in a slash:
-// "GET /" beside a mounted handler is usually meant so.
+// alone explains how to make the pattern with the more general path match only that path, and none below it, if it ends in a slash.
+// Somebody who writes "GET /" beside a mounted handler usually wants that.
 func alone(general *pattern) string {
 	if !strings.HasSuffix(general.text, "/") {
 		return ""

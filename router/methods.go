@@ -12,7 +12,7 @@ type methods struct {
 // knownMethods are found without a map: those of RFC 9110, section 9, PATCH and QUERY.
 var knownMethods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"}
 
-// unknown is known's result for a method that isn't one of them.
+// unknown is known's result for a method that isn't one of knownMethods.
 const unknown = len(knownMethods)
 
 // known returns the index of a method in knownMethods.

@@ -84,8 +84,9 @@ func (m *mountPoint) found() {
 	}
 }
 
-// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. If that request had to enter
-// the mount point's class, it would need a place in an overloaded server, and a mounted route that is always answered would never be found.
+// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. That request doesn't enter the
+// mount point's class. If it did, it would need a place in an overloaded server, and a mounted route that is always answered would never be
+// found.
 func (m *mountPoint) leadsToRouter() bool {
 	switch m.mounted.Load() {
 	case mountRouter:

@@ -19,10 +19,11 @@ type queries struct {
 
 var errNoQueryType = filo.Error(400, "a QUERY needs a Content-Type, which says how to read its content")
 
-// AcceptQuery names the media types that a route of QUERY takes, such as "application/json" or "text/*". Its answers, and the router's to
-// OPTIONS and to methods that the path hasn't, list them in Accept-Query (RFC 10008, section 3). A QUERY with content of another type is
-// answered with 415, before the handler is called. Parameters of a request's type, such as charset, don't matter. AcceptQuery returns the
-// route. It panics if the route is for another method, without a type, for a type with parameters, and if it is called twice.
+// AcceptQuery names the media types that a route of QUERY takes, such as "application/json" or "text/*". Its answers, and the router's
+// answers to OPTIONS and to methods that the path doesn't have, list them in Accept-Query (RFC 10008, section 3). A QUERY with content of
+// another type is answered with 415, before the handler is called. Parameters of a request's type, such as charset, don't matter.
+// AcceptQuery returns the route. It panics if the route is for another method, without a type, for a type with parameters, and if it is
+// called twice.
 func (route *Route) AcceptQuery(mediaTypes ...string) *Route {
 	r := route.group.router
 	r.mu.Lock()
@@ -50,7 +51,7 @@ func (route *Route) AcceptQuery(mediaTypes ...string) *Route {
 	return route
 }
 
-// accept reports whether a request's type is one of them.
+// accept reports whether the route takes a request's media type.
 func (q *queries) accept(mediaType []byte) bool {
 	return slices.ContainsFunc(q.types, func(accepted string) bool {
 		prefix, isRange := strings.CutSuffix(accepted, "*")

@@ -252,7 +252,7 @@ func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path of a target that has none, and what is left of a mount point's own path after the prefix is cut.
+// rootPath is the path of a target that has none, and the rest of a mount point's own path after the prefix is cut.
 var rootPath = []byte("/")
 
 // requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".
@@ -329,14 +329,14 @@ func (s *scratch) release() {
 	}
 }
 
-// decode decodes the values from the given one on, in place.
-func (s *scratch) decode(match *hooks.Match, before int) {
+// decode decodes the values from the index first on, in place.
+func (s *scratch) decode(match *hooks.Match, first int) {
 	s.values = s.values[:0]
-	for i := before; i < match.Len(); i++ {
+	for i := first; i < match.Len(); i++ {
 		_, value := match.At(i)
 		s.values = append(s.values, value)
 	}
-	match.Truncate(before)
+	match.Truncate(first)
 	for _, value := range s.values {
 		match.Append(decodeCanonical(value))
 	}

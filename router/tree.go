@@ -230,7 +230,7 @@ func (n *node) ending(s *search, path []byte) *Route {
 	return nil
 }
 
-// remainder returns the route for all paths below n; the search hasn't reached the end of this one.
+// remainder returns the route for all paths below n; the search hasn't reached the end of the request's path.
 func (n *node) remainder(s *search, path []byte) *Route {
 	if n.rest == nil || s.refuseDots && !isClean(path) {
 		return nil

@@ -50,8 +50,8 @@ type stream struct {
 
 // A deadline belongs to one direction of a stream and is guarded by its mutex.
 //
-// The timer may fire early: a server moves its deadline away at every request, which only stores the time. The timer is set again when it
-// fires.
+// The timer may fire early: a server moves its deadline further into the future at every request, which only stores the time. The timer is
+// set again when it fires.
 type deadline struct {
 	at     time.Time // zero: none
 	passed bool

@@ -23,7 +23,7 @@ type Broker interface {
 	Follow(ctx context.Context, receive func(Delivery))
 }
 
-// Delivery is a message from a Broker, or says that messages are missing, or that all older ones have come.
+// Delivery is a message from a Broker, or says that messages are missing, or that all older ones were delivered.
 type Delivery struct {
 	// Number is the message's number. It is greater than the numbers of all messages before.
 	Number uint64

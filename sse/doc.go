@@ -27,18 +27,18 @@
 //
 // # Resuming
 //
-// When a connection ends, EventSource reconnects by itself, and names the last event that it has received in the Last-Event-ID
-// field. A Hub keeps a history of each topic, and sends the events after the named one, without gaps and without duplicates. If the history
-// doesn't reach back far enough, or the id is from before a restart, the Hub sends HubOptions.Gap instead, so that the client can fetch its
-// state anew.
+// When a connection ends, EventSource reconnects by itself, and names the last event that it has received in the Last-Event-ID field. A Hub
+// keeps a history of each topic, and sends the events after the named one, without gaps and without duplicates. If the history doesn't
+// reach back far enough, or the id is from before a restart, the Hub sends HubOptions.Gap instead. The client can then fetch its state
+// anew.
 //
 // # Several processes
 //
 // With HubOptions.Broker, an event that is published in one process reaches the subscribers of all processes. The IDs are the broker's, so
 // a client may resume at another process than before, even if processes were restarted meanwhile. While the broker can't be reached,
 // Publish fails and subscribers wait; when it is back, they get the events that they have missed, or the Gap. A hub that hasn't reached its
-// broker since the start answers 503, after which an EventSource doesn't try again: add Hub.Ready to the checks of package health, so that
-// the balancer waits for it.
+// broker since the start answers 503, after which an EventSource doesn't try again. Add Hub.Ready to the checks of package health, so that
+// the balancer sends no client to such a hub.
 //
 // # Browsers and proxies
 //

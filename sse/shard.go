@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// shard serves a part of a hub's subscribers. Work for them is posted, under Hub.mu where its order matters, and one goroutine does it in
-// that order: a subscriber gets all events that are published after it joined, and none from before.
+// shard serves a part of a hub's subscribers. Tasks for them are posted, under Hub.mu where their order matters. One goroutine does them in
+// that order. So a subscriber gets all events that are published after it joined, and none from before.
 type shard struct {
 	hub     *Hub
 	backlog atomic.Int32 // events that were posted but not yet delivered

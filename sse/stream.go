@@ -117,9 +117,9 @@ func (s *Stream) LastEventID() string { return s.lastEventID }
 // a HEAD, and after Close. On shutdown the cause is filo.ErrServerClosed, and the handler may still send a last event.
 //
 // This context suits streams without an end, whose clients reconnect. A handler whose events have an end, such as a model's answer, should
-// wait for Ctx.Context instead: it lasts until Shutdown gives up waiting, so that the stream can be completed. A handler that ends before
-// its stream is complete must return an error, such as context.Cause of the context: then the connection is broken off, while after nil the
-// client would take the stream for a complete one.
+// wait for Ctx.Context instead. That context lasts until Shutdown gives up waiting, so the handler can complete the stream. A handler that
+// ends before its stream is complete must return an error, such as context.Cause of the context: then the connection is broken off. After
+// nil, the client would mistake the stream for a complete one.
 func (s *Stream) Context() context.Context { return s.ctx }
 
 // Send sends an event at once. If the client doesn't accept it at once, Send waits, within the server's WriteTimeout and MinTransferRate.

@@ -64,7 +64,7 @@ func isHash(s string) bool {
 	return len(s) >= 8 && digits > 0 && (lower > 0) != (upper > 0)
 }
 
-// words finds what may be words: capitals, or small letters, perhaps with a capital in front.
+// words finds the parts of a name that may be words: capitals, or small letters, perhaps with a capital in front.
 var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
 // camelCase matches names whose words all begin with a capital, except the first one.

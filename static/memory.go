@@ -25,7 +25,7 @@ func (m *memory) get(name []byte) *entry {
 	return e
 }
 
-// put keeps an entry instead of the one of the same name, unless it is larger than the whole limit.
+// put keeps an entry in place of the one of the same name, unless the new entry is larger than the whole limit.
 func (m *memory) put(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

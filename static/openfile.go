@@ -42,7 +42,7 @@ func newOpenFile(file fs.File) *openFile {
 func (o *openFile) Close() error {
 	switch n := o.holders.Add(-1); {
 	case n < 0:
-		panic("static: a file was closed by more than hold it")
+		panic("static: a file was closed by more callers than hold it")
 	case n > 0:
 		return nil
 	}

@@ -20,7 +20,7 @@ type stamp struct {
 	device, inode uint64
 }
 
-// stampOfState makes a stamp of what package localfile knows of a file.
+// stampOfState makes a stamp of a file's state as package localfile reads it.
 func stampOfState(s localfile.State) stamp {
 	return stamp{s.Size, s.Modified, s.Changed, s.Device, s.Inode}
 }

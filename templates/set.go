@@ -120,7 +120,7 @@ func (t *Templates) parseInto(s *set) error {
 // noTemplate finds the name in html/template's error for a template that isn't there.
 var noTemplate = regexp.MustCompile(`no such template "([^"]*)"`)
 
-// elsewhere says where a missing file is, if it is in a directory below: an embed.FS contains the directory that was embedded.
+// elsewhere says where a missing file is, if it is in a subdirectory: an embed.FS contains the embedded directory itself.
 func elsewhere(files []file, name string) string {
 	for _, f := range files {
 		if directory, ok := strings.CutSuffix(f.path, "/"+name); ok {

@@ -46,8 +46,8 @@ type Options struct {
 	Funcs template.FuncMap
 	// LeftDelim and RightDelim enclose actions. Default "{{" and "}}".
 	LeftDelim, RightDelim string
-	// Reload is for development. Changed files are parsed again before the next page is rendered, and an error is an HTTPError
-	// that shows the file and the line. Each page then checks all files.
+	// Reload is for development. Changed files are parsed again before the next page is rendered, and an error is an HTTPError that shows
+	// the file and the line. Each call of Render then checks all files.
 	Reload bool
 }
 

@@ -44,9 +44,9 @@ const (
 // Kinds is a set of kinds of places. They are tried in the order of the constants above.
 type Kinds uint8
 
-// Or returns the set with the kind k added, if it may be used too.
-func (s Kinds) Or(k Kind, may bool) Kinds {
-	if may {
+// Or returns the set, with the kind k added if add is true.
+func (s Kinds) Or(k Kind, add bool) Kinds {
+	if add {
 		s |= k.Only()
 	}
 	return s
@@ -148,8 +148,8 @@ func (p *Place) Kind() Kind { return p.kind }
 // IsReserved reports whether the place is of a reserved kind, which is available whatever the load.
 func (p *Place) IsReserved() bool { return p.kind.isQuick() || p.kind == Always }
 
-// Enter makes sure that the place is of one of these kinds, and gives back the place that it was before. It returns false, and changes
-// nothing, if none of them is free.
+// Enter does nothing if the place already is of one of the wanted kinds. Otherwise it takes a place of one of them and gives back the
+// previous one. It returns false, and keeps the previous one, if none is free.
 func (p *Place) Enter(wanted Kinds) bool {
 	if p.of == nil {
 		return true
@@ -177,7 +177,7 @@ func (p *Place) MayTakeLong() bool {
 	return !p.kind.isQuick() || p.Enter(Ordinary.Only())
 }
 
-// EnterBeyond gives back the place before and enters one of the kind, whether or not one is free: another request is about to leave its
+// EnterBeyond gives back the previous place and takes one of the kind k, even beyond the limit: another request is about to leave its
 // place.
 func (p *Place) EnterBeyond(k Kind) {
 	p.Leave()

@@ -12,8 +12,8 @@ import (
 // queue lets goroutines without a place wait for an ordinary one.
 //
 // The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
-// waiter has waited for nearly that long, more requests arrive than can be served, and each would be served just when its client is about
-// to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
+// waiter has waited for nearly maxWait, more requests arrive than can be served. In this order each would be served just when its client is
+// about to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
 type queue struct {
 	most    int64             // the maximum number of waiters; immutable
 	maxWait time.Duration     // immutable
@@ -66,13 +66,13 @@ func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most)
 // LeaveQueue undoes JoinQueue.
 func (a *Admission) LeaveQueue() { a.waiting.Add(-1) }
 
-// AwaitPlace waits, after JoinQueue, until occupy gets an ordinary place, left is closed or the given time has come; the zero time is none. It
-// returns false if the wait ends without a place.
-func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until time.Time) bool {
+// AwaitPlace is called after JoinQueue. It waits until occupy gets an ordinary place, left is closed, or the deadline has passed; the zero
+// time is no deadline. It returns false if the wait ends without a place.
+func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadline time.Time) bool {
 	q := &a.queue
 	longest := q.maxWait
-	if !until.IsZero() {
-		longest = min(longest, time.Until(until))
+	if !deadline.IsZero() {
+		longest = min(longest, time.Until(deadline))
 	}
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
@@ -98,7 +98,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, until t
 	}
 }
 
-// join puts a waiter where it belongs by the beginning of its wait, even if it was woken in vain and joins again.
+// join inserts a waiter in the order in which the waits began. So a waiter that was woken in vain and joins again gets its old position.
 func (q *queue) join(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

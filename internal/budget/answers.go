@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Answers counts the bytes of all answers that wait for their clients without a handler.
+// Answers counts the bytes of all answers that wait for their clients while no handler waits for them.
 type Answers struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
@@ -18,7 +18,7 @@ type Answers struct {
 const (
 	// waiterCost is about how many bytes a handler that waits for a window holds, with its goroutine and its request.
 	waiterCost = 32 << 10
-	// connShare is which part of the limit one connection of HTTP/2 may use once half of it is used.
+	// Once half of the limit is used, one connection of HTTP/2 may use at most 1/connShare of the limit.
 	connShare = 32
 	// While the budget is crowded, a client has one crowdedShare-th of its grace to open a window, but at least crowdedTime.
 	crowdedShare = 10
@@ -34,7 +34,7 @@ func (a *Answers) Limit() int64 { return a.limit }
 // Used returns how many bytes are in use.
 func (a *Answers) Used() int64 { return a.used.Load() }
 
-// Take takes n bytes, and reports false if they have no room.
+// Take takes n bytes, and reports false if there is no room for them.
 func (a *Answers) Take(n int64) bool {
 	if used := a.used.Add(n); a.limit >= 0 && used > a.limit {
 		a.used.Add(-n)
@@ -61,7 +61,7 @@ func (a *Answers) Wait(n int64) { a.waiting.Add(n) }
 // Waiting returns how many handlers wait for a window.
 func (a *Answers) Waiting() int64 { return a.waiting.Load() }
 
-// Crowded reports whether the waiting bytes are so many that clients are given less time.
+// Crowded reports whether the waiting bytes and handlers use more than half of the limit. Clients then get less time.
 func (a *Answers) Crowded() bool {
 	return a.limit >= 0 && a.used.Load()+a.waiting.Load()*waiterCost > a.limit/2
 }

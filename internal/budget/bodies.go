@@ -1,5 +1,5 @@
 // Package budget bounds the memory that all clients of a server together make it keep: Bodies bounds the memory of request bodies, and
-// Answers that of answers that wait for their clients. It only counts. The owner refuses what has no room.
+// Answers that of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
 package budget
 
 import (
@@ -13,9 +13,9 @@ import (
 // Bodies counts the bytes of the request bodies that a server holds. These are the buffers of bodies that handlers read as a whole, each
 // counted by a Room, and queues of bytes that wait for handlers, counted for each client.
 //
-// Bodies that take up room while their handlers wait for the next byte are silent. Where there is no room, the body whose client has been
-// silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. Their number
-// is limited, because each takes room.
+// Bodies that take up room while their handlers wait for the next byte are silent. When there is no room left, the body whose client has
+// been silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. The
+// number of silent bodies is limited, because each takes up room.
 type Bodies struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
@@ -25,10 +25,10 @@ type Bodies struct {
 	next   clock.Time // when the next search may be made, after one that has found no silent body
 }
 
-// Room is the room that the buffer of one body takes up. Other goroutines than the reader of the body may change only its count.
+// Room is the room that the buffer of one body takes up. Goroutines other than the reader of the body may change only bytes.
 type Room struct {
 	bytes  atomic.Int64 // 0 when the body was cut off to make room for others
-	silent bool         // Bodies.silent has it
+	silent bool         // the room is in Bodies.silent
 }
 
 // Bytes returns how many bytes of room the buffer takes up.
@@ -52,7 +52,7 @@ const (
 	silentRest = 5 * time.Millisecond
 )
 
-// clientShare is the part of the limit that the queues of one client may use once half of it is used.
+// Once half of the limit is used, the queues of one client may use at most 1/clientShare of the limit.
 const clientShare = 32
 
 // SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
@@ -61,16 +61,16 @@ func (b *Bodies) SetLimit(limit int64) { b.limit = limit }
 // Limit returns how many bytes there is room for.
 func (b *Bodies) Limit() int64 { return b.limit }
 
-// Used returns how many bytes count.
+// Used returns how many bytes are counted.
 func (b *Bodies) Used() int64 { return b.used.Load() }
 
-// hasRoom reports whether a request that already holds own bytes may take n more. If no other request holds any, a request always may, so
-// that a body over the limit isn't refused for ever.
+// hasRoom reports whether a request that already holds own bytes may take n more. A request may always take more if no other request holds
+// bytes, so that a body over the limit isn't refused for ever.
 func (b *Bodies) hasRoom(used, own, n int64) bool {
 	return b.limit < 0 || used+n <= b.limit || used <= own
 }
 
-// HasRoom reports whether Take would succeed. It takes nothing: announcing a length must cost the others nothing.
+// HasRoom reports whether Take would succeed. It takes nothing: a client that only announces a length must not take room from others.
 func (b *Bodies) HasRoom(room *Room, queued, n int64) bool {
 	return b.hasRoom(b.used.Load(), room.Bytes()+queued, n)
 }
@@ -95,7 +95,7 @@ func (b *Bodies) Add(room *Room, n int64) {
 	room.bytes.Add(n)
 }
 
-// Give gives n bytes of the buffer back, or what is left of them.
+// Give gives back the room of n bytes of the buffer, or all of the buffer's room if that is less.
 func (b *Bodies) Give(room *Room, n int64) {
 	for {
 		bytes := room.bytes.Load()
@@ -179,12 +179,12 @@ func (b *Bodies) CutSilent(now clock.Time) bool {
 	}
 }
 
-// Silents returns how many bodies have been silent for at least that long at that time.
-func (b *Bodies) Silents(now clock.Time, least time.Duration) (n int) {
+// Silents returns how many bodies have, at now, been silent for at least minSilence.
+func (b *Bodies) Silents(now clock.Time, minSilence time.Duration) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, each := range b.silent {
-		if now.Sub(each.since) >= least {
+		if now.Sub(each.since) >= minSilence {
 			n++
 		}
 	}

@@ -1,4 +1,4 @@
-// Package class records how long handlers take. By this a server decides where to run them.
+// Package class records how long handlers take. From this the server decides where to run them.
 package class
 
 import (
@@ -220,8 +220,8 @@ func isFar(median int64) bool {
 	return 0 < median && median < int64(Quick)/2 || median > 2*int64(Quick)
 }
 
-// steady is by how many the calls above the estimate must exceed those below, or the other way round, before an estimate that is far from
-// Quick moves.
+// An estimate that is far from Quick moves only when the calls above it outnumber those below it by more than steady, or the other way
+// round.
 const steady = 8
 
 // drifts records whether a call was above or below the estimate, and reports whether the estimate must move. If it moved with every timed call,

@@ -42,7 +42,7 @@ func (t *Timer) SampleTurn() bool {
 }
 
 // SampleNext makes the next call, of k, the one that shows whether the handler computes or waits. Call it when there is little else to do:
-// while a handler waits, its thread may run others.
+// while a handler waits, its thread may run other goroutines.
 func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 
 // DropSample undoes SampleNext.

@@ -15,8 +15,8 @@ type Time int64
 // Last is the end of the scale, 292 years after the clock's origin.
 const Last Time = math.MaxInt64
 
-// Earliest is the smallest moment to which a time from the past is converted. A moment is over 0 even without the bits below it, in which a
-// connection stores something else.
+// Earliest is the smallest moment to which a time from the past is converted. So a moment stays over 0 without its lowest four bits, in
+// which a connection stores its state.
 const Earliest Time = 1 << 4
 
 // Add returns the moment d after t, or Last if the scale ends before. d must not be negative.

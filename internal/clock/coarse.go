@@ -10,8 +10,8 @@ import (
 // Coarse is a cached time, for everything that needs no more precision than its tick: idle workers, deadlines, answers. Reading it is an
 // atomic load.
 //
-// It ticks only between Start and Stop, and only while it is read: after a few ticks without a reader it rests, and the next reader takes
-// the exact time and wakes it. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
+// It ticks only between Start and Stop, and only while it is read. After a few ticks without a reader it rests. The next reader takes the
+// exact time and wakes the clock. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
 // clock that doesn't run gives exact times, at the price of a lock and a reading of the system's clock. The zero value is a clock that
 // doesn't run.
 type Coarse struct {
@@ -42,7 +42,8 @@ const (
 	MaxTick = 100 * time.Millisecond
 )
 
-// Tick returns the tick of a clock whose shortest measured duration is shortest: a twentieth of that, at least 500 µs and at most 100 ms.
+// Tick returns the tick of a clock by shortest, the shortest duration that the clock measures. The tick is a twentieth of shortest, but at
+// least 500 µs and at most 100 ms.
 func Tick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, MinTick), MaxTick)
 }
@@ -197,7 +198,7 @@ func (c *Coarse) tick() {
 	}
 }
 
-// CatchUp updates the time while the clock ticks: after a pause of the process it is behind.
+// CatchUp updates the time of a clock that ticks, because the time is behind after a pause of the process.
 func (c *Coarse) CatchUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +214,8 @@ func (c *Coarse) rest() {
 	c.cached.Store(0)
 }
 
-// refreshLocked stores the time. It asks the wall clock every time, since that may be set forwards or backwards. A reader that sees the new
-// time must also see what refreshed has derived from it.
+// refreshLocked stores the time. It reads the wall clock every time, because somebody may set the wall clock forwards or backwards. A
+// reader that sees the new time must also see what refreshed has derived from it.
 func (c *Coarse) refreshLocked() {
 	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()

@@ -169,8 +169,8 @@ func (l *List) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// HasToken reports whether the list in the fields with the number id has the token, in any case (RFC 9110, section 5.6.1: a list may be
-// spread over several fields and have empty elements).
+// HasToken reports whether the list in the fields with the number id has the token, in upper or lower case. The list may be spread over
+// several fields and have empty elements (RFC 9110, section 5.6.1).
 func (l *List) HasToken(id ID, token string) bool {
 	for i := l.FindID(id, 0); i >= 0; i = l.FindID(id, i+1) {
 		if syntax.ListHasToken(l.Value(i), token) {

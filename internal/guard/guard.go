@@ -16,7 +16,8 @@ import (
 	"github.com/filohttp/filo/internal/unshared"
 )
 
-// Options say who is admitted: by one of Allow and Token, or else clients on the same machine, of a server that is the operator's.
+// Options say who is admitted. Either Allow or Token decides. If neither is set, only clients on the same machine are admitted, and only if
+// the server is declared as the operator's.
 type Options struct {
 	// Allow decides alone, if set.
 	Allow func(*filo.Ctx) bool
@@ -53,9 +54,8 @@ func init() {
 }
 
 // New returns a middleware that admits requests as the options say. Other requests get the same 404 as if the handler inside didn't exist,
-// so that strangers don't learn of it; the error's cause has the reason, which is logged but not sent. With a Token they get a 401, by
-// which a browser asks the user for it. New panics if the options are wrong, with a message that begins with the name of the package that
-// it works for.
+// so that strangers don't learn of it. The error's cause is the reason, which is logged but not sent. With a Token they get a 401, so that
+// a browser asks the user for the token. New panics if the options are wrong. The message begins with pkg, the name of the calling package.
 //
 // Admitted requests are answered with fields that keep the answer out of caches and out of pages of other sites.
 func New(pkg string, options Options) filo.Middleware {
@@ -115,7 +115,7 @@ type token struct{ hash [sha256.Size]byte }
 func newToken(text string) *token { return &token{sha256.Sum256([]byte(text))} }
 
 func (t *token) admit(c *filo.Ctx) error {
-	// A browser adds a password that it knows by itself, also to requests of any site's pages.
+	// A browser that knows the password adds it by itself, even to requests that pages of other sites make.
 	if crossSite(c) {
 		return errCrossSite
 	}
@@ -154,8 +154,9 @@ func crossSite(c *filo.Ctx) bool {
 }
 
 // fromElsewhere reports whether, by the browser's fields, a page of another site or of another port has caused the request, including by a
-// link that was followed; an address that the user has typed isn't from elsewhere. Browsers send the field to machines that they trust,
-// such as themselves (Fetch Metadata, section 2). To others, asked by plain HTTP, they send no more than the Origin of forms and scripts.
+// link that was followed; an address that the user has typed isn't from elsewhere. Browsers send Sec-Fetch-Site only to origins that they
+// trust, such as their own machine (Fetch Metadata, section 2). To others, over plain HTTP, they send at most Origin, with the requests of
+// forms and scripts.
 func fromElsewhere(c *filo.Ctx) bool {
 	if site := c.Request.Header.GetBytes("Sec-Fetch-Site"); len(site) > 0 {
 		return string(site) != "same-origin" && string(site) != "none"

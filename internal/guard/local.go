@@ -23,13 +23,13 @@ var (
 
 // local admits clients of a server that the program has declared as the operator's.
 //
-// An address proves nothing: a proxy on the machine uses its own address for all its clients, and modern proxies send HTTP/1.1 and no field
-// that distinguishes them from a client. Only the program knows who reaches a listener, so it has to say so. The other conditions limit
-// what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. There must be no trace of a proxy: no header
-// of the PROXY protocol, no field by which proxies name their clients, and no HTTP/1.0, which old proxies use. Finally, the host must be
-// localhost, a name below localhost, which resolves to this machine only (RFC 6761, section 6.3), a loopback address, or one of Hosts. The
-// owner of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this machine could read these
-// pages.
+// An address proves nothing, since a proxy on the machine uses its own address for all its clients. Nor do the requests: modern proxies
+// send HTTP/1.1, and no field distinguishes them from a client. Only the program knows who reaches a listener, so it has to say so. The
+// other conditions limit what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. There must be no trace
+// of a proxy: no header of the PROXY protocol, no field by which proxies name their clients, and no HTTP/1.0, which old proxies use.
+// Finally, the host must be localhost, a name below localhost, which resolves to this machine only (RFC 6761, section 6.3), a loopback
+// address, or one of Hosts. The owner of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this
+// machine could read these pages.
 type local struct {
 	pkg   string
 	hosts map[string]bool

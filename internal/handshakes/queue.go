@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxHandshakes limits the TLS handshakes that have begun and don't wait for their clients, and likewise those that wait for them. Each
-	// needs a worker meanwhile.
+	// maxHandshakes is the maximum number of TLS handshakes that compute and, separately, of those that wait for their clients. Each holds
+	// a worker.
 	maxHandshakes = 1024
 	// PerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
 	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
@@ -27,24 +27,24 @@ const (
 	unknown time.Duration = math.MaxInt64
 )
 
-// Conn is a connection whose handshake is limited. Its owner goes on, or its wait fails, when a deadline in the past is set.
+// Conn is a connection whose handshake is limited. A deadline in the past wakes its owner, or makes the owner's read or write fail.
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
-	// IsSilent reports whether nothing has come that the owner hasn't read, not even the end of what the client sends. It doesn't wait. It is
-	// called between Wait and End, by any goroutine: so the owner calls End before it closes the connection.
+	// IsSilent reports whether the owner has read everything that has arrived from the client; the end of the client's side counts as
+	// unread. It doesn't wait. It is called between Wait and End, by any goroutine: so the owner calls End before it closes the connection.
 	IsSilent() bool
 }
 
-// Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too many wait
-// for their clients, one of them is ousted, so a wait may be as long as there is room for it. Handshakes queue only because too many others
-// compute.
+// Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too
+// many wait for their clients, one of them is ousted. Until then this queue doesn't limit a wait. Handshakes queue only because too many
+// others compute.
 //
-// Nobody gets more than a share by many connections: a handshake of the address with most waiting handshakes is ousted, and the addresses
-// take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest handshake, so a burst loses none.
-// If more arrive than can be served, the client of the oldest one would always be about to give up. So when a handshake leaves the queue
-// unserved, half of its wait becomes the patience of its address. Handshakes of that address that have waited for longer than the patience
-// are served after the others, the newest of them first.
+// Nobody gets more than a fair share by opening many connections: the ousted handshake is one of the address with the most waiting
+// handshakes, and the addresses take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest
+// handshake, so a burst loses none. If more arrive than can be served, the client of the oldest one would always be about to give up. So
+// when a handshake leaves the queue unserved, half of its wait becomes the patience of its address. Handshakes of that address that have
+// waited for longer than the patience are served after the others, the newest of them first.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
@@ -228,7 +228,7 @@ func (q *Queue) Wait(conn Conn) {
 // maxLooks is how many connections oustLocked asks whether they are silent.
 const maxLooks = 16
 
-// oustLocked ends a wait of the address that has most waits: the longest wait whose client is silent or, if it finds no silent client, the
+// oustLocked ends a wait of the address with the most waits: the longest wait whose client is silent or, if it finds no silent client, the
 // longest wait of all. A client that has sent its part waits for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()

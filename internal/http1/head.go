@@ -27,8 +27,8 @@ type Line struct {
 type RequestHead struct {
 	Line
 	fields []field.Entry
-	// first holds, for each name that decides about framing, the index of its first field plus one; 0 means none. repeated has a bit set
-	// for each of those names that occurs again.
+	// For each name that decides about framing, first holds the index of its first field plus one; 0 means none. repeated has a bit for
+	// each of these names that occurs more than once.
 	first    [field.Framing]uint16
 	repeated uint16
 	percent  bool // the target holds a '%'

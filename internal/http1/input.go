@@ -45,8 +45,8 @@ func (in *Input) Unpin() {
 // Room returns how many bytes, unread ones included, fit without moving any.
 func (in *Input) Room() int { return max(len(in.buf), ReadBufferSize) - in.r }
 
-// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones, or else into a
-// buffer of twice the size; lent bytes stay valid in the old one.
+// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones. If that isn't enough,
+// it moves them into a buffer of twice the size; the lent bytes stay valid in the old buffer.
 func (in *Input) Space() []byte {
 	if in.r == in.w {
 		in.r, in.w = in.pinned, in.pinned
@@ -85,7 +85,8 @@ func (in *Input) Save(b []byte) {
 	in.w = copy(in.buf, b)
 }
 
-// Enlarge makes the buffer as large as one that a worker keeps, for a client that sends more than fits into the first one at once.
+// Enlarge makes the buffer maxKeptReadBuffer bytes large, for a client that sends more at once than the first buffer holds. It does nothing
+// while bytes are lent.
 func (in *Input) Enlarge() {
 	if len(in.buf) >= maxKeptReadBuffer || in.pinned > 0 {
 		return
@@ -95,15 +96,15 @@ func (in *Input) Enlarge() {
 	in.buf, in.r = enlarged, 0
 }
 
-// TakeOver moves the unread bytes of from to in, which must hold nothing. It moves the buffer itself if in has none, or one that is too
-// small.
-func (in *Input) TakeOver(from *Input) {
-	if unread := from.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(from.buf) >= ReadBufferSize {
-		*in = *from
+// TakeOver moves source's unread bytes to in, which must hold nothing. It moves source's buffer itself if in has no buffer, or one that is
+// too small.
+func (in *Input) TakeOver(source *Input) {
+	if unread := source.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(source.buf) >= ReadBufferSize {
+		*in = *source
 	} else if len(unread) > 0 {
 		in.Received(copy(in.Space(), unread))
 	}
-	*from = Input{}
+	*source = Input{}
 }
 
 // Poison overwrites the lent bytes, in builds with the race detector.

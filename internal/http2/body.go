@@ -8,9 +8,9 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// A BodyQueue holds what has come of a body and hasn't been read. A short body lies in one piece, in memory that the queue keeps. The rest
-// of a longer one lies in chunks: the queue takes them as bytes come, and gives them back as bytes are read. So a long body is copied once,
-// however far its reader is behind, and takes no more memory than what hasn't been read.
+// A BodyQueue holds the bytes of a body that have arrived and haven't been read. A short body lies in one piece, in memory that the queue
+// keeps. The rest of a longer body lies in chunks: the queue takes them from a pool as bytes arrive, and gives them back as bytes are read.
+// So a long body is copied once, however far its reader is behind, and takes little more memory than its unread bytes.
 type BodyQueue struct {
 	short []byte      // short[read:] comes first
 	long  *bodyChunks // nil for none
@@ -73,7 +73,7 @@ func (q *BodyQueue) Append(b []byte) {
 	}
 }
 
-// Read copies unread bytes to p, which are read then, and returns how many.
+// Read moves unread bytes to p, and returns their number.
 func (q *BodyQueue) Read(p []byte) (n int) {
 	n = copy(p, q.short[q.read:])
 	q.read += int32(n)
@@ -95,7 +95,7 @@ func (q *BodyQueue) Read(p []byte) (n int) {
 	return n
 }
 
-// Whole lends all unread bytes until Reset, if they lie in one piece. They are read then.
+// Whole lends all unread bytes until Reset, if they lie in one piece. They then count as read.
 func (q *BodyQueue) Whole() (b []byte, ok bool) {
 	if q.long != nil {
 		return nil, false

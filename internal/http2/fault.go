@@ -34,7 +34,7 @@ func (c ErrCode) String() string {
 	return "an unknown error code"
 }
 
-// Fault is what is wrong with what the client has sent. NoFault, the zero value, is nothing.
+// Fault says what is wrong with a frame or a request of the client. The zero value, NoFault, says that nothing is.
 type Fault uint8
 
 // The faults that end the connection come first, then those that end a stream, up to faultCount.
@@ -152,7 +152,7 @@ var faults = [faultCount]struct {
 // Code returns the code that the fault is answered with, in RST_STREAM or GOAWAY.
 func (f Fault) Code() ErrCode { return faults[f].code }
 
-// OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: State.Ends knows.
+// OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: State.Ends decides.
 func (f Fault) OfStream() bool { return f > lastOfConnection }
 
 // ofForm reports whether a frame has the fault whatever its stream's state is.

@@ -1,13 +1,13 @@
 package http2
 
-// SendWindow is how many bytes of DATA may be sent on a stream, or on all of them (RFC 9113, section 6.9.1). It is below 0 after the client
-// has made the initial window smaller than what was sent. The zero value is full.
+// SendWindow is how many bytes of DATA may be sent on a stream, or on all of them (RFC 9113, section 6.9.1). It is negative if the client
+// has made the initial window smaller than the number of bytes already sent. The zero value allows no bytes.
 type SendWindow int32
 
 // Grow adds the increment of a WINDOW_UPDATE. False means that the window would be over 2^31-1: FaultWindow or FaultConnectionWindow.
 func (w *SendWindow) Grow(increment uint32) bool { return w.add(int64(increment)) }
 
-// Adjust changes a stream's window by as much as the client has changed the initial one. False is FaultInitialWindow.
+// Adjust changes a stream's window by as much as the client has changed the initial one. False means FaultInitialWindow.
 func (w *SendWindow) Adjust(delta int32) bool { return w.add(int64(delta)) }
 
 func (w *SendWindow) add(n int64) bool {
@@ -30,14 +30,14 @@ func Sent(connection, stream *SendWindow, n int) {
 	*stream -= SendWindow(n)
 }
 
-// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever a full one has
-// been drained and nothing is left to be drained: so only a body whose reader waits for more gets a large one.
+// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever as many bytes
+// as it has were drained and no received byte is left. So only a body whose reader waits for more gets a large window.
 //
-// The bytes that the client may send, those that it has sent and nobody has drained, and those that were drained and aren't credited yet
-// are together always the window's size.
+// The window's size is always the sum of three numbers: the bytes that the client may send, those that it has sent and nobody has drained,
+// and those that were drained and aren't credited yet.
 type ReceiveWindow struct {
 	size    int32
-	left    int32 // what the client may send
+	left    int32 // bytes that the client may still send
 	owed    int32 // drained, and not credited yet
 	drained int32 // since the size changed, or since Recount
 }
@@ -51,7 +51,7 @@ func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: 
 // Size returns how large the window is.
 func (w *ReceiveWindow) Size() int32 { return w.size }
 
-// Undrained returns how many bytes have come and not been drained.
+// Undrained returns how many received bytes haven't been drained.
 func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
 
 // Recount makes Drained begin at 0.

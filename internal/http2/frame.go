@@ -1,6 +1,6 @@
 // Package http2 has the parts of a server of HTTP/2 (RFC 9113) that need no connection: frames, settings, the states of streams, windows,
 // limits, the rules for fields, and priorities (RFC 9218). Bytes go in, and come out. Nothing here waits, starts a goroutine or asks for
-// the time, and nothing is locked: a type is guarded by whatever guards the connection or the stream that it is a part of.
+// the time. Nothing is locked: the lock or the owner of a connection or stream also guards the types that are a part of it.
 //
 // A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
 // (EventOf), which State.Step judges; the Table has the stream's state, and IDs tell the state of a stream that isn't there. DATA use up
@@ -11,9 +11,9 @@ package http2
 import "encoding/binary"
 
 const (
-	// Preface is what a client begins with, before its first frame (RFC 9113, section 3.4).
+	// Preface is the text that a client sends before its first frame (RFC 9113, section 3.4).
 	Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-	// FrameHeaderLen is the length of what each frame begins with (RFC 9113, section 4.1).
+	// FrameHeaderLen is the length of a frame's header (RFC 9113, section 4.1).
 	FrameHeaderLen = 9
 	// MaxFrameSize bounds the payload of frames, both ways: each peer takes as much (RFC 9113, section 6.5.2), and a larger one would
 	// hold up other streams for longer.
@@ -55,13 +55,13 @@ const (
 // Has reports whether one of the flags f is set.
 func (g Flags) Has(f Flags) bool { return g&f != 0 }
 
-// Frame is a frame that has come, or for DATA and unknown types a piece of one.
+// Frame is a received frame or, for DATA and unknown types, a piece of one.
 type Frame struct {
 	// Payload is the part of the payload that isn't padding and isn't in another field: the data, the field block's fragment, the
 	// entries of SETTINGS, PING's 8 bytes, GOAWAY's debug data, or the value of PRIORITY_UPDATE. It lies in the bytes that were given
 	// to Next.
 	Payload []byte
-	// Size is how many bytes of DATA's payload this is, with the padding: that much of the windows is used up (RFC 9113, section 6.1).
+	// Size is the number of bytes of DATA's payload in this piece, with the padding. They use up the windows (RFC 9113, section 6.1).
 	Size int
 	// Length is the length of the whole frame's payload.
 	Length int
@@ -90,8 +90,8 @@ func ReadPreface(b []byte) (bool, Fault) {
 	return n == len(Preface), NoFault
 }
 
-// Reader takes frames out of the bytes behind the preface. It is the small state that their order needs, and has no buffer: the caller
-// keeps what Next hasn't taken. The zero value is ready for a connection's first frame.
+// Reader takes frames out of the bytes behind the preface. It holds only the state that the order of frames needs, and no buffer: the
+// caller keeps the bytes that Next hasn't taken. The zero value is ready for a connection's first frame.
 //
 // DATA and frames of unknown types come in pieces, as their bytes do. All others come whole, so the caller must be able to keep
 // FrameHeaderLen+MaxFrameSize bytes.
@@ -103,17 +103,17 @@ type Reader struct {
 	block   uint32 // the stream of a field block that goes on, 0 if none does
 	kind    FrameType
 	flags   Flags
-	begun   bool // the first frame has come
+	begun   bool // the first frame was received
 }
 
 // InBlock reports whether a field block has begun, and CONTINUATION must follow.
 func (r *Reader) InBlock() bool { return r.block != 0 }
 
-// Next puts the frame at the start of b, or a piece of it, into f and returns how many bytes of b that was. 0 without a fault means that
-// more bytes are needed.
+// Next puts the frame at the start of b, or a piece of it, into f, and returns how many bytes of b it has taken. If it has taken none and
+// there is no fault, it needs more bytes.
 //
-// A fault of the connection is its end. With a fault of a stream, f is valid, and its bytes are taken: a field block must be decoded all
-// the same (RFC 9113, section 4.3), since the client's later ones build upon it.
+// A fault of the connection ends the connection. With a fault of a stream, f is valid, and its bytes are taken. A field block must be
+// decoded even then, since the client's later blocks build upon it (RFC 9113, section 4.3).
 func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
 	if r.left > 0 {
 		return r.piece(f, b, 0, true), NoFault
@@ -154,8 +154,8 @@ var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameContinuation: {0, MaxFrameSize},
 }
 
-// admit checks what the header of a frame says by itself, and whether the frame may come now. So a frame that can't be right is refused
-// before its payload has come.
+// admit checks a frame's header alone: whether it is valid, and whether such a frame may come now. So a frame that can't be right is
+// refused before its payload arrives.
 func (r *Reader) admit(f *Frame) Fault {
 	length := f.Length
 	if !r.begun && (f.Type != FrameSettings || f.Ack()) {
@@ -213,15 +213,15 @@ func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
 	r.length, r.left, r.padding = int32(length), int32(FrameHeaderLen+length-header), int32(padding)
 	n := r.piece(f, b, header, false)
 	if n == 0 {
-		r.left = 0 // only the header has come, and is looked at again
+		r.left = 0 // only the header has arrived; the next call looks at it again
 		return 0, NoFault
 	}
 	f.Size += header - FrameHeaderLen
 	return n, NoFault
 }
 
-// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: the caller may
-// take a piece without data for a frame without data.
+// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: otherwise the
+// caller may mistake a piece without data for a frame without data.
 func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	left, data := int(r.left), int(r.left-r.padding)
 	n := min(len(b)-start, left)
@@ -240,7 +240,7 @@ func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	return start + n
 }
 
-// parse checks the payload of a frame that has come whole, and takes it apart.
+// parse checks and takes apart the payload of a frame that has arrived completely.
 func (r *Reader) parse(f *Frame) Fault {
 	switch f.Type {
 	case FrameHeaders:
@@ -257,7 +257,7 @@ func (r *Reader) parse(f *Frame) Fault {
 	case FrameReset:
 		f.Value = binary.BigEndian.Uint32(f.Payload)
 	case FrameGoAway:
-		// The first 4 bytes are the last of the streams that the client will serve: those of a server, which never opens one.
+		// The first 4 bytes name the last of the server's streams that the client will serve. This server opens none, so they don't matter.
 		f.Value, f.Payload = binary.BigEndian.Uint32(f.Payload[4:]), f.Payload[8:]
 	case FrameWindowUpdate:
 		f.Value = binary.BigEndian.Uint32(f.Payload) & (1<<31 - 1)
@@ -326,7 +326,7 @@ func AppendReset(b []byte, stream uint32, code ErrCode) []byte {
 // AppendSettingsAck appends the answer to SETTINGS.
 func AppendSettingsAck(b []byte) []byte { return AppendFrameHeader(b, 0, FrameSettings, FlagAck, 0) }
 
-// AppendPing appends PING. The answer to one, with FlagAck, has the same data.
+// AppendPing appends PING. The answer to a PING has the same data, and FlagAck.
 func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
 	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
 }

@@ -27,8 +27,8 @@ type span struct{ start, end uint32 }
 
 // Head takes the fields of a request or of a trailer section as HPACK's decoder gives them. The decoder has checked the characters of each
 // field, and the size of all of them together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of
-// them, which checks what is common to all HTTP versions. It remembers the first thing that is wrong, and takes nothing after that. A Head
-// can be used again, and keeps its memory.
+// them, which checks what is common to all HTTP versions. It remembers the first fault, and ignores the fields after that. A Head can be
+// used again, and keeps its memory.
 //
 // A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
 // Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol tells such a request from others.
@@ -49,7 +49,7 @@ type Head struct {
 
 	extended, trailer  bool
 	begun              bool // the pseudo-header fields are over
-	host, crumbs       bool // such a field has come
+	host, crumbs       bool // there was such a field
 	expects, hasLength bool
 }
 
@@ -64,8 +64,8 @@ func (h *Head) BeginTrailer(head *http1.RequestHead, b []byte, limits *http1.Lim
 	h.trailer, h.begun = true, true
 }
 
-// Field takes the next field, and keeps neither slice. The number is the name's, or field.Unknown. valid says that the name is a token in
-// lower case, or one behind a colon, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
+// Field takes the next field, and keeps neither slice. id is the number of the name, or field.Unknown. valid says that the name is a token
+// in lower case, or one behind a colon, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
 func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
 	switch {
 	case !h.ok():
@@ -292,7 +292,7 @@ func (h *Head) refuse(f http1.Fault) {
 		}
 	case http1.FaultHost:
 		h.fault = FaultAuthority
-	case http1.FaultNoHost: // RFC 9113 leaves it to the server whether it knows whom such a request is for
+	case http1.FaultNoHost: // RFC 9113 leaves it to the server whether it can answer a request without a host
 	default:
 		if f.Status() == 400 {
 			h.fault = FaultMalformed
@@ -303,8 +303,8 @@ func (h *Head) refuse(f http1.Fault) {
 // text returns b as a string for a callee that doesn't keep it.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// End ends a request. over says that the fields were too many or too large to be given all. It returns the head's text, and how long the
-// content is: -1 if only its end will tell.
+// End ends a request. over says that the decoder has left out fields, because they were too many or too large. End returns the head's text,
+// and the length of the content: -1 if it isn't known in advance.
 //
 // The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
 // reset or, without a fault, instead of a reset.
@@ -326,7 +326,7 @@ func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault
 		switch {
 		case h.has(pseudoProtocol):
 			if f.Length != 0 {
-				h.fault = FaultContentLength // what follows isn't content
+				h.fault = FaultContentLength // the bytes that follow aren't content
 			}
 		case endStream && f.Length != 0:
 			h.fault = FaultContentLength

@@ -20,9 +20,9 @@ const (
 
 // Sink takes the fields of a block.
 type Sink interface {
-	// Field takes the next field. The slices are valid until it returns. The number is the name's, field.Unknown for a pseudo-header
-	// field too. A field is valid if its name is a token in lower case, or such a token behind a colon, and if its value has neither
-	// control bytes nor white space around it (RFC 9113, section 8.2.1).
+	// Field takes the next field. The slices are valid until it returns. id is the number of the name; it is field.Unknown for
+	// pseudo-header fields, too. A field is valid if its name is a token in lower case, or such a token behind a colon, and if its value
+	// has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
 	Field(name, value []byte, id field.ID, valid bool)
 }
 
@@ -42,7 +42,7 @@ func (d *Decoder) Reset() {
 }
 
 // SetTableSize sets how large the peer may make the table, in bytes, at most MaxTableSize. It is called when the peer acknowledges
-// SETTINGS_HEADER_TABLE_SIZE: until then, the size before holds.
+// SETTINGS_HEADER_TABLE_SIZE: until then, the previous size holds.
 func (d *Decoder) SetTableSize(size uint32) {
 	if size > MaxTableSize {
 		panic("http2: SETTINGS_HEADER_TABLE_SIZE over MaxTableSize")
@@ -114,7 +114,7 @@ func (d *Decoder) updates(block []byte) ([]byte, error) {
 	return block, nil
 }
 
-// literal decodes a field whose value, at least, isn't from a table (RFC 7541, section 6.2), and returns what is behind it.
+// literal decodes a field whose value, at least, isn't from a table (RFC 7541, section 6.2), and returns the rest of the block.
 func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	t, prefix, indexed := &d.table, uint(4), false
 	switch c := block[0]; {
@@ -175,7 +175,7 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	return rest, nil
 }
 
-// fieldView is a decoded field where it lies.
+// fieldView is a decoded field. Its slices point to where the name and the value lie.
 type fieldView struct {
 	name, value           []byte
 	id                    field.ID
@@ -205,7 +205,7 @@ func (o *output) field(f *fieldView) {
 	o.sink.Field(f.name, f.value, f.id, f.validName && f.validValue)
 }
 
-// readInt reads an integer whose prefix has that number of bits (RFC 7541, section 5.1), and returns what is behind it.
+// readInt reads an integer whose prefix has the number of bits (RFC 7541, section 5.1), and returns the rest of b.
 func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errCutShort
@@ -226,7 +226,7 @@ func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	return 0, nil, errCutShort
 }
 
-// codedString is a string as a block has it (RFC 7541, section 5.2).
+// codedString is a string in the form that it has in a field block (RFC 7541, section 5.2).
 type codedString struct {
 	b       []byte
 	huffman bool

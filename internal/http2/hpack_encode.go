@@ -73,10 +73,10 @@ func appendName(dst []byte, id field.ID, name []byte) []byte {
 	return dst
 }
 
-// sensitive reports whether a value is a secret. If a secret were in a table, an attacker who can have fields of his own sent on the same
-// connection could guess at it, and see by the size of a block whether the guess is right. So each hop on the way must leave it out of
-// tables (RFC 7541, section 7.1.3), as the representation says. Only credentials are secrets: cookies, and fields that authenticate. Fields
-// of other names never get into a table either, unless the server's own code has prepared them as a Literal.
+// sensitive reports whether a value is a secret. Suppose that a secret is in a table, and an attacker can have fields of his own sent on
+// the same connection. Then he could guess the secret, and the size of a block would show whether the guess is right. So each hop on the
+// way must leave it out of tables (RFC 7541, section 7.1.3), as the representation says. Only credentials are secrets: cookies, and fields
+// that authenticate. Fields of other names never get into a table either, unless the server's own code has prepared them as a Literal.
 func sensitive(id field.ID) bool {
 	switch id {
 	case field.Authorization, field.Cookie, field.ProxyAuthorization, field.SetCookie:
@@ -119,7 +119,7 @@ func makeLiteralNames() (literals [field.Count]string) {
 type Literal struct {
 	indexing string // its representation when it is added to the table
 	plain    string // and when it isn't
-	size     uint32 // of its entry; neverFits for what must not get into a table
+	size     uint32 // of its entry; neverFits for a literal that must not get into a table
 	// number distinguishes the literals of the process that may get into a table. It isn't 0.
 	number uint32
 	slot   uint8
@@ -163,7 +163,7 @@ const (
 )
 
 // Encoder encodes literals by the table of a connection's peer. Its blocks must be sent in the order in which they were encoded, and every
-// block that the peer is sent, also one of another origin, must begin with Begin. Call Reset first.
+// block that is sent to the peer must begin with Begin, even one that the Encoder doesn't encode. Call Reset first.
 //
 // It knows of the table only where its literals are. There is nothing else in the table.
 type Encoder struct {
@@ -189,8 +189,8 @@ type encoderSlot struct {
 // Reset makes e an encoder for a new connection.
 func (e *Encoder) Reset() { *e = Encoder{max: initialTableSize} }
 
-// SetTableSize takes over what the peer allows by SETTINGS_HEADER_TABLE_SIZE: the least of the values that have come, and the last of them.
-// The table doesn't become larger than it is at first, so a peer that allows more doesn't change anything.
+// SetTableSize takes over the sizes that the peer allows by SETTINGS_HEADER_TABLE_SIZE: the smallest of the received values, and the last
+// one. The table doesn't become larger than it is at first, so a peer that allows more doesn't change anything.
 func (e *Encoder) SetTableSize(least, last uint32) {
 	if !e.due {
 		e.least = e.max
@@ -200,8 +200,8 @@ func (e *Encoder) SetTableSize(least, last uint32) {
 	e.due = e.least < e.max || e.last != e.max
 }
 
-// Begin begins a block. It appends the updates of the table's size that are due: the table must have been as small as the least of what the
-// peer has allowed since the last block (RFC 7541, section 4.2).
+// Begin begins a block. It appends the updates of the table's size that are due. The table must shrink to the smallest size that the peer
+// has allowed since the last block, even if a larger one is allowed now (RFC 7541, section 4.2).
 func (e *Encoder) Begin(dst []byte) []byte {
 	if !e.due {
 		return dst
@@ -240,8 +240,8 @@ func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	return e.add(dst, l, s)
 }
 
-// add appends a field that isn't in the table, or so far behind that its index has two bytes. It adds the field if there is a slot: a
-// literal keeps its slot as long as it is in the table, since two literals that took turns would always push each other out.
+// add appends a field that isn't in the table, or so far behind that its index has two bytes. It adds the field to the table if there is a
+// slot. A literal keeps its slot as long as it is in the table: two literals that took turns in a slot would always push each other out.
 func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	if s.number == l.number {
 		return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// entryOverhead is what a field counts besides its name and value (RFC 7541, section 4.1).
+	// entryOverhead is how many bytes a field counts besides its name and value (RFC 7541, section 4.1).
 	entryOverhead = 32
 	// initialTableSize is how large a dynamic table may be until SETTINGS_HEADER_TABLE_SIZE says otherwise, in bytes.
 	initialTableSize = 4096
@@ -179,8 +179,8 @@ func (t *table) resize(max uint32) {
 	t.evict(max)
 }
 
-// prepare makes room for n more bytes of text. The text grows, unless there is enough to gain by moving it. rest is the size of what is left
-// of the field block. The first block of a connection is mostly the one that fills the table, so its size tells how much memory that needs.
+// prepare makes room for n more bytes of text. The text grows, unless moving it frees enough memory. rest is the size of the field block's
+// remaining bytes. The first block of a connection is mostly the one that fills the table, so its size tells how much memory that needs.
 func (t *table) prepare(n, rest int) {
 	const least, most = 64, 1024
 	if len(t.text)+n <= cap(t.text) {

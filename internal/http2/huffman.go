@@ -7,8 +7,8 @@ import (
 )
 
 // huffmanSymbols lists, for each length of a code in bits, the bytes whose code has that length (RFC 7541, appendix B). The code is
-// canonical: shorter codes come first, and codes of one length follow each other in the order of their bytes. So the lengths say all.
-// EOS is missing: it is the last code of 30 bits, all ones, and no string may have it.
+// canonical: shorter codes come first, and codes of one length follow each other in the order of their bytes. So the lengths determine the
+// codes. EOS is missing: it is the last code of 30 bits, all ones, and no string may have it.
 var huffmanSymbols = [huffmanMaxBits + 1]string{
 	5:  "012aceiost",
 	6:  " %-./3456789=A_bdfghlmnpru",
@@ -104,13 +104,13 @@ func makeHuffmanSteps() (steps [1 << huffmanLookup]huffmanStep) {
 // huffmanRoom returns how much room it takes to decode n bytes. A step writes two bytes, even where the second one counts for nothing.
 func huffmanRoom(n int) int { return n*8/huffmanMinBits + 1 }
 
-// appendHuffmanDecoded appends what src encodes. It reports false for what no encoder writes: EOS, or padding that isn't the beginning of
-// EOS, or has more than 7 bits (RFC 7541, section 5.2).
+// appendHuffmanDecoded appends the bytes that src encodes. It reports false if src has EOS, or padding that isn't the beginning of EOS or
+// has more than 7 bits: no encoder writes these (RFC 7541, section 5.2).
 func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
 	dst = slices.Grow(dst, huffmanRoom(len(src)))
 	out, written := dst[len(dst):cap(dst)], 0
 	var window uint64 // the next bits of src, from the highest on
-	var n uint        // how many of them count: those below are zero, or begin what follows in src
+	var n uint        // how many of them count; the bits below are zero, or the beginning of the following bytes of src
 	for len(src) >= 8 {
 		window |= binary.BigEndian.Uint64(src) >> n
 		src = src[(63-n)/8:]

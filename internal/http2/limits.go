@@ -15,8 +15,8 @@ type GlitchLimits struct {
 // DefaultGlitches is enough for a proxy with many users, and bounds what an attacker gets for its frames.
 var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 
-// Glitches charges a client for what well-behaved ones do rarely: frames that cost the server more than the client, or serve no purpose.
-// It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
+// Glitches charges a client for frames that well-behaved clients rarely send, because they cost the server more than the client, or serve
+// no purpose. It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
 //
 // Each costs 1:
 //   - RST_STREAM that the server sends, except with NO_ERROR: a client may provoke any of the others.
@@ -41,7 +41,7 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	return NoFault
 }
 
-// Earned is what a client may send, without a glitch, because of the answers that it was sent. The zero value is nothing.
+// Earned counts the frames that a client may send without a glitch, because of the answers that it was sent. The zero value is nothing.
 type Earned struct {
 	// frames is how many reasons for frames the client has. For each of them it may send one PING (those of gRPC measure the bandwidth),
 	// one small WINDOW_UPDATE, or one frame for a stream that is over.
@@ -49,8 +49,8 @@ type Earned struct {
 	// answers is how many whole answers the client was sent. For each of them it may give another one up: users of a proxy or of gRPC
 	// cancel requests, and they all share a connection. An answer doesn't count before its end was sent.
 	answers uint16
-	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for what their program has read,
-	// also when the answer has ended; net/http's sends one for every 4 KB.
+	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for the bytes that their program
+	// has read, even after the answer has ended; net/http's sends one for every 4 KB.
 	content uint32
 }
 
@@ -60,9 +60,9 @@ const (
 	maxEarnedContent = 1 << 30
 )
 
-// Data records that n bytes of an answer's content were sent. They are a reason if they are a kilobyte or more. all says that nothing else
-// waited: if the bytes are few, little was written, and they are two reasons, for both windows. If they are few because the client's window
-// is small, they are no reason.
+// Data records that n bytes of an answer's content were sent. all says that they were all that waited. Then they are two reasons, one for
+// each window, even if they are few, since the handler wrote no more. Otherwise they are one reason if they are a kilobyte or more. Fewer
+// are none: the client's window is small.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -98,7 +98,8 @@ const (
 	smallData = 256
 )
 
-// Pays reports whether Cost goes by what the client has earned. If not, e may be shared with other goroutines.
+// Pays reports whether the cost of the frame depends on what the client has earned. If not, Cost doesn't touch e, and other goroutines may
+// use e at the same time.
 func Pays(f *Frame) bool { return f.Type == FramePing || f.Type == FrameWindowUpdate }
 
 // Cost returns how many glitches a frame costs by itself.
@@ -109,7 +110,7 @@ func (e *Earned) Cost(f *Frame) int {
 			return 1
 		}
 	case FrameHeaders, FrameContinuation, FrameReset:
-		// Their cost depends on what is done about them; a block of many frames is bounded by Block.
+		// Their cost depends on how the server handles them. Block limits the frames of a field block.
 	case FramePriority, FramePriorityUpdate:
 		return 1
 	case FrameSettings:
@@ -175,7 +176,7 @@ type Counts struct {
 	streams int32
 }
 
-// Enter takes a place of max, or returns FaultRefused.
+// Enter takes one of max places, or returns FaultRefused.
 func (c *Counts) Enter(max int) Fault {
 	if int(c.streams) >= max {
 		return FaultRefused

@@ -12,7 +12,7 @@ const (
 	defaultUrgency = 3
 )
 
-// Priority is what a client says of the order in which answers are of use to it (RFC 9218, section 4).
+// Priority says in which order a client can use answers (RFC 9218, section 4).
 type Priority struct {
 	Urgency     uint8 // 0 is the most urgent, 7 the least
 	Incremental bool  // a part of the answer is of use before the rest
@@ -45,8 +45,8 @@ func ParsePriority(value []byte) Priority {
 	}
 }
 
-// Prioritized holds what PRIORITY_UPDATE says of streams that the client hasn't opened yet (RFC 9218, section 7.1). The zero value is empty,
-// and has no memory.
+// Prioritized holds the priorities that PRIORITY_UPDATE gives to streams that the client hasn't opened yet (RFC 9218, section 7.1). The
+// zero value is empty, and has no memory.
 type Prioritized struct{ entries []prioritized }
 
 type prioritized struct {
@@ -59,7 +59,7 @@ func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
 
 // Put keeps the priority of an idle stream. No more than room idle streams may have one: "The number of streams that have been prioritized
 // but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS
-// parameter." A client that hasn't acknowledged SETTINGS yet can't know, so the caller overlooks FaultPrioritized until then.
+// parameter." A client that hasn't acknowledged SETTINGS yet can't know this limit, so the caller overlooks FaultPrioritized until then.
 func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	if id&1 == 0 {
 		return FaultPrioritized // the connection, or a stream that only a server opens
@@ -120,13 +120,13 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 	return n.id < m.id
 }
 
-// Schedule is the order in which streams send DATA (RFC 9218, section 10): the more urgent ones first; of one urgency, incremental ones in
-// turn, and the others one after the other to their end. Where there are both kinds, every other frame is of a stream that isn't
-// incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of streams,
-// and no memory except for the heap's growth. The zero value is empty, and has no memory.
+// Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Of one urgency, the incremental
+// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame is of a stream that
+// isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of
+// streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
-// agenda is what a schedule holds once a stream has waited.
+// agenda holds the streams of a schedule. It is made when the first stream waits.
 type agenda[S any] struct {
 	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
 	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next

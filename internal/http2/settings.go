@@ -33,7 +33,7 @@ const (
 
 // PeerSettings are the client's, as far as a server that pushes nothing and sends small frames uses them. Call Reset first.
 type PeerSettings struct {
-	// InitialWindow is how much of a new stream may be sent.
+	// InitialWindow is how many bytes of content may be sent on a new stream.
 	InitialWindow int32
 	// MaxHeaderList is how large the fields of an answer may be, in bytes and 32 more for each field; advice.
 	MaxHeaderList             uint32
@@ -153,8 +153,8 @@ func (a *Acks) Sent(now clock.Time, timeout time.Duration) {
 	a.deadline = now.Deadline(timeout)
 }
 
-// Received records SETTINGS with ACK. False means that there were none to acknowledge: RFC 9113 doesn't say what that is, so it is
-// ignored and charged as a glitch.
+// Received records SETTINGS with ACK. False means that there were none to acknowledge: RFC 9113 doesn't say what such SETTINGS mean, so
+// they are ignored and charged as a glitch.
 func (a *Acks) Received() bool {
 	if a.waiting == 0 {
 		return false
@@ -170,6 +170,6 @@ func (a *Acks) Received() bool {
 // Acked reports whether the client has acknowledged the first SETTINGS. Until then it can't know how many streams it may open.
 func (a *Acks) Acked() bool { return a.acked }
 
-// Deadline returns until when the client must have acknowledged what was sent, or 0. After that the fault is FaultSettingsTimeout (RFC
-// 9113, section 6.5.3).
+// Deadline returns the time by which the client must have acknowledged the SETTINGS that were sent, or 0. After that the fault is
+// FaultSettingsTimeout (RFC 9113, section 6.5.3).
 func (a *Acks) Deadline() clock.Time { return a.deadline }

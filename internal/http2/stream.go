@@ -40,7 +40,7 @@ const (
 	HalfClosedLocal
 	// Closed is a stream that has ended on both sides, or was reset by the client.
 	Closed
-	// Reset is a stream that we have reset, or never served: what comes on it is thrown away. The numbers of such streams are for IDs.Reset.
+	// Reset is a stream that we have reset, or never served: frames on it are thrown away. The numbers of such streams are for IDs.Reset.
 	Reset
 	states
 )
@@ -74,11 +74,11 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault is what is wrong with a frame that came. It replaces a fault that the Reader has found. The stream stays as it is until the
-	// answer is sent.
+	// Fault says what is wrong with a received frame. It replaces a fault that the Reader has found. The stream's state doesn't change
+	// before RST_STREAM or GOAWAY answers the fault.
 	Fault Fault
-	// Late says that the frame has come on a stream that is over. It is thrown away. For DATA the connection's window must have its
-	// bytes back, and the field block of HEADERS must be decoded.
+	// Late says that the frame was received on a stream that is over. It is thrown away. But the bytes of DATA must be given back to the
+	// connection's window, and the field block of HEADERS must be decoded.
 	Late bool
 	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole answer RST_STREAM only ends the request: clients
 	// send it when they have an early answer, net/http's and gRPC's among them.
@@ -90,8 +90,8 @@ type Verdict struct {
 // Step returns what the event means in the state.
 func (s State) Step(e Event) Verdict { return steps[s][e] }
 
-// EventOf returns the event of a frame that has come on a stream; false if a stream has nothing to do with its type, or the frame continues
-// a field block.
+// EventOf returns the event of a frame that was received on a stream. It returns false if frames of this type are no events of streams, or
+// if the frame continues a field block.
 func EventOf(f *Frame) (Event, bool) {
 	end := Event(f.Flags & FlagEndStream)
 	switch f.Type {
@@ -171,7 +171,7 @@ var steps = func() (table [states][events]Verdict) {
 // Over reports whether nothing more can happen on the stream.
 func (s State) Over() bool { return s >= Closed }
 
-// Ends is what ends with a fault.
+// Ends says what a fault ends.
 type Ends uint8
 
 const (
@@ -183,9 +183,9 @@ const (
 	EndsConnection
 )
 
-// Ends returns what ends with the fault of a frame. s is the state of the stream after the frame: with HEADERS it is Open at least. A
-// stream that is idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). A stream that is over needn't be
-// reset, unless the fault is that a frame came on it at all, or is the frame's own.
+// Ends returns what the fault of a frame ends. s is the state of the stream after the frame: with HEADERS it is Open at least. A stream
+// that is idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). A stream that is over needn't be reset,
+// unless the fault is that a frame came on it at all, or is the frame's own.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
@@ -233,8 +233,8 @@ func (s *IDs) State(id uint32) State {
 	return Closed
 }
 
-// Table finds the streams that are remembered by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that
-// are over. The zero value is empty, and has no memory.
+// Table finds remembered streams by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that are over. The
+// zero value is empty, and has no memory.
 type Table[S any] struct {
 	slots []slot[S]
 	live  int

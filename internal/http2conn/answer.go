@@ -11,7 +11,7 @@ type Answer struct {
 	Status  int
 	Fields  *field.List
 	Trailer *field.List // behind the content; nil for none
-	Length  int64       // what Content-Length says; negative: nothing
+	Length  int64       // the value of Content-Length; negative: no such field
 	Body    []byte
 	Reused  bool           // Body's memory is used again afterwards
 	Date    *http2.Literal // the Date field, unless Fields has one
@@ -151,7 +151,8 @@ func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	return size, nil
 }
 
-// appendHead renders the head of a final answer: by the connection's encoder, or without one into the queue, with mu held.
+// appendHead renders the head of a final answer. e is the connection's encoder. It is nil if dst is the connection's queue; mu is held
+// then.
 func (s *Stream) appendHead(dst []byte, e *http2.Encoder, a *Answer, endStream bool) []byte {
 	start := len(dst)
 	dst = http2.BeginHeaders(dst)
@@ -231,7 +232,7 @@ func preparedType(value []byte) *http2.Literal {
 	return nil
 }
 
-// appendTrailerNames appends the field that announces what follows the body.
+// appendTrailerNames appends the field Trailer, which announces the trailer section.
 func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 	var names []byte
 	for i := range trailer.Len() {

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: what becomes of the DATA that the owner takes, how a handler reads a body, and how much of it the
-// client may send.
+// This file has the bodies of requests: where the owner puts received DATA, how a handler reads a body, and how many more bytes the client
+// may send.
 
 // takeData takes DATA, or a part of it.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
@@ -83,7 +83,7 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 	return http2.NoFault, ended
 }
 
-// cameLocked records that n bytes have come of a body that is awaited before the handler runs, and that more will come.
+// cameLocked records that n bytes were received of a body that is awaited before the handler runs, and that more will follow.
 func (s *Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -141,7 +141,7 @@ type Reading struct {
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
 	BeforeWait func(start clock.Time) error
-	// end returns why nothing more comes, nil if something may. It is called with mu held, and not again after an error. The default is
+	// end returns why no more bytes will arrive, nil if some may. It is called with mu held, and not again after an error. The default is
 	// endOfBodyLocked.
 	end func() error
 }
@@ -154,7 +154,7 @@ func (r *Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
 	return r.Pace.Deadline(start, limits)
 }
 
-// Read copies what has come of the request's body into p, or waits for some; if p is empty it only waits.
+// Read copies bytes of the request's body that have arrived into p, or waits for some. If p is empty it only waits.
 func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 	h, shared := s.h, s.h.shared
 	start, limits := shared.Clock.Now(), shared.Reading
@@ -207,7 +207,7 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 	return n, err
 }
 
-// endOfBodyLocked returns why nothing more comes of the body, nil if something may.
+// endOfBodyLocked returns why no more bytes of the body will arrive, nil if some may.
 func (s *Stream) endOfBodyLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
@@ -223,7 +223,7 @@ func (s *Stream) endOfBodyLocked() error {
 	return nil
 }
 
-// mayComeLocked reports whether nothing has come of the body, and something may.
+// mayComeLocked reports whether no unread byte of the body is here, and some may still arrive.
 func (s *Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() == 0 && s.sending != sendingLost && s.cut == bodyGoesOn && !s.hasEndedLocked()
@@ -239,8 +239,8 @@ func (s *Stream) overdueLocked() error {
 	return ErrLate
 }
 
-// awaitBodyLocked waits for what comes of the body. It returns how many bytes were put into p, and whether they came in time. If the client
-// has an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
+// awaitBodyLocked waits for bytes of the body. It returns how many bytes were put into p, and whether they came in time. If the client has
+// an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
@@ -265,8 +265,8 @@ func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n i
 	return n, inTime
 }
 
-// awaitReadLocked is awaitLocked for the body. Before it reports false the connection's owner looks once more: what came while the process was
-// paused came in time.
+// awaitReadLocked is awaitLocked for the body. Before it reports false the connection's owner looks once more, since bytes that arrived
+// while the process was paused are in time.
 func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -290,7 +290,7 @@ func (s *Stream) hasComeLocked() bool {
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// HasLooked tells the streams' readers that have asked for a look that the owner has looked: nothing more has come.
+// HasLooked wakes the readers that have asked the owner to look once more: the owner has looked, and no more bytes have arrived.
 func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return
@@ -306,7 +306,8 @@ func (h *Conn) HasLooked() {
 	}
 }
 
-// fillLocked copies bytes of the body that come to a reader that waits. It returns how many: they are read then, and take up no memory.
+// fillLocked copies arriving bytes of the body to the buffer of a reader that waits. It returns their number. They count as read, and take
+// up no memory here.
 func (s *Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
 	if !s.fills || s.cut == bodyLate {
@@ -320,7 +321,8 @@ func (s *Stream) fillLocked(p []byte) (n int) {
 	return n
 }
 
-// takeLocked copies what has come of the body. It reports whether it has put a frame into the queue that increases the client's window.
+// takeLocked moves received bytes of the body to p, and returns their number. It reports whether it has put a frame into the queue that
+// increases the client's window.
 func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
@@ -357,7 +359,7 @@ func (s *Stream) Trailer() *field.List {
 	return &s.trailer.fields
 }
 
-// Whole returns a body that has come as a whole, if it lies in one piece. waits says that the first byte hasn't come yet.
+// Whole returns a body that was received completely, if it lies in one piece. waits says that its first byte hasn't arrived yet.
 func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -427,7 +429,7 @@ func (d *BodyReader) beforeWait(clock.Time) error {
 	return nil
 }
 
-// endLocked returns why nothing more comes, nil if something may.
+// endLocked returns why no more bytes will arrive, nil if some may.
 func (d *BodyReader) endLocked() error {
 	d.s.h.mu.AssertHeld()
 	if d.closed {

@@ -5,10 +5,10 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has what counts of HTTP/2 against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: bodies of requests that wait for their
-// handlers, and answers that wait for their clients without handlers. internal/budget counts.
+// This file says which memory of HTTP/2 counts against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: bodies of requests that wait
+// for their handlers, and answers that wait for their clients without handlers. Package budget keeps the counts.
 //
-// Bodies that have come by HTTP/2 wait for their handlers in memory: the window of each stream bounds one of them, but a client may have many
+// Bodies that have arrived by HTTP/2 wait for their handlers in memory. The window of a stream bounds one body, but a client may have many
 // streams and connections. A body without room is thrown away, and its bytes are credited to the connection's window. So no body that is
 // refused holds up a sibling, and a handler that waits for its body never waits for other bodies to be read.
 
@@ -34,7 +34,7 @@ func (s *Stream) keepsUpLocked(n int) bool {
 	return s.reader != readerAway || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
 }
 
-// wantsBodyLocked reports whether what comes of the body may be read.
+// wantsBodyLocked reports whether bytes of the body that arrive may still be read.
 func (s *Stream) wantsBodyLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || s.takenLocked())
@@ -72,7 +72,8 @@ func (s *Stream) QueuedBody() int64 {
 	return int64(s.charged)
 }
 
-// OverrunBody has what comes of the body thrown away from now on, since there is no room for it. It reports false if that has begun before.
+// OverrunBody throws the body away, and all of it that still arrives, because there is no room for it. It reports false if that has begun
+// before.
 func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -133,7 +134,7 @@ func (h *Conn) holdsLocked() (n int64) {
 	return n
 }
 
-// unsentCostLocked returns how much of the budget the stream has.
+// unsentCostLocked returns how much of the budget the stream's unsent bytes use.
 func (s *Stream) unsentCostLocked() int64 {
 	s.h.mu.AssertHeld()
 	switch {
@@ -145,7 +146,8 @@ func (s *Stream) unsentCostLocked() int64 {
 	return int64(len(s.unsent))
 }
 
-// setUnsentLocked changes what waits for a window, and the buffer that it is in. borrowed says that it is the buffer of a handler that waits.
+// setUnsentLocked sets the bytes that wait for a window, and the buffer that holds them. borrowed says that they lie in the buffer of a
+// handler that waits.
 func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
 	s.h.mu.AssertHeld()
 	before := s.unsentCostLocked()
@@ -156,10 +158,10 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 }
 
 // aheadLocked returns how many bytes of a streamed answer may wait without the handler: as many as the client's windows let through, but at
-// least least and at most most. So little is made ahead of a closed window.
-func (s *Stream) aheadLocked(most, least int) int {
+// least low and at most high. So a handler produces little ahead of a closed window.
+func (s *Stream) aheadLocked(high, low int) int {
 	s.h.mu.AssertHeld()
-	return min(most, max(int(min(s.h.sendWindow, s.send)), least))
+	return min(high, max(int(min(s.h.sendWindow, s.send)), low))
 }
 
 // keepsLocked is aheadLocked for a stream whose handler can wait instead: it returns no more bytes than there is room for.

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and what waits to be sent. Its driver reads the connection and
-// calls Next, which takes one frame from the input.
+// Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and the bytes that wait to be sent. Its driver reads the connection
+// and calls Next, which takes one frame from the input.
 //
 // One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
 // run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
@@ -34,7 +34,7 @@ type Conn struct {
 	shared *Shared // immutable
 	driver Driver  // immutable
 
-	in        *http1.Input // what has come and wasn't taken, nil for nothing; in a turn it is in the worker's buffer
+	in        *http1.Input // received bytes that weren't taken; nil: none. During a turn they are in the worker's buffer
 	decoder   http2.Decoder
 	pending   *pending // nil for nothing
 	silence   *silence // kept if PingInterval is set, else nil
@@ -55,8 +55,8 @@ type Conn struct {
 	active     bool // Driver.Active was told that the connection is active
 	mayUpdate  bool // updateDue may be set
 
-	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in the
-	// turn, where the monitor finds them. The one that replaces the turn by nil, the owner or the monitor, has the connection.
+	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
+	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn by nil, and then has the connection.
 	inline atomic.Pointer[Turn]
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken
@@ -64,7 +64,7 @@ type Conn struct {
 	mu race.Mutex[race.OfHTTP2]
 
 	// What follows is guarded by mu.
-	streams    http2.Table[Stream]    // those that others than the owner may touch
+	streams    http2.Table[Stream]    // the streams that goroutines other than the owner may touch
 	schedule   http2.Schedule[Stream] // streams with data and a window for it
 	queue      []byte                 // frames that will go to out, in order
 	starving   *Stream                // a list of parked streams whose outboxes may give them more
@@ -87,13 +87,13 @@ type Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	Shed       bool   // the connection must end if it has no streams, since others need its place; the owner's
-	lastServed uint32 // what the last GOAWAY says; set from lifeLast on. The owner's
+	Shed       bool   // the connection must end if it has no streams, since other connections need its place; the owner's
+	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
 
-	requests atomic.Int32 // how many have begun, as far as that goes; the owner counts
+	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }
 
-// pending holds what waits for more frames. It belongs to the connection's owner.
+// pending holds the requests and priorities that wait for more frames. It belongs to the connection's owner.
 type pending struct {
 	block       *fieldBlock       // a field block of several frames that has begun, nil for none
 	prioritized http2.Prioritized // of streams that the client hasn't opened yet
@@ -124,7 +124,7 @@ const (
 	StepEnd                // send, then close
 )
 
-// Turn is what a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and what it keeps for the next one.
+// Turn holds the buffers that a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and then keeps for the next connection.
 type Turn struct {
 	In      *http1.Input // the worker's
 	Lender  any          // the worker, for the drivers
@@ -133,14 +133,15 @@ type Turn struct {
 	spare   *Stream     // for the next request; nil if the last one kept it
 	Stream  *Stream     // whose handler must run, or that must be refused: see Step
 	Refused http1.Fault // why, in the second case
-	owned   *Conn       // the connection that the worker owns, nil once others have it
+	owned   *Conn       // the connection that the worker owns, nil once another worker has it
 	toWake  uint32      // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out     []byte      // rendered in this turn, and not in the connection's queue yet
 }
 
 const (
-	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. It leaves room for the content of
-	// answers, which is framed as long as no more than maxFilled waits: a client must be able to reset a large answer that it takes slowly.
+	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. Content of answers is framed only as
+	// long as no more than maxFilled waits. So it doesn't stop the reading: a client must be able to reset a large answer that it takes
+	// slowly.
 	MaxControl = 192 << 10
 	maxFilled  = 64 << 10
 	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
@@ -148,14 +149,15 @@ const (
 	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
 	maxStreamUnsent = 256 << 10
 	lowStreamUnsent = maxStreamUnsent / 2
-	// maxShutUnsent is how much of it may wait while the client's windows are closed: less than what a waiting handler would take.
+	// maxShutUnsent is how much of it may wait while the client's windows are closed. That is less memory than a waiting handler would
+	// take.
 	maxShutUnsent = 4 << 10
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second
 )
 
-// New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread is what has come
-// so far; if that is anything, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
+// New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread holds the bytes that
+// have arrived so far; if there are any, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
 func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byte) *Conn {
 	h := &Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
@@ -287,7 +289,7 @@ type trailerSection struct {
 	fields field.List
 }
 
-// Alone calls f when no other call of Alone runs: handlers of several streams may need what belongs to their connection.
+// Alone calls f when no other call of Alone runs: handlers of several streams may need the same parts of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has the deadlines of a connection of HTTP/2: all that its owner does although nothing has come from the client.
+// This file has the deadlines of a connection of HTTP/2: everything that its owner does although the client has sent nothing.
 
 // connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
-	// at returns when it passes, 0 for never, as things are now. It is called with mu held.
+	// at returns when it passes, as far as is known now; 0 for never. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
 	// act is called, without mu, when it has passed. Afterwards the connection is ending, or the function at returns 0 or a time that is
 	// still to come: otherwise the owner would never rest again.
@@ -52,8 +52,8 @@ func earliest(a, b clock.Time) clock.Time {
 // hasPassed reports whether a deadline has passed; 0 never does.
 func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= deadline }
 
-// Look is called when nothing has come, and reports whether something was due. expired says that the deadline of the wait has passed, or that
-// the connection was told to make room for others.
+// Look is called when no input has arrived, and reports whether something was due. expired says that the deadline of the wait has passed,
+// or that the connection was told to make room for others.
 func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 	if !expired {
 		return false
@@ -157,7 +157,7 @@ func (h *Conn) idleLate(t *Turn, _ clock.Time) {
 	h.goAway(t, http2.NoError, "idle")
 }
 
-// What streams await of their client without a handler.
+// What streams that have no handler await of their client.
 
 func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has what the frames of a client do to its connection of HTTP/2, except DATA: see body.go. All is called by the owner.
+// This file handles the frames of an HTTP/2 client, except DATA: see body.go. Only the connection's owner calls its functions.
 
 // take does what a frame asks for. fault is what is wrong with its form.
 func (h *Conn) take(t *Turn, f *http2.Frame, fault http2.Fault) Step {
@@ -71,7 +71,7 @@ func (h *Conn) charge(cost int) http2.Fault {
 	return h.glitches.Charge(cost, h.shared.Clock.Now(), h.shared.Glitches)
 }
 
-// fail ends the connection, because of what the client has sent.
+// fail ends the connection because of a fault of the client's.
 func (h *Conn) fail(t *Turn, fault http2.Fault) Step {
 	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())
@@ -238,21 +238,21 @@ func (h *Conn) decodeRequest(t *Turn, s *Stream, block []byte, endStream bool) (
 	return head.Priority, over, f, refused
 }
 
-// expectBody sets the state of a new stream, and prepares it for what follows the head.
+// expectBody sets the state of a new stream, and prepares it for the bytes after the head.
 func (s *Stream) expectBody(endStream, refused bool) {
 	if s.state = http2.HalfClosedRemote; endStream {
 		return
 	}
 	length := s.Framing.Length
 	if s.Extended || refused {
-		length = -1 // what follows isn't content, or nobody knows how much of it there is
+		length = -1 // the bytes after the head aren't content, or nobody knows how many there are
 	}
 	s.state = http2.Open
 	s.content.Begin(length)
 	s.recv.Open(http2.DefaultWindow)
 }
 
-// setAwaitsLocked records what a stream awaits of its request, and since when.
+// setAwaitsLocked records what a stream awaits of its client, and since when.
 func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
@@ -350,8 +350,8 @@ func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	return StepRun
 }
 
-// judge does what the verdict on a stream's frame asks for: it ends what the fault ends, and charges for a frame that is late, or gives the
-// answer up. If nothing was wrong it returns step.
+// judge carries out the verdict on a stream's frame. It ends the stream or the connection if the fault asks for that, and charges for a
+// frame that is late, or gives the answer up. If nothing was wrong it returns step.
 func (h *Conn) judge(t *Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step Step) Step {
 	switch {
 	case fault != http2.NoFault:
@@ -443,7 +443,7 @@ func (h *Conn) applyLocked(entries []byte) http2.Fault {
 	return http2.NoFault
 }
 
-// takePing answers PING, and knows the answer to the server's own.
+// takePing answers PING, and recognizes the answer to the server's own PING.
 func (h *Conn) takePing(t *Turn, f *http2.Frame) {
 	if f.Ack() {
 		if h.life == lifeLeaving {

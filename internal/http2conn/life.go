@@ -7,7 +7,8 @@ import (
 
 // This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
 
-// listLocked makes a stream known to others than the owner, unless it is over: its time-out may have answered, or its client has reset it.
+// listLocked makes a stream known to goroutines other than the owner, unless it is over: its time-out may have answered, or its client has
+// reset it.
 func (h *Conn) listLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if !s.listed && !s.state.Over() {
@@ -103,7 +104,7 @@ func (h *Conn) sentLocked(s *Stream) {
 	}
 }
 
-// isRestLocked reports whether what comes of the request is for nobody: the answer is complete, and the handler has returned.
+// isRestLocked reports whether nobody reads the rest of the request: the answer is complete, and the handler has returned.
 func (s *Stream) isRestLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.awaits == awaitsEnd && !s.running && s.taken == nil && s.parked == nil
@@ -119,8 +120,8 @@ func (s *Stream) beginRestLocked() {
 	}
 }
 
-// takeRestLocked gives the client's window back for what has come and was discarded, and more time to a client that goes on sending: some
-// clients look at their answer only when they have sent all, as Java's did until version 21.
+// takeRestLocked credits the client's window with the discarded bytes, and gives more time to a client that goes on sending. Some clients
+// look at their answer only when they have sent everything, as Java's did until version 21.
 func (s *Stream) takeRestLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h

@@ -17,14 +17,15 @@ import (
 // stream was parked: then Read returns io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
-// (wakeParkedLocked). The outbox keeps what the client's window doesn't allow yet; frameLocked notices when the stream has room for more.
+// (wakeParkedLocked). The outbox keeps the bytes that the client's window doesn't allow yet; frameLocked notices when the stream has room
+// for more.
 type StreamConn Stream
 
 var _ net.Conn = (*StreamConn)(nil)
 
 var _ outbox.Socket = (*StreamConn)(nil)
 
-// maxParkedUnsent is how much waits in a parked stream for the client's window. More waits in its outbox.
+// maxParkedUnsent is how many bytes may wait in a parked stream for the client's window. More waits in its outbox.
 const maxParkedUnsent = 16 << 10
 
 // Parked is the owner of a parked stream's outbox.
@@ -47,7 +48,7 @@ func (s *Stream) Park(out *outbox.Outbox) error {
 	return nil
 }
 
-// wakeParkedLocked makes a goroutine see to a parked stream.
+// wakeParkedLocked makes a goroutine serve a parked stream.
 func (s *Stream) wakeParkedLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
@@ -80,7 +81,7 @@ func (s *Stream) parkedGoneLocked() {
 	}
 }
 
-// Rest leaves the stream to the goroutine that notices the next event. sends says that the only event is that the outbox has sent
+// Rest leaves the stream to the goroutine that notices the next event. sends says that the stream waits only until its outbox has sent
 // everything. Rest reports false if there is an event already.
 func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
@@ -127,7 +128,8 @@ func (s *Stream) restsLocked() bool {
 	return s.phase == parkResting || s.phase == parkSending
 }
 
-// EndParked ends a parked stream, whose outbox has failed: its body properly if all of it was sent (whole), otherwise by a reset.
+// EndParked ends a parked stream whose outbox has failed. If all of the body was sent (whole), EndParked completes the answer; otherwise it
+// resets the stream.
 func (c *StreamConn) EndParked(whole bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -156,7 +158,7 @@ func (s *Stream) resetParkedLocked() {
 	}
 }
 
-// WriteNow implements outbox.Socket. It leaves to the connection what the windows allow, and keeps a copy of a little more.
+// WriteNow implements outbox.Socket. It leaves as many bytes to the connection as the windows allow, and keeps a copy of a few more.
 func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -172,8 +174,8 @@ func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them, or else keeps a copy of as much of b
-// as there is room for. It returns how many bytes it has framed or kept.
+// If no other content waits for the client's windows, sendNowLocked frames as much of b as they allow. Otherwise it keeps a copy of as much
+// of b as there is room for. It returns how many bytes it has framed or kept.
 func (s *Stream) sendNowLocked(b []byte) (n int) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -206,7 +208,7 @@ func (s *Stream) roomLocked() {
 	s.starved = false
 }
 
-// feedLocked gives more to the streams that have sent what their outboxes gave them. mu isn't held meanwhile.
+// feedLocked makes outboxes give more bytes to the streams that have sent all they had got. mu isn't held meanwhile.
 func (h *Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {
@@ -234,7 +236,7 @@ func (c *StreamConn) PumpLater() {
 // LeaveTurn implements outbox.Socket. The caller waits until the client has taken the caller's bytes in the queue.
 func (c *StreamConn) LeaveTurn() { c.h.Flush() }
 
-// Buffered implements outbox.Socket: what waits, waits for the client's windows.
+// Buffered implements outbox.Socket. It reports false: the bytes wait for the client's windows, and not in the system's buffer.
 func (c *StreamConn) Buffered() (n int, ok bool) { return 0, false }
 
 // WakeOwner implements outbox.Socket.

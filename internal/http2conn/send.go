@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the way of an HTTP/2 connection's output: from the streams, by priority and as far as the client's windows allow, into the
-// queue, and from there into the outbox.
+// This file sends the output of an HTTP/2 connection. Content goes from the streams into the queue, by priority and as far as the client's
+// windows allow, and from the queue into the outbox.
 
 // mayGoOnLocked schedules a stream that has something to send and a window for it, and wakes a handler that waits for the window. The end
 // of an answer needs no window.
@@ -106,14 +106,15 @@ func (h *Conn) frameLocked() {
 	}
 }
 
-// sendBufferSize is the size of a buffer that frameLocked frames content into: fillSize, what goes beyond it, and control frames.
+// sendBufferSize is the size of a buffer that frameLocked frames content into: fillSize, and room for the last frame that exceeds it and
+// for control frames.
 const sendBufferSize = fillSize + 32<<10
 
 var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }}
 
 func newSendBuffer() []byte { return sendBuffers.Get().(*[sendBufferSize]byte)[:0] }
 
-// ReleaseBuffer gives back a buffer, if it is one of these.
+// ReleaseBuffer gives back a buffer, if it is one of frameLocked's.
 func ReleaseBuffer(b []byte) {
 	if cap(b) == sendBufferSize {
 		sendBuffers.Put((*[sendBufferSize]byte)(b[:sendBufferSize]))
@@ -148,7 +149,7 @@ func (h *Conn) FlushSoon() {
 	h.flushLocked(nil)
 }
 
-// FlushTurn is flush for the owner, with what it has rendered.
+// FlushTurn is Flush for the owner, with the bytes that the owner has rendered.
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,8 +168,8 @@ func (h *Conn) FlushTurn(t *Turn) {
 // maxKeptOut is the largest buffer of a turn that is kept for the next one.
 const maxKeptOut = 64 << 10
 
-// flushLocked is flush. One goroutine at a time moves the queue, without mu: what others leave in the queue meanwhile it moves as well. It
-// returns a buffer that isn't used any more.
+// flushLocked is flush. One goroutine at a time moves the queue, without mu. It also moves the bytes that others leave in the queue
+// meanwhile. It returns a buffer that isn't used any more.
 func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	h.mu.AssertHeld()
 	if h.output != outputIdle {
@@ -192,7 +193,7 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 			spare = b[:0]
 		}
 		if sent += len(b); sent > maxFlush && h.Out.Size() < maxFilled && !h.schedule.Empty() && h.Out.PumpLater() {
-			break // others have their turn first
+			break // other connections have their turn first
 		}
 	}
 	if len(h.queue) == 0 {

@@ -65,9 +65,10 @@ func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 type Driver interface {
 	// Send sends b. It keeps the part that the client doesn't take at once: b itself if kept is true, and otherwise a copy.
 	Send(b []byte) (kept bool)
-	// WakeOwner makes the owner have a turn, if nobody has one.
+	// WakeOwner gives the connection a turn, unless it has one now.
 	WakeOwner()
-	// Flushed is called, with the connection's lock held, when another goroutine has sent what IsFlushed found unsent.
+	// Flushed is called, with the connection's lock held, after IsFlushed has returned false: the goroutine that moved the queue has
+	// finished.
 	Flushed()
 
 	// Bodies returns the count of the bytes of the client's bodies that wait for handlers.

@@ -24,7 +24,7 @@ func (s life) Next() uint8 {
 	}[s]
 }
 
-// output is what becomes of a connection's queue. Guarded by mu.
+// output says what happens to a connection's queue. Guarded by mu.
 type output uint8
 
 const (
@@ -49,7 +49,7 @@ type sending uint8
 const (
 	sendingNothing sending = iota // no final answer yet, but perhaps interim ones
 	sendingParts                  // the head of a streamed answer was sent, and its handler adds content
-	sendingRest                   // nothing is added: the end follows what is unsent
+	sendingRest                   // nothing is added: the end follows the unsent bytes
 	sendingDone                   // the end is in the queue
 	sendingLost                   // nothing is sent any more: the stream was reset, or the connection has ended
 )
@@ -64,7 +64,7 @@ func (s sending) Next() uint8 {
 	}[s]
 }
 
-// reader is what the goroutine that reads a request's body does.
+// reader says what the goroutine that reads a request's body does.
 type reader uint8
 
 const (
@@ -81,7 +81,7 @@ func (s reader) Next() uint8 {
 	}[s]
 }
 
-// awaits is what is awaited of a stream's client without a handler.
+// awaits says what a stream that has no handler awaits of its client.
 type awaits uint8
 
 const (
@@ -100,7 +100,7 @@ func (s awaits) Next() uint8 {
 	}[s]
 }
 
-// tunnelSide is what this side of a tunnel has closed.
+// tunnelSide says what this side of a tunnel has closed.
 type tunnelSide uint8
 
 const (

@@ -17,7 +17,7 @@ type Stream struct {
 	*Request        // nil once the handler of a parked stream has returned
 	h        *Conn  // immutable
 	id       uint32 // immutable
-	Extended bool   // by extended CONNECT: what follows the head isn't content. Set by the owner before the handler runs
+	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
 
 	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
 
@@ -27,7 +27,7 @@ type Stream struct {
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
 	feeding  bool // it is in the connection's list starving, and may be starved again before it is fed
 	borrowed bool // unsent is the buffer of a handler that waits
-	fills    bool // the reader is the handler, and what comes next is put into filling, and not into body
+	fills    bool // the reader is the handler, and the next bytes are put into filling, and not into body
 	hasRead  bool // a part of the body was read
 	state    http2.State
 	sending  sending
@@ -83,7 +83,7 @@ var (
 type Request struct {
 	// Set by the owner before the handler runs, and not changed afterwards.
 	Head    http1.RequestHead
-	Text    []byte // what Head lies in
+	Text    []byte // the memory in which Head's parts lie
 	Framing http1.Framing
 
 	// ReadPace is the handler's goroutine's; before the handler runs, the owner's.
@@ -95,7 +95,7 @@ type Request struct {
 // filling is the buffer of a handler that waits for its request's body.
 type filling struct {
 	buffer  []byte
-	n       int  // bytes that have come
+	n       int  // how many bytes it holds
 	gathers bool // the wait may last until the buffer is full
 }
 
@@ -132,15 +132,16 @@ func (s *Stream) hasEndedLocked() bool {
 	return s.state == http2.HalfClosedRemote
 }
 
-// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then it isn't told to
-// stop, since a client that is still sending may take a reset for a failure: curl 7.88 loses an answer if a reset comes with it, even while
-// curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends its request.
+// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then the client
+// isn't told to stop, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset comes with
+// it, even while curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends
+// its request.
 const restTime = time.Second
 
 // After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
-// maxRest is how many bytes of such a request are taken, as many as of a connection that lingers.
+// maxRest is how many bytes are taken of a request that was answered before its end, as many as of a connection that lingers.
 const maxRest = 64 << 20
 
 // windowDeadline returns until when a client that has last opened its window at the given time may wait before opening it again.
@@ -150,8 +151,8 @@ func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 }
 
 // isExcusedLocked reports whether a stream whose windowDeadline has passed waits for other streams, which go first, and not for a window of
-// the client. Then the stream gets more time: the outbox watches how the client takes the others' bytes, and the deadline of the stream
-// whose turn it is watches how the client opens the connection's window.
+// the client. Then the stream gets more time. The client is still watched: the outbox checks how it takes the other streams' bytes, and the
+// deadline of the stream whose turn it is checks how it opens the connection's window.
 func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -215,7 +216,7 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	}
 }
 
-// Watch has the watcher told when the client is gone, until Unwatch. It reports whether the client is gone already.
+// Watch makes the connection tell the watcher when the client is gone, until Unwatch. It reports whether the client is gone already.
 func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -223,7 +224,7 @@ func (s *Stream) Watch(w Watcher) (gone bool) {
 	return s.sending == sendingLost
 }
 
-// Unwatch ends what Watch has begun.
+// Unwatch ends the watch that Watch has begun.
 func (s *Stream) Unwatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
-// of HTTP/1.1. internal/http2 has made a GET with Upgrade of the request. The answer that says that the protocol was switched has the
-// status 200 in place of 101, and what follows the heads goes both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
+// of HTTP/1.1. Package http2 has turned the request into a GET with Upgrade. The answer that switches the protocol has the status 200 in
+// place of 101. The bytes of the other protocol go both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
 // parked.go.
 
 // Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read is the rest
@@ -49,7 +49,7 @@ func (s *Stream) takenLocked() bool {
 	return s.taken != nil && s.taken.side != tunnelClosed
 }
 
-// endOfTunnelLocked returns why nothing more comes by extended CONNECT, nil if something may.
+// endOfTunnelLocked returns why no more bytes will arrive by extended CONNECT, nil if some may.
 func (s *Stream) endOfTunnelLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
@@ -124,7 +124,7 @@ func (t *Tunnel) CloseWrite() error {
 	return nil
 }
 
-// completeLocked ends the answer's body behind what waits.
+// completeLocked ends the answer's body behind the bytes that wait.
 func (s *Stream) completeLocked() {
 	s.h.mu.AssertHeld()
 	race.Enter(&s.sending, sendingRest)
@@ -132,7 +132,7 @@ func (s *Stream) completeLocked() {
 	s.h.mayGoOnLocked(s)
 }
 
-// Close is net.Conn's. What was written is sent, as by TCP.
+// Close is net.Conn's. The bytes written before are still sent, as by TCP.
 func (t *Tunnel) Close() error {
 	s, h := t.s, t.h
 	h.mu.Lock()

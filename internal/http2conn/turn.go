@@ -22,7 +22,7 @@ func (h *Conn) BeginTurn(t *Turn) {
 	}
 }
 
-// Received records that n bytes have come, into this space.
+// Received records that n bytes were received into space.
 func (h *Conn) Received(t *Turn, space []byte, n int) {
 	if t.In.Received(n); n == len(space) {
 		t.In.Enlarge() // more is probably there
@@ -35,7 +35,7 @@ func (h *Conn) Received(t *Turn, space []byte, n int) {
 	}
 }
 
-// EndTurn returns the buffers to the worker, and keeps what hasn't been taken of the input.
+// EndTurn returns the buffers to the worker, and keeps the input that hasn't been taken.
 func (h *Conn) EndTurn(t *Turn) {
 	h.WakePutOff(t)
 	t.owned = nil
@@ -171,7 +171,7 @@ func (h *Conn) leaves() bool {
 	case !h.shared.Draining.Load():
 		return false
 	}
-	h.drains = true // no stream is parked, which would have to know
+	h.drains = true // no stream is parked: a parked one would have to know
 	now := h.shared.Clock.Exact()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ type wakers struct{ atomic.Int32 }
 
 const wakersOver = 1 << 30
 
-// WakeOwner makes the owner have a turn, if nobody has one, until endWaking was called.
+// WakeOwner gives the connection a turn, unless it has one now. After endWaking it does nothing.
 func (h *Conn) WakeOwner() {
 	defer h.wakers.Add(-1)
 	if h.wakers.Add(1)&wakersOver == 0 {

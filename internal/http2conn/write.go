@@ -198,7 +198,7 @@ func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	return n, err
 }
 
-// unsentBuffer holds what waits of a streamed answer, when that is more than maxSmallUnsent.
+// unsentBuffer holds the waiting bytes of a streamed answer, when they are more than maxSmallUnsent.
 type unsentBuffer [maxStreamUnsent]byte
 
 const maxSmallUnsent = 32 << 10
@@ -219,7 +219,7 @@ func (s *Stream) keepLocked(p []byte) {
 	s.setUnsentLocked(append(unsent, p...), buffer, false)
 }
 
-// dropUnsentLocked forgets what waits.
+// dropUnsentLocked forgets the bytes that wait.
 func (s *Stream) dropUnsentLocked() {
 	s.h.mu.AssertHeld()
 	if buffer := s.buffer; buffer != nil {

@@ -174,7 +174,7 @@ func (l *Life) Served() (address string, ok bool) {
 	return strings.Join(l.addresses, " "), l.listened
 }
 
-// End is what the record "stopped" says of the time from the beginning of the drain.
+// End holds what the log record "stopped" says about the time since the drain began.
 type End struct {
 	Address            string    // of all listeners
 	Since              time.Time // when the drain began
@@ -192,7 +192,8 @@ func (l *Life) TakeEnd() (end End, ok bool) {
 	return End{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut, l.requestsCut}, ok
 }
 
-// Cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same ones once more.
+// Cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same ones once more, so the
+// counts aren't added up.
 func (l *Life) Cut(conns, tasks int, requests string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -83,8 +83,8 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	return true
 }
 
-// add takes a place for a connection, nil if none is left. If that place belonged to another connection, the caller must end that
-// connection's waits.
+// add takes a place for a connection. It returns a nil entry if no place is left. If the place belonged to another connection, the caller
+// must end the waits of that connection, which is oldest.
 func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -4,9 +4,9 @@ package loop
 
 import "github.com/filohttp/filo/internal/sock"
 
-// Overdue names an event that the socket waits for although it has happened already, so that the socket is about to be woken; "" if there
-// is none. progress is how many bytes its owner has read, and how many the client has received. Anybody may call it at any time; it is for
-// tests.
+// Overdue names an event that has happened although the socket still waits for it, so the socket must be about to wake; "" if there is
+// none. progress holds the number of bytes that the owner has read, and the number that the client has acknowledged. Anybody may call it at
+// any time; it is for tests.
 func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	s.whileOpen(func(fd int) {
 		word := s.poll.Load()

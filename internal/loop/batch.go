@@ -4,7 +4,7 @@ package loop
 
 import "sync/atomic"
 
-// loopEvent is an event and what it is for.
+// loopEvent is an event of a socket or a listener.
 type loopEvent struct {
 	socket   *Socket
 	listener *listenerEntry
@@ -29,29 +29,30 @@ func (l *Loop) put(e loopEvent) {
 	l.filled++
 }
 
-// Loop.cursor holds a count of the batches in its high half. In its low half it holds, from the bottom, the index of the next entry and
-// the number of entries, of 16 bits each, and above them the flag beingFilled.
+// Loop.cursor holds a count of the batches in its high half. The lowest 16 bits hold the index of the next entry, the 15 bits above them
+// the number of entries, and the bit above those is the flag beingFilled.
 const beingFilled = 1 << 31
 
 // isUsedUp reports whether all entries of the batch have been taken.
 func isUsedUp(cursor uint64) bool { return cursor&0xffff >= cursor>>16&0x7fff }
 
-// beginFilling makes the caller the filler, the leader that fills the batch. It reports false if the batch isn't used up, since the entries
-// that are left would be lost, or if another leader is the filler.
+// beginFilling makes the caller the filler, the leader that fills the batch. It reports false if another leader is the filler, or if the
+// batch isn't used up: its remaining entries would be lost.
 func (l *Loop) beginFilling() bool {
 	cursor := l.cursor.Load()
 	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
-// fill makes the events of the epoll set and the claimed connections the new batch, and returns their number. The caller is the filler
-// until then.
+// fill makes a new batch of the events of the epoll set and the claimed connections, and returns its size. The caller is the filler until
+// fill returns.
 func (l *Loop) fill() (n int) {
 	l.poll()
 	l.requeue()
 	return l.endFilling()
 }
 
-// endFilling makes the entries that were put the new batch, and returns their number. The caller isn't the filler any more.
+// endFilling publishes the entries that put has added as the new batch, and returns their number. Afterwards the caller isn't the filler
+// any more.
 func (l *Loop) endFilling() (n int) {
 	n, l.filled = l.filled, 0
 	l.cursor.Store((l.cursor.Load()>>32+1)<<32 | uint64(n)<<16)

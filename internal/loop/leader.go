@@ -16,8 +16,8 @@ func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// IsAlone reports whether w leads a loop in which nothing else is ready, and mostly nothing else became ready while handlers stayed.
-// IsAlone takes events from the epoll set; they stay in the batch.
+// IsAlone reports whether w leads a loop in which nothing else is ready and, most of the time, nothing else became ready while a handler
+// stayed in the leader. IsAlone takes events from the epoll set; they stay in the batch.
 func (w *Worker) IsAlone() bool {
 	if !w.HoldsLoop() {
 		return false
@@ -64,8 +64,8 @@ func (w *Worker) retaken() {
 	w.owner.LoseLead()
 }
 
-// handOff gives the seat to another worker during w's turn, and w a place of one of these kinds. If none is free, it returns false, and w
-// keeps the seat. If the seat was already taken away, w is an ordinary worker.
+// handOff gives the seat to another worker during w's turn, and gives w a place of one of these kinds. If no place is free, it returns
+// false, and w keeps the seat. If the seat was already taken away, w is an ordinary worker.
 func (s *Seat) handOff(w *Worker, places admit.Kinds) bool {
 	// From here on nobody can take the seat away.
 	if !s.word.CompareAndSwap(w.word, w.word+1) {
@@ -82,7 +82,8 @@ func (s *Seat) handOff(w *Worker, places admit.Kinds) bool {
 	return true
 }
 
-// retake gives the seat to another worker if its leader is still in the turn of this word: that leader may never come back.
+// retake gives the seat to another worker if the seat's leader is still in the turn with this word, because that leader may never come
+// back.
 func (s *Seat) retake(word uint64) {
 	leader := s.takeAway(word)
 	if leader == nil {
@@ -96,7 +97,8 @@ func (s *Seat) retake(word uint64) {
 	leader.loseSocket()
 }
 
-// MayLose says that the connection of the turn is taken away together with the seat, by Conn.Retaken; nil ends that.
+// MayLose allows the goroutine that takes the seat away to take the connection of the turn, too, by Conn.Retaken. MayLose(nil) ends the
+// permission.
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
 // loseSocket takes away the connection whose turn the worker is in. The seat was taken away before. If the worker is in a later turn by
@@ -159,8 +161,8 @@ func (w *Worker) Leave(class *class.Class) bool {
 	return w.owner.MayTakeLong()
 }
 
-// LeaveFor gives w's seat, if it has one, to another worker, and w a place of one of these kinds, before w runs something of the class; nil is
-// none. It returns false if there is no such place. If w was leading, and still is, nothing has changed.
+// LeaveFor gives w's seat, if it has one, to another worker, and gives w a place of one of these kinds, before w runs something of the
+// class; nil is none. It returns false if no such place is free. Then w keeps its seat, unless that was taken away before.
 func (w *Worker) LeaveFor(class *class.Class, places admit.Kinds) bool {
 	if w.seat != nil {
 		w.EndClass()

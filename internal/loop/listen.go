@@ -57,7 +57,7 @@ type listenerEntry struct {
 	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // it is in the loop's epoll set; guarded by mu
-	older   bool          // connections that lack the socket's options, since they are older, may be waiting; guarded by mu
+	older   bool          // connections that arrived before the socket's options were set, and lack them, may be waiting; guarded by mu
 	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
 }
 
@@ -71,10 +71,10 @@ type Listening struct {
 	Logger  func() *slog.Logger
 	// Failures, if set, counts how often accepting has failed for a while.
 	Failures *atomic.Uint64
-	// Full, if set, is called when accepting has failed for a while, to make descriptors free. As Admit it mustn't wait.
+	// Full, if set, is called when accepting has failed for a while, to make descriptors free. Like Admit, it mustn't wait.
 	Full func()
-	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of Loop.Add, which counts as one of accepting. The
-	// descriptor isn't the caller's any more. Admit is called in a leader's turn, so it mustn't wait.
+	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of Loop.Add, which counts as an error of accepting.
+	// The descriptor isn't the caller's any more. Admit is called in a leader's turn, so it mustn't wait.
 	Admit func(to *Loop, fd int, peer sock.Address) error
 }
 
@@ -240,8 +240,8 @@ const (
 )
 
 // watchUser closes the loops' socket when user is closed. While no connection arrives watchUser costs nothing: it waits in Accept, beside
-// the loop. If it gets a connection before the loop does, it gives that to a loop, and checks now and then until no more arrive, since
-// loops accept at less than half the cost.
+// the loop. If it gets a connection before the loop does, it gives that connection to a loop. Then it leaves accepting to the loop, which
+// does it at less than half the cost, and only checks now and then until no more connections arrive.
 func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()
@@ -300,8 +300,8 @@ func (ll *Listener) acceptUser() {
 	}
 }
 
-// setsOptions reports whether the socket is a TCP socket that the program has opened. The options of such a socket were set when it
-// listened already.
+// setsOptions reports whether the socket is a TCP socket that the program has opened. filo sets the options of such a socket only after it
+// has begun to listen.
 func (ll *Listener) setsOptions() bool { return ll.user != nil && ll.address.Network() != "unix" }
 
 // userClosed reports whether the socket's listener is user and was closed.

@@ -13,15 +13,15 @@ const (
 	monitorTick = time.Millisecond
 	// quietTick is the same for a loop that has little to do. A tick wakes a thread, which costs more than a quick request.
 	quietTick = 10 * time.Millisecond
-	// idleTicks is for how many ticks nothing must have happened before the ticks end.
+	// idleTicks is the number of ticks without any activity after which the ticks end.
 	idleTicks = 100
 )
 
 // monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
 // ago loses its seat. So no request needs a clock reading. There are no ticks while the loop is idle.
 //
-// The ticks are timers of the runtime. A goroutine that waits in a read for a timer of the system's isn't woken in vain, but it keeps its
-// processor until sysmon takes that away, which may be 20 ms later.
+// The ticks are timers of the runtime. A goroutine that reads from a timer of the system wouldn't be woken in vain. But while it reads it
+// keeps its processor until sysmon takes the processor away, which may be 20 ms later.
 type monitor struct {
 	busy  atomic.Bool   // the leaders' waits are short on average; the filler's
 	idle  atomic.Bool   // there are no ticks

@@ -36,7 +36,7 @@ const (
 // allLoops is the number of loops of the process, of all its servers.
 var allLoops atomic.Int32
 
-// nap waits for an event, and puts the events that have come into the batch. It returns false if the leader should wait in the parker.
+// nap waits for an event, and puts the events that have happened into the batch. It returns false if the leader should wait in the parker.
 func (n *napper) nap(l *Loop, s *Seat) bool {
 	if n.mean > maxNapMean || !l.onlyClientsAwaited() {
 		return false
@@ -46,8 +46,8 @@ func (n *napper) nap(l *Loop, s *Seat) bool {
 		return false
 	}
 	if s.appointed {
-		// A leader that has just begun may have other goroutines behind it in its processor's queue, such as the worker in whose place it
-		// leads. They would wait for the end of the nap.
+		// A leader that has just begun may have other goroutines behind it in its processor's queue, such as the worker that led before it.
+		// They would wait for the end of the nap.
 		s.appointed = false
 		return false
 	}
@@ -80,7 +80,7 @@ func (n *napper) park(l *Loop) {
 // count adds the time of a wait to the mean. A long one counts as a millisecond, so that a few short ones make up for it.
 func (n *napper) count(took time.Duration) { n.mean += (min(took, time.Millisecond) - n.mean) / 4 }
 
-// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two counts don't have quite the
+// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two counts don't cover quite the
 // same goroutines: those that end connections or make handshakes also wait for clients, and reserved places don't count as serving. So a
 // leader may nap beside a handler that sleeps, which is woken a millisecond late at worst while a thread waits in the runtime's poller.
 func (l *Loop) onlyClientsAwaited() bool {

@@ -112,7 +112,7 @@ func (s *Socket) SawEnd() (half, gone bool) {
 }
 
 // WokenBy begins the work of an owner that has just claimed the connection. It reports whether Cut was called or, if not, whether a
-// deadline of the owner has passed, which it then forgets.
+// deadline of the owner has passed. It then forgets that deadline.
 func (s *Socket) WokenBy() (cut, expired bool) {
 	s.Drained = false
 	switch word := s.poll.Load(); {

@@ -22,7 +22,7 @@ type roster struct {
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
 	until   clock.Atomic[clock.Nanos] // no leader is called before: it would have no processor
-	pause   time.Duration             // how long that was set ahead; guarded by mu
+	pause   time.Duration             // how far ahead until was set last; guarded by mu
 }
 
 const (

@@ -22,7 +22,7 @@ const (
 	// another leader.
 	wakeRounds = 2
 	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
-	// value until it is known whether one has.
+	// value while it isn't known yet whether another client has asked.
 	crossedCalls = 4
 	hasStayed    = -1
 )
@@ -37,9 +37,9 @@ type Seat struct {
 	workers Workers       // where the leaders come from; immutable
 	bell    chan struct{} // ends a rest; sent to once for each; cap 1; immutable
 
-	// word holds a term in its high half, incremented when the seat is taken from its leader, and a count of turns in its low half, which
-	// is odd during a turn. The leader and a goroutine that takes the seat away compete by exchanges of the word: the one that succeeds gets the
-	// seat.
+	// The high half of word holds a term, which is incremented when the seat is taken from its leader. The low half counts turns, and is
+	// odd during a turn. The leader and a goroutine that takes the seat away compete by exchanges of the word: the one that succeeds gets
+	// the seat.
 	word   atomic.Uint64
 	leader atomic.Pointer[Worker] // the current leader, for takeAway
 	// lost becomes odd when a leader loses the seat, and even when somebody sees that no worker is beyond the cap: see Workers. It only
@@ -103,7 +103,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // if another leader is filling it, that leader calls this one when there is much
+		return l.hasBatch() // a leader that is filling the batch calls this one when there is much to do
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {
@@ -222,7 +222,7 @@ func (s *Seat) endTurn(w *Worker) {
 	}
 }
 
-// turnFailed ends a turn that panicked or called runtime.Goexit: the connection is lost, and the seat may need a leader.
+// turnFailed ends a turn that panicked or called runtime.Goexit: it abandons the connection, and the seat may need a leader.
 func (s *Seat) turnFailed(w *Worker, socket *Socket, returned *bool) {
 	if *returned {
 		return

@@ -14,13 +14,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Conn is a connection with its protocol, as its socket and its loop call it.
+// Conn is a connection with its protocol. Its socket and its loop call these methods.
 type Conn interface {
 	// Turn serves the connection, which w has claimed, as far as possible without waiting for the client. Then the connection is idle or
 	// gone. Or it stays claimed and Turn returns true: more is left to do, but other connections come first. Meanwhile w may lose its
 	// loop, or give it away.
 	Turn(w *Worker) (again bool)
-	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). The connection is lost.
+	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). If w still owns the connection, Abandon
+	// ends it or, after goexit, may leave it to another worker.
 	Abandon(w *Worker, goexit bool)
 	// PeerLeft says that the client of an owned connection sends nothing more or, if broken, that nothing reaches the client either. The
 	// caller isn't the owner.
@@ -29,7 +30,8 @@ type Conn interface {
 	Writable()
 	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
 	Closing()
-	// Retaken says that the seat was taken away from the worker whose turn may be lost: see Worker.MayLose. Any goroutine may call it.
+	// Retaken says that the seat was taken away from the worker that serves the connection, and that the connection must be taken, too: see
+	// Worker.MayLose. Any goroutine may call it.
 	Retaken()
 	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
 	// the owner's goroutine, or returns the reason why the owner mustn't wait.
@@ -68,7 +70,7 @@ type connWaiters struct {
 	waiter                  [2]waiter
 	wanted                  int32                    // see Want; the owner's
 	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
-	mu                      race.Mutex[race.OfLeaf]  // guards what the loop's set reports, for two goroutines of a handler
+	mu                      race.Mutex[race.OfLeaf]  // held to change what the loop's set reports, by either goroutine of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
 	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there
@@ -83,8 +85,8 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
-// assertOwned panics if nobody owns the socket, in builds with the race detector. In others it costs nothing. If somebody else owns the
-// socket, the race detector reports what both touch.
+// assertOwned panics if nobody owns the socket, in builds with the race detector. In other builds it costs nothing. If somebody else owns
+// the socket, the race detector reports what both touch.
 func (s *Socket) assertOwned() {
 	if race.Enabled && s.poll.Load()&pollBusy == 0 {
 		panic("filo: a socket was used by somebody who doesn't own it")
@@ -150,8 +152,8 @@ func (s *Socket) Read(p []byte) (int, error) {
 }
 
 // Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. Read
-// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1)
-// it returns whatever has come.
+// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1),
+// Read returns as soon as any bytes have come.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()
@@ -216,8 +218,8 @@ func (s *Socket) WatchWritable() {
 	}
 }
 
-// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its goodbye. When a handshake's time is
-// over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
+// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its close alert. When a handshake's time
+// is over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
 // owner ends it by linger.Close, which closes the socket.
 func (s *Socket) Close() error {
 	if taken := s.Taken(); taken != nil {
@@ -226,7 +228,8 @@ func (s *Socket) Close() error {
 	return s.Cut()
 }
 
-// WriteVector sends first and second with one system call, and then the rest of the one in which the call has stopped.
+// WriteVector sends first and second with one system call. If the call stops within first or second, WriteVector then sends the rest of
+// that one.
 func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	s.assertOwned()
 	n, errno := sock.Writev(int(s.fd), first, second)
@@ -274,13 +277,14 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	// Bytes that arrive after a short read cause another event. But the end may have arrived with these, in the same event.
+	// Bytes that arrive after a short read cause another event. But the end may have arrived together with the bytes that were read, in the
+	// same event.
 	s.Drained = n < len(p) && s.poll.Load()&pollHup == 0
 	return n, nil
 }
 
-// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Others than the owner
-// may call it as long as they keep the owner from closing the socket: see Socket.
+// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Goroutines other
+// than the owner may call Peek as long as they keep the owner from closing the socket: see Socket.
 func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
 	switch {

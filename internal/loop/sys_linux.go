@@ -91,5 +91,5 @@ func newBell() (bell, error) {
 
 func (b bell) ring() { sock.RingEventFD(int(b)) }
 
-// duplicateTo makes spare another descriptor of fd's file, and closes what spare was before.
+// duplicateTo makes spare another descriptor of fd's file. It closes the file that spare referred to before.
 func duplicateTo(fd, spare int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) }

@@ -51,8 +51,8 @@ type polledSocket struct {
 	lone [2]lone // by direction
 }
 
-// lone is what a goroutine that waits by itself tries. A goroutine that was left behind has its lone for itself, since its polledSocket
-// isn't used again.
+// lone holds the call that a goroutine tries while it waits by itself. moveBack may leave such a goroutine behind. Nobody else uses its
+// lone then, since the polledSocket isn't used again.
 type lone struct {
 	socket *Socket
 	way    int
@@ -77,7 +77,8 @@ func maxPolled() int32 {
 	return mostPolled
 }
 
-// newPolled returns a polledSocket, or nil if there are enough of them, or descriptors have run out: the loop will do.
+// newPolled returns a polledSocket. It returns nil if the group has enough of them, or descriptors have run out: then the loop wakes the
+// goroutine.
 func (s *Socket) newPolled() *polledSocket {
 	g := s.loop.group
 	if g.polled.Add(1) <= g.maxPolled {
@@ -109,7 +110,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 		return p
 	}
 	if s.IsShared() {
-		return nil // others may wait, too, no matter who owns it
+		return nil // other goroutines than the owner may wait, too
 	}
 	if w.waits++; w.waits <= loopWaits {
 		return nil
@@ -127,7 +128,8 @@ func (s *Socket) moveOut(way int) *polledSocket {
 	return p
 }
 
-// watchLocked makes the loop's set report what no goroutine waits for by itself. Events that have happened already are reported at once.
+// watchLocked makes the loop's set report the events of each direction in which no goroutine waits by itself. Events that have happened
+// already are reported at once.
 func (s *Socket) watchLocked(all *connWaiters) {
 	all.mu.AssertHeld()
 	watched := uint32(watchEnd)
@@ -169,8 +171,8 @@ func (s *Socket) moveBack() {
 	}
 }
 
-// callLater waits until the direction's call may succeed. If the goroutine waits by itself, callLater calls, too. Otherwise errno is EAGAIN,
-// as it is after a wait that has ended for another reason.
+// callLater waits until the direction's call may succeed. If the goroutine waits by itself, callLater also makes the call. Otherwise errno
+// is EAGAIN, as it is after a wait that has ended for another reason.
 func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 	polled, err := s.await(way)
 	if polled == nil {
@@ -240,7 +242,7 @@ func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (d
 	}
 }
 
-// tryOnce reports whether it is over: the try is done, or something else has ended the wait. Otherwise the goroutine is parked.
+// tryOnce reports whether the wait is over: the try is done, or something else has ended the wait. Otherwise the goroutine is parked.
 func (l *lone) tryOnce(fd uintptr) (over bool) {
 	s := l.socket
 	if l.parked {

@@ -1,6 +1,6 @@
-// Package loop serves many connections with few goroutines, by event loops that are each led by one worker. It knows sockets, events,
-// turns and leaders, but no protocol: a connection consists of a Socket and a Conn, which knows what to do in its turn. Workers supplies
-// the leaders. There are loops on Linux alone.
+// Package loop serves many connections with few goroutines: with event loops, each of which is led by up to eight workers. It knows
+// sockets, events, turns and leaders, but no protocol: a connection consists of a Socket and a Conn, which knows what to do in its turn.
+// Workers supplies the leaders. There are loops on Linux alone.
 package loop
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Workers is the pool, as a seat gets its leaders from it.
+// Workers is the pool from which a seat gets its leaders.
 type Workers interface {
 	// Lead starts a leader for the seat, which is new.
 	Lead(s *Seat)
@@ -38,8 +38,9 @@ type Owner interface {
 	Enter(places admit.Kinds) bool
 	// MayTakeLong reports whether the worker, which leads no loop, may go on with a handler that turns out to take long.
 	MayTakeLong() bool
-	// Losing says that the worker's seat is being taken away in the turn of a connection, or of none: then the socket is nil. The class belongs
-	// to the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker doesn't notice before it returns.
+	// Losing says that the worker's seat is being taken away. socket belongs to the connection whose turn it is, and is nil in a listener's
+	// turn. The class belongs to the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker
+	// doesn't notice before it returns.
 	Losing(socket *Socket, class *class.Class)
 	// LoseLead makes the worker an ordinary one, after its seat was taken away.
 	LoseLead()

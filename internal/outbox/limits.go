@@ -19,9 +19,9 @@ const (
 // admits reports whether size more bytes of a message may wait in addition to those that wait already. A single message may always wait.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
-// stall watches the client while bytes wait for it. Now and then it checks how many bytes the client has taken, including those in the
-// system's buffer, since a slow client takes bytes from that buffer long before the socket has room again. The outbox's lock guards the
-// fields.
+// stall watches the client while bytes wait for it. Now and then it checks how many bytes the client has taken. It counts the bytes taken
+// from the system's buffer, too, because the socket has no room again until long after a slow client has begun to take them. The outbox's
+// lock guards the fields.
 //
 // It exists only while the client is watched.
 type stall struct {
@@ -67,7 +67,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	return false
 }
 
-// watchLocked watches the client, unless it may wait for ever.
+// watchLocked watches the client, unless the client may take as long as it wants.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
 	if o.stall != nil || o.err != nil {

@@ -57,7 +57,7 @@ type Outbox struct {
 	stall    *stall    // nil: the client isn't watched
 	deadline *deadline // nil: none
 	err      error     // the reason why nothing can be sent any more
-	frames   bool      // each Write is a frame: nothing may follow a part of one; immutable
+	frames   bool      // each Write is a frame: nothing may follow a part of a frame; immutable
 	ending   bool      // Finish was called: nothing more is accepted
 	crowded  bool      // a goroutine is in AwaitBelow
 	turn     turn
@@ -245,7 +245,8 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish sends last, accepts nothing more, and reports whether all bytes were sent. If not, it wakes the owner when they are sent.
+// Finish sends the bytes of last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner
+// when it is.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -280,7 +281,8 @@ func (o *Outbox) AwaitEmpty() {
 	}
 }
 
-// AwaitBelow waits until fewer than size bytes wait, for as long as the client is fast enough. Only one goroutine may be in it.
+// AwaitBelow waits until fewer than size bytes wait, for as long as the client is fast enough. Only one goroutine at a time may call
+// AwaitBelow.
 func (o *Outbox) AwaitBelow(size int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

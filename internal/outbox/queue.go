@@ -71,13 +71,13 @@ func (q *queue) consume(n int) (done bool) {
 // atTurn reports whether the first piece is the mark of a goroutine that waits for its turn to send.
 func (q *queue) atTurn() bool { return len(q.pieces) > 0 && q.pieces[0].turn }
 
-// takeTurn removes this mark, and ends the goroutine's wait.
+// takeTurn removes the mark that atTurn has found, and ends the wait of its goroutine.
 func (q *queue) takeTurn() {
 	q.pieces[0].wait.done = true
 	q.drop()
 }
 
-// drop removes the first piece, and with the last one the array.
+// drop removes the first piece. When no piece is left, it also drops the array.
 func (q *queue) drop() {
 	if first := &q.pieces[0]; first.release != nil {
 		first.release(first.whole)

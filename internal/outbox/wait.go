@@ -46,16 +46,16 @@ func (o *Outbox) wakeLocked() {
 	}
 }
 
-// awaitLocked waits until the function so returns true. It returns false if that can't happen any more, or the deadline has passed.
-func (o *Outbox) awaitLocked(so func() bool) bool {
+// awaitLocked waits until condition returns true. It returns false if condition can't become true any more, or the deadline has passed.
+func (o *Outbox) awaitLocked(condition func() bool) bool {
 	o.mu.AssertHeld()
 	o.waiting++
-	if o.socket != nil && !so() {
+	if o.socket != nil && !condition() {
 		o.mu.Unlock()
 		o.socket.LeaveTurn()
 		o.mu.Lock()
 	}
-	for !so() && o.err == nil && !o.deadline.passed() {
+	for !condition() && o.err == nil && !o.deadline.passed() {
 		if d := o.deadline; d != nil && d.timer == nil {
 			d.timer = time.AfterFunc(time.Until(d.at), o.deadlineCame)
 		}
@@ -64,7 +64,7 @@ func (o *Outbox) awaitLocked(so func() bool) bool {
 	if o.waiting--; o.waiting == 0 {
 		o.deadline.stopTimer()
 	}
-	return so()
+	return condition()
 }
 
 // deadlineCame makes the waiting goroutines check the deadline.

@@ -16,17 +16,17 @@ var (
 	ErrSlow = errors.New("the header didn't arrive within ReadHeaderTimeout")
 )
 
-// ToldAddr returns the address that the proxy has told, in the form of RemoteAddr and LocalAddr. If the proxy didn't tell it, ToldAddr
-// returns the result of calling otherwise.
-func ToldAddr(told netip.AddrPort, otherwise func() net.Addr) net.Addr {
+// ToldAddr returns the address that the proxy has told, in the form of RemoteAddr and LocalAddr. If the proxy told none, ToldAddr returns
+// what the function fallback returns.
+func ToldAddr(told netip.AddrPort, fallback func() net.Addr) net.Addr {
 	if !told.IsValid() {
-		return otherwise()
+		return fallback()
 	}
 	return net.TCPAddrFromAddrPort(told)
 }
 
-// Conn is a connection that package net or the user has accepted, and that begins with a header. Everything else of it works as
-// before, except that plain sockets aren't read and written by raw system calls.
+// Conn is a connection that package net or the user has accepted, and that begins with a header. After the header it works like the
+// connection below, except that plain sockets aren't read and written by raw system calls.
 type Conn struct {
 	net.Conn
 	mu     sync.Mutex
@@ -83,8 +83,8 @@ func (p *Conn) SetLinger(seconds int) error {
 	return errors.ErrUnsupported
 }
 
-// Receive reads the header, and nothing that follows. It reports whether anything has come. When the deadline has passed, it calls look,
-// which prepares a last read.
+// Receive reads the header, and no byte that follows. some is false if the connection ended or failed before its first byte. When the
+// deadline has passed, Receive calls look once. If look returns true, one last read follows.
 func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	h, some, err := readHeader(p.Conn, look)
 	if err != nil {
@@ -96,8 +96,7 @@ func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	return true, nil
 }
 
-// readHeader reads a header and nothing that follows. It reports whether anything has come. When the deadline has passed, it calls look,
-// which prepares a last read.
+// readHeader reads the header for Receive, with the same look and some.
 func readHeader(r io.Reader, look func() bool) (h *Header, some bool, err error) {
 	b, looked := make([]byte, 0, 256), false
 	for want := MinSize; ; want = 1 {

@@ -1,5 +1,5 @@
 // Package proxyproto parses the header by which a proxy tells a server about a connection's client: the PROXY protocol, versions 1 and 2
-// (HAProxy's doc/proxy-protocol.txt). Conn is a connection of package net's that begins with one.
+// (HAProxy's doc/proxy-protocol.txt). Conn is a connection that begins with such a header.
 package proxyproto
 
 import (
@@ -15,11 +15,12 @@ import (
 const (
 	// MaxSize is the size of the longest header that Parse accepts. The protocol allows 64 KB, but no proxy needs even this much.
 	MaxSize = 4 << 10
-	// MinSize is the size of the shortest header, which is "PROXY UNKNOWN\r\n". Nothing that follows a header is among its first bytes.
+	// MinSize is the size of the shortest header, which is "PROXY UNKNOWN\r\n". So a read of MinSize bytes takes none of the bytes after
+	// the header.
 	MinSize = 15
 
 	maxVersion1  = 107 // in bytes, including the line end
-	fixedSize    = 16  // of version 2: what comes before the addresses
+	fixedSize    = 16  // of version 2: the part before the addresses
 	signature    = "\r\n\r\n\x00\r\nQUIT\n"
 	word         = "PROXY "
 	versionProxy = 0x21
@@ -157,7 +158,7 @@ func parse2(b []byte) (*Header, int, error) {
 	}
 	tlvs := b[fixedSize+addresses : size]
 	if b[13] == 0 {
-		// For an unknown kind nothing is known of the structure, either: the bytes may be anything.
+		// An unknown kind may have any structure, so its bytes aren't checked.
 		return &Header{string(kindUnknown)}, size, nil
 	}
 	if err := checkTLVs(b[:size], tlvs); err != nil {
@@ -192,7 +193,7 @@ func checkTLVs(header, tlvs []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the checksum of the header, whose own four bytes are at the offset, and count as zeros.
+// checksum returns the checksum of the header. The checksum's own four bytes, at offset, count as zeros.
 func checksum(header []byte, offset int) uint32 {
 	sum := crc32.Update(0, castagnoli, header[:offset])
 	sum = crc32.Update(sum, castagnoli, make([]byte, 4))

@@ -79,10 +79,11 @@ var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64
 
-// The race detector doesn't see the functions below: to it their atomic operations would put the goroutines in an order that other builds
-// don't have, and it would miss races. Only the goroutine that has claimed a holder uses it.
+// The functions below are hidden from the race detector. Otherwise it would miss races, because their atomic operations order goroutines
+// that aren't ordered in other builds. Only the goroutine that has claimed a holder uses it.
 
-// take records that the goroutine is about to hold a lock. If it isn't allowed that, take returns the rank of a lock that it holds.
+// take records that the goroutine is about to hold a lock. If a lock that the goroutine already holds forbids that, take returns the held
+// lock's rank.
 //
 //go:norace
 func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {

@@ -4,8 +4,8 @@ package race
 // Rank is the place of a lock in the order in which a goroutine may take locks: while it holds one, it takes only locks that come later.
 type Rank interface{ rank() int }
 
-// The ranks, in their order. No goroutine holds two locks of one rank, such as those of two connections. Where a comment has a colon, a
-// reason follows why locks of later ranks are taken under this one.
+// The ranks, in their order. No goroutine holds two locks of one rank, such as those of two connections. In the comments below, the text
+// after a colon says why locks of later ranks are taken under this one.
 type (
 	// OfTimeout: a time-out ends the request's context and sends its answer. A handler holds it while it sends the answers to earlier requests.
 	OfTimeout struct{}
@@ -61,8 +61,8 @@ func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
 func (OfLeaf) rank() int       { return 17 }
 
-// Unranked is of a lock whose holder calls a connection of the program's. Such a connection may be one of another server, with locks of any
-// rank, so neither the locks under which it is taken nor those that are taken under it are checked.
+// Unranked is of a lock whose holder calls a connection of the program's. Such a connection may belong to another server, with locks of any
+// rank. So an unranked lock may be taken under any lock, and any lock under it, without a check.
 type Unranked struct{}
 
 func (Unranked) rank() int { return 0 }

@@ -12,7 +12,7 @@ type State interface {
 // Builds with the race detector call Entered for each step, if a test has set it.
 var Entered func(from, to any)
 
-// Enter goes on to the next state.
+// Enter sets the state to next. Builds with the race detector panic if next may not follow.
 func Enter[S State](state *S, next S) {
 	if Enabled {
 		if (*state).Next()>>next&1 == 0 {

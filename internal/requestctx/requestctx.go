@@ -46,7 +46,7 @@ type Context struct {
 	outerDeadline time.Time // of outer; the zero time is none; immutable
 	// end is nil until the context is armed. It is set under mu.
 	end atomic.Pointer[armed]
-	// log is what a handler of package requestlog adds to records; nil if there is none.
+	// log holds the attributes that a handler of package requestlog adds to log records; nil if there are none.
 	log atomic.Pointer[requestlog.Attributes]
 	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see ClientEnded.
 	writes  atomic.Uint32
@@ -72,7 +72,7 @@ type armed struct {
 	stopTimer context.CancelFunc // releases the deadline's timer, if there is one
 }
 
-// New returns a context without a deadline. See its fields.
+// New returns a context without a deadline of its own. The fields of Context explain the parameters.
 func New(base, outer context.Context, carried bool) *Context {
 	r := &Context{base: base, outer: outer, carried: carried}
 	if outer != nil {
@@ -101,10 +101,10 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Log returns what the context adds to records, nil for nothing.
+// Log returns the attributes that the context adds to log records, nil for none.
 func (r *Context) Log() *requestlog.Attributes { return r.log.Load() }
 
-// SetLog sets what the context adds to records.
+// SetLog sets the attributes that the context adds to log records.
 func (r *Context) SetLog(log *requestlog.Attributes) { r.log.Store(log) }
 
 // Deadline implements context.Context.
@@ -157,7 +157,7 @@ func (r *keyRecorder) Value(key any) any {
 	return nil
 }
 
-// arm sets up what can end the context, unless that has been done.
+// arm arms the context, unless it is armed already.
 func (r *Context) arm() *armed {
 	if e := r.end.Load(); e != nil {
 		return e

@@ -1,5 +1,5 @@
-// Package running records which requests the goroutines of a server handle, so that others can ask. It knows only that a record has a
-// connection.
+// Package running records which requests the goroutines of a server handle, so that other goroutines can ask. A connection is only a value
+// to it.
 package running
 
 import (
@@ -23,7 +23,7 @@ const (
 	Queued
 )
 
-// Set holds the records of all goroutines that handle requests of a server. C is a connection of it.
+// Set holds the records of all goroutines that handle requests of a server. C is the type of the server's connections.
 type Set[C any] struct {
 	mu    race.Mutex[race.OfRunning]
 	first *Record[C] // of a doubly linked list; guarded by mu
@@ -44,7 +44,7 @@ type Record[C any] struct {
 	member         bool       // it is in the set; guarded by its mu
 }
 
-// Add adds the record of a goroutine that is about to handle requests. The nil set has none.
+// Add adds the record of a goroutine that is about to handle requests. A nil set ignores the record.
 func (s *Set[C]) Add(r *Record[C]) {
 	if s == nil {
 		return
@@ -92,7 +92,7 @@ func (s *Set[C]) All() []*Record[C] {
 	return all
 }
 
-// Begin records a request, or what has become known of a recorded request. A class that is nil isn't known.
+// Begin records a request, or updates the record of a request that was recorded before. class is nil if it isn't known.
 func (r *Record[C]) Begin(now clock.Time, class *class.Class, c *C, state State) {
 	if r == nil {
 		return
@@ -140,7 +140,7 @@ func (r *Record[C]) SetClient(client netip.AddrPort) {
 	r.client = client
 }
 
-// Request is what a record says.
+// Request is the content of a record.
 type Request[C any] struct {
 	Name   string // of the class; "" if it isn't known
 	State  State
@@ -149,7 +149,7 @@ type Request[C any] struct {
 	Age    time.Duration
 }
 
-// Look returns the request. It reports false if there is none any more.
+// Look returns the request. It reports false if the request has ended.
 func (r *Record[C]) Look(now clock.Time) (request Request[C], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,7 +77,8 @@ func IsTemporary(err error) bool {
 			return true
 		}
 	}
-	// Temporary is deprecated, because its meaning was never clear. But a listener of the user has no other way to say it.
+	// Temporary is deprecated, because its meaning was never clear. But a listener of the user has no other way to say that an error is
+	// temporary.
 	var netError net.Error
 	//lint:ignore SA1019 see above
 	return errors.As(err, &netError) && netError.Temporary()

@@ -56,8 +56,8 @@ func (s *Conn) Ended() (ended, gone bool) {
 	return ended, gone || err != nil
 }
 
-// Ended checks what a socket would read next: the end of the client's side, or an error because the client has left. A reset shows only
-// once; later calls see an end.
+// Ended checks whether the next read of a socket would find the end of the client's side, or an error because the client has left. A reset
+// shows only once; later calls see an end.
 func Ended(fd int) (ended, gone bool) {
 	var next [1]byte
 	n, errno := Peek(fd, next[:])
@@ -111,8 +111,8 @@ func HasInput(netConn net.Conn) (has, known bool) {
 	return has, err == nil
 }
 
-// Buffered returns how many bytes the system keeps for the peer of a connection, which hasn't taken them yet. In a Unix socket some memory
-// counts, too. ok is false if the connection isn't a socket. Any goroutine may call it.
+// Buffered returns how many sent bytes the system still holds because the peer of the connection hasn't taken them. For a Unix socket the
+// number includes the system's own overhead. ok is false if the connection isn't a socket. Any goroutine may call it.
 func Buffered(netConn net.Conn) (n int, ok bool) {
 	if looped, ok := transport(netConn).(interface{ Buffered() (n int, ok bool) }); ok {
 		return looped.Buffered()
@@ -150,8 +150,8 @@ func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 // IsWritable reports whether a write would take some bytes. By the system's rule, a third of the buffer must be free.
 func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
 
-// Transferred returns how many bytes of a TCP connection have come, and how many its peer has acknowledged, with those of TLS. ok is false
-// if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
+// Transferred returns how many bytes of a TCP connection were received, and how many its peer has acknowledged. Bytes of TLS count, too. ok
+// is false if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
 func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	if looped, ok := transport(netConn).(interface {
 		Transferred() (received, sent uint64, ok bool)
@@ -166,7 +166,8 @@ func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	return received, sent, ok && err == nil
 }
 
-// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. It has 8 bytes and 24 words before these.
+// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. Before the fields used here it has 8 bytes and 24
+// words of 4 bytes.
 type tcpInfo struct {
 	_                  [104]byte
 	_, _               [8]byte // rates

@@ -35,5 +35,5 @@ func Writev(fd int, first, second []byte) (int, syscall.Errno) {
 	}
 }
 
-// Shutdown ends the sides of a connection that how names, such as syscall.SHUT_WR.
+// Shutdown ends one side of a connection, or both: how is a constant such as syscall.SHUT_WR.
 func Shutdown(fd, how int) { syscall.RawSyscall(sysShutdown, uintptr(fd), uintptr(how), 0) }

@@ -21,9 +21,9 @@ func AppendPercentDecoded(dst, src []byte) []byte {
 	}
 }
 
-// EscapePath returns a path as sent, with those bytes percent-encoded that a request target may contain but a URI's path can't: '"<>\^`{|}'.
-// Existing percent-encoding stays. A url.URL keeps a RawPath only if it has no such byte. Otherwise it encodes the decoded path, in which an
-// encoded slash has become a slash.
+// EscapePath returns a path as sent, with those bytes percent-encoded that a request target may contain but a URI's path can't:
+// '"<>\^`{|}'. Existing percent-encoding stays. A url.URL ignores a RawPath that contains such a byte. It then encodes the decoded path, in
+// which an encoded slash has become a slash.
 func EscapePath(path string) string {
 	for i := range len(path) {
 		if classes[path[i]]&classPath == 0 {

@@ -12,8 +12,8 @@ func NewDictionary(value []byte) Dictionary { return Dictionary{b: TrimSpace(val
 
 var valueless = []byte("?1")
 
-// Next returns the next member's name and, for a number or a boolean, its text; for other values nil. A member without a value is "?1". It
-// reports false at the end, and at the first fault.
+// Next returns the next member's name. item is the text of its value if that is a number or a boolean, otherwise nil. A member without a
+// value has the value "?1". It reports false at the end, and at the first fault.
 func (d *Dictionary) Next() (key, item []byte, ok bool) {
 	if len(d.b) == 0 || d.bad {
 		return nil, nil, false
@@ -44,10 +44,10 @@ func (d *Dictionary) skip(c byte) bool {
 	return true
 }
 
-// take consumes the bytes up to the first one for which is returns false.
-func (d *Dictionary) take(is func(byte) bool) []byte {
+// take consumes bytes as long as accepts returns true for them.
+func (d *Dictionary) take(accepts func(byte) bool) []byte {
 	n := 0
-	for n < len(d.b) && is(d.b[n]) {
+	for n < len(d.b) && accepts(d.b[n]) {
 		n++
 	}
 	taken := d.b[:n]

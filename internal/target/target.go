@@ -1,5 +1,5 @@
-// Package target splits the target of a request (RFC 9112, section 3.2) into the parts of its URI, when they are asked for. It knows bytes
-// alone.
+// Package target splits the target of a request (RFC 9112, section 3.2) into the parts of its URI, when they are asked for. It works on
+// bytes only.
 package target
 
 import (
@@ -22,8 +22,8 @@ const (
 // maxKeptPath is the size of the largest buffer for decoded paths that is kept between requests.
 const maxKeptPath = 8 << 10
 
-// Target is a request target, with what else makes up the target URI: see filo.URI. It borrows the bytes that it is given, until the next Parse
-// or Reset.
+// Target is a request target together with the Host field and the scheme, which complete the target URI: see filo.URI. It borrows the bytes
+// that it is given, until the next Parse or Reset.
 type Target struct {
 	target    []byte // as sent
 	hostField []byte // the value of Host
@@ -215,5 +215,5 @@ func (t *Target) Replace(target []byte) {
 	}
 }
 
-// Memory returns what the decoded path lies in.
+// Memory returns the buffer that holds the decoded path.
 func (t *Target) Memory() []byte { return t.decoded[:cap(t.decoded)] }

@@ -57,7 +57,8 @@ type Options struct {
 	// a handler can give this cache other directives than its clients' caches. The first one that an answer has, and that is a valid
 	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware
 	// keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control
-	// counts only if it is listed: it is for the caches of others in front of the server, which may keep answers that this cache may not.
+	// counts only if it is listed: that field is for caches in front of the server, such as a CDN's, which may keep answers that this cache
+	// may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
@@ -80,9 +81,9 @@ type Options struct {
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated in this way, and is validated for each request.
 //
 // The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
-// makes a new answer, which that request must wait for. With stale-if-error, it does so if the handler fails with an error or the status
-// 500, 502, 503 or 504, or if the handler takes longer than 5 seconds and another request waits for it. Both are ignored beside
-// must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
+// makes a new answer. Only that request waits for the new answer. With stale-if-error, it does so if the handler fails with an error or the
+// status 500, 502, 503 or 504. It also does so for a request that has waited for another request's handler for 5 seconds. Both are ignored
+// beside must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
 // request, with its client's context, credentials and limits.
 //
 // If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
@@ -91,9 +92,9 @@ type Options struct {
 // A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
 // says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
-// While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out
-// not to be storable. A successful request with a method that may change something removes the stored answer for its target, and a GET or QUERY
-// that began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
+// While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out not to be
+// storable. A successful request with a method that may change something removes the stored answers for its target. A GET or QUERY that
+// began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
 // of percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
@@ -149,8 +150,8 @@ func (e *entry) lasts(now time.Time) bool {
 	return e.response != nil && now.Before(e.expires.Add(max(e.whileRevalidated, e.ifError)))
 }
 
-// varyRule is the names of the request fields that choose one of several responses. Its number keeps responses that were
-// stored by another rule from being found.
+// varyRule holds the names of the request fields that choose one of several responses. Its number keeps responses that were stored by
+// another rule from being found.
 type varyRule struct {
 	number uint64
 	names  []string
@@ -258,8 +259,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4), before
-// its client gets the answer, so that the client's next request is answered anew.
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4).
+// That happens before its client gets the answer, so the client's next request is answered anew.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
@@ -279,7 +280,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	return err
 }
 
-// special reports whether the answer to a request may be unfit for others.
+// special reports whether the answer to a request may be unfit for other requests.
 func special(c *filo.Ctx) bool {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return true
@@ -346,7 +347,8 @@ func shortKey(key []byte) []byte {
 	return append(append(key, 0), sum[:]...)[start:]
 }
 
-// find returns the entry for a request, and the place where it is or would be. Its keys may have been appended to the target's.
+// find returns the entry for a request, and the place where it is or would be. The place's keys may be appended to the target's key, in the
+// same memory.
 func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry, ok bool, err error) {
 	at.key = at.target
 	if at.query != nil {
@@ -468,9 +470,9 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, also after a panic, it keeps a note that
-// it wasn't kept. The place and old come from find. If old has a response, the handler validates it, and it answers if the handler fails
-// and the response allows that.
+// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that
+// the response wasn't kept. The place and old come from find. If old has a response, the handler validates that response. If the handler
+// fails, old answers, where its response allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)

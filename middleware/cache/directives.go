@@ -130,7 +130,7 @@ func (d directives) mayAnswerAuthorized() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("must-revalidate")
 }
 
-// mayAnswerCookies reports whether a response itself says who may have it, and for how long.
+// mayAnswerCookies reports whether a response itself says who may have it, or for how long.
 func (d directives) mayAnswerCookies() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("max-age") || d.field == "" && d.header.Has("Expires") || caching.HasToken(d.header, "Vary", "cookie")
 }

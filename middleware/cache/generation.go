@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/storelog"
 )
 
-// generation is the requests for a target since its answers were last removed. They may read data from before the next removal, so
+// generation consists of the requests for a target since its answers were last removed. They may read data from before the next removal, so
 // their answers aren't stored after it.
 type generation struct {
 	running int  // the requests that may store an answer
@@ -73,7 +73,7 @@ func (g *generations) within(own *generation, store func()) bool {
 type fetching struct {
 	key        string // of the target
 	generation *generation
-	mark       []byte // what the Store had when the request began
+	mark       []byte // the mark in the Store when the request began; nil if there was none
 	marked     bool   // the Store was asked, and has answered
 }
 

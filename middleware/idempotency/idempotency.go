@@ -237,7 +237,7 @@ func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
-// errBodyBegun is answered with a 500. Without this error, two bodies with the same rest would be taken for one.
+// errBodyBegun is answered with a 500. Without this error, two bodies with the same rest would count as the same body.
 var errBodyBegun = errors.New("idempotency: other middleware has read from the body before, as by BodyReader or MultipartForm: put it inside, or have it call Body first")
 
 var errKeyLost = errors.New("the request took longer than MaxRun, and another request has claimed its key")

@@ -14,8 +14,9 @@ type Store interface {
 	// Claim stores record under the key if the key is free. It returns the record that is then stored, and reports whether that is the
 	// given record.
 	Claim(c *filo.Ctx, key string, record Record) (Record, bool, error)
-	// Complete replaces the record that Claim has stored with record. If the claimed record has expired and the key holds another request's
-	// record, Complete changes nothing and returns false. The records of different requests have different values in the field Claim.
+	// Complete puts record in place of the record that Claim has stored. If the claimed record has expired and the key holds another
+	// request's record, Complete changes nothing and returns false. The records of different requests have different values in the field
+	// Claim.
 	Complete(c *filo.Ctx, key string, record Record) (bool, error)
 	// Release removes the key's record if its field Claim equals claim.
 	Release(c *filo.Ctx, key, claim string) error

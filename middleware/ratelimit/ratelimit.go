@@ -51,8 +51,8 @@ type Options struct {
 
 // Store keeps how much of its limit each key has used. Many goroutines call its method at once.
 type Store interface {
-	// Take takes one request from the key's remaining ones, or none if none is left. The key is borrowed. A store that waits for
-	// something must use the request's Context.
+	// Take uses up one of the key's remaining requests, if there is one. The key is borrowed. A store that waits for something must use the
+	// request's Context.
 	Take(c *filo.Ctx, key []byte, quota Quota) (State, error)
 	// Return gives back a request that Take has allowed: see Options.Counts.
 	Return(c *filo.Ctx, key []byte, quota Quota) error
@@ -80,10 +80,10 @@ type State struct {
 	RetryAfter time.Duration
 }
 
-// New returns middleware that allows each key limit requests in each window, which must be whole seconds. A Burst of requests may come at
-// once, and after it one every window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers report the remaining
-// quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route may have several limits with
-// different names.
+// New returns middleware that allows limit requests of each key in each window. The window must be whole seconds. A Burst of requests may
+// come at once, and after it one every window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers report the
+// remaining quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route may have several limits
+// with different names.
 //
 // Put it in front of everything expensive, inside of AccessLog and, if there is a proxy, of RealIP. New panics unless limit and
 // window are greater than 0.

@@ -63,8 +63,8 @@ func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 // that was ended, so that requests that loaded it before notice that.
 const movedTime = 5 * time.Minute
 
-// saveRenewed saves the session under a new id. No client knows the new id before the old record leads to it, which is written only if the
-// old record is as the request found it. So the new session has the changes of other requests, and a session that they have ended stays
+// saveRenewed saves the session under a new id. No client knows the new id before the old record leads to it. The old record is changed
+// only if it is as the request found it. So the new session has the changes of other requests, and a session that they have ended stays
 // ended.
 func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	store, id, version := s.manager.Store, rand.Text(), uint64(0)
