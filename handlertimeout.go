@@ -171,11 +171,11 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.mu.AssertHeld()
 	t.fired = true
 	t.exchange.server.counts.timeouts.handler.Add(1)
+	t.endContext() // first: a client that has its answer may leave, and then the context would have another error
 	var err error
 	t.fields.prepareRefusal(t.answer)
 	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields.list, t.head)
 	t.failed = err != nil
-	t.endContext()
 }
 
 // endContext ends the context that the timeout has to end, if there is one and its time is over. By now it may be the context of another

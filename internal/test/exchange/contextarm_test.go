@@ -211,6 +211,32 @@ func TestContextDeadlineSetLater(t *testing.T) {
 	}, filotest.GetRequest)
 }
 
+// When a client has the answer of a time-out, the context has ended by its deadline: the client can't end it by leaving.
+func TestContextEndsBeforeTheAnswer(t *testing.T) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		contexts, release := make(chan context.Context, 1), make(chan struct{})
+		s := filotest.Serve(t, &filo.Server{Driver: driver, Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
+			c.SetTimeout(time.Millisecond, nil)
+			contexts <- c.Context()
+			<-release
+			return nil
+		}})
+		for range 50 {
+			c := s.Dial(t)
+			c.Get("/")
+			ctx := filotest.Recv(t, contexts, "the handler")
+			if response, _ := c.Answer(); response.StatusCode != 503 {
+				t.Fatalf("status %d", response.StatusCode)
+			}
+			if err := ctx.Err(); err != context.DeadlineExceeded {
+				t.Errorf("%v: the context's error is %v behind the answer", driver, err)
+			}
+			release <- struct{}{}
+			c.Close()
+		}
+	}
+}
+
 // A context whose end came before anybody asked for it is done at the first look.
 func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	errOver := errors.New("over")
