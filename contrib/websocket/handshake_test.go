@@ -87,6 +87,7 @@ func TestHandshake(t *testing.T) {
 		{"behind a proxy with TLS", request("", "Origin: https://filo.test"), ok, nil},
 		{"whatever the case", request("", "Origin: HTTP://FILO.test"), ok, nil},
 		{"with the scheme's own port", request("", "Origin: http://filo.test:80"), ok, nil},
+		{"the host's port may be empty, as for CSRF", request("", "Host: filo.test:", "Origin: http://filo.test"), ok, nil},
 		{"another port is another origin", request("", "Origin: http://filo.test:8080"), "HTTP/1.1 403 ", map[string]string{"Sec-WebSocket-Accept": ""}},
 		{"another host", request("", "Origin: http://evil.test"), "HTTP/1.1 403 ", nil},
 		{"one that ends the same", request("", "Origin: http://evilfilo.test"), "HTTP/1.1 403 ", nil},

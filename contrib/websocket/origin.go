@@ -70,9 +70,11 @@ func splitOrigin(origin string) (scheme, host string, ok bool) {
 	return scheme, trimPort(host, scheme), true
 }
 
+// trimPort cuts off the scheme's default port, and a colon without a port (RFC 3986, section 6.2.3).
 func trimPort(host, scheme string) string {
+	port := ":80"
 	if scheme == "https" {
-		return strings.TrimSuffix(host, ":443")
+		port = ":443"
 	}
-	return strings.TrimSuffix(host, ":80")
+	return strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
 }
