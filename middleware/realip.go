@@ -122,7 +122,8 @@ func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 		} else {
 			host = lastElement(c, "X-Forwarded-Host")
 		}
-		if isHost(host) {
+		// A colon without a port is allowed (RFC 3986, section 3.2.3), and the server takes it in Host, too.
+		if isHost(bytes.TrimSuffix(host, []byte{':'})) {
 			return host
 		}
 	}

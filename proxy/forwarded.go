@@ -44,7 +44,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.SetXForwarded()
 	if trusted {
 		for _, name := range passedOn {
-			if values := r.In.Header[name]; len(values) > 0 {
+			if values := r.In.Header[name]; saysSomething(values) {
 				r.Out.Header[name] = values
 			}
 		}
@@ -58,6 +58,12 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if p.options.Rewrite != nil {
 		p.options.Rewrite(r)
 	}
+}
+
+// saysSomething reports whether a list has an element. Without one, middleware.RealIP in front of the proxy takes host and scheme from the
+// request itself, and an upstream must see the same.
+func saysSomething(values []string) bool {
+	return slices.ContainsFunc(values, func(value string) bool { return strings.Trim(value, ", \t") != "" })
 }
 
 // trusts reports whether an address belongs to a trusted proxy.

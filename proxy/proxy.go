@@ -13,8 +13,8 @@
 // and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https, client
 // certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*, Remote-User among them, X-Remote-*,
 // X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and
-// -Prefix, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For, X-Forwarded-Host and
-// X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
+// -Prefix unless they are empty, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For,
+// X-Forwarded-Host and X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
 // RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and WebSockets of the
 // site's own pages. PreserveHost prevents that too.
 //

@@ -22,9 +22,12 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/internal/tcptest"
+	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/proxy"
+	"github.com/filohttp/filo/servertest"
 )
 
 // patience is how long a test waits for something that must happen.
@@ -185,6 +188,43 @@ func TestForwarded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a trusted proxy leaves empty is said by this proxy, so an upstream sees the host and the scheme that middleware.RealIP finds in front.
+func TestForwardedEmpty(t *testing.T) {
+	saw := make(chan [2]string, 2)
+	see := func(c *filo.Ctx) { saw <- [2]string{middleware.Host(c), middleware.Scheme(c)} }
+	realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true, TrustProto: true})
+	upstream := backend(t, adaptor.ToHTTP(realIP(func(c *filo.Ctx) error {
+		see(c)
+		return nil
+	})).ServeHTTP)
+	p := proxy.New(proxy.Options{Upstreams: []string{upstream}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	defer p.Close()
+	trusted := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, TrustHost: true, TrustProto: true})
+	s := servertest.New(t, trusted(func(c *filo.Ctx) error {
+		see(c)
+		return p.Serve(c)
+	}))
+	for _, test := range []struct {
+		fields []string
+		want   [2]string
+	}{
+		{[]string{"X-Forwarded-Host: shop.example", "X-Forwarded-Proto: https"}, [2]string{"shop.example", "https"}},
+		{[]string{"X-Forwarded-Host: ", "X-Forwarded-Proto: "}, [2]string{"filo.test", "http"}},
+		{[]string{"X-Forwarded-Host: , ", "X-Forwarded-Proto: ,", "X-Forwarded-Host: "}, [2]string{"filo.test", "http"}},
+		{[]string{"X-Forwarded-Host: shop.example, ", "X-Forwarded-Proto: https,\t"}, [2]string{"shop.example", "https"}},
+		{[]string{"X-Forwarded-Host: shop.example", "X-Forwarded-Host: "}, [2]string{"shop.example", "http"}},
+	} {
+		if got := s.DoFrom(t, &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 1}, "GET /", test.fields...); got.Status != 200 {
+			t.Fatal(got)
+		}
+		for _, where := range []string{"front", "upstream"} {
+			if got := <-saw; got != test.want {
+				t.Errorf("%q: the %s saw %q, want %q", test.fields, where, got, test.want)
+			}
+		}
 	}
 }
 

@@ -51,9 +51,10 @@ type Options struct {
 	// OnClose.
 	OnClose func(conn *Conn, err error)
 
-	// Origins are further origins whose pages may connect, such as "https://app.example.com" or "https://*.example.com", which
-	// matches every subdomain. Pages of the host that the client has asked for (see middleware.Host) may always connect. So may clients
-	// that send no Origin, since they aren't browsers. "*" lets every page on the web act as its visitor, with the visitor's cookies.
+	// Origins are further origins whose pages may connect, such as "https://app.example.com". "https://*.example.com" allows all hosts
+	// directly below that one, such as a.example.com, but not a.b.example.com, as in middleware.CORS. Pages of the host that the client has
+	// asked for (see middleware.Host) may always connect. So may clients that send no Origin, since they aren't browsers. "*" lets every
+	// page on the web act as its visitor, with the visitor's cookies.
 	Origins []string
 	// Subprotocols are the server's subprotocols, in order of preference. A client that offers none of them is still accepted,
 	// without a subprotocol.

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// originPattern is an allowed origin, or all the subdomains of one.
+// originPattern is an allowed origin, or the domain whose hosts are allowed: those with one more label.
 type originPattern struct {
-	scheme, host string // host without the "*", in lower case
+	scheme, host string // host without the "*", but with the dot behind it, in lower case
 	wild         bool
 }
 
@@ -51,7 +51,10 @@ func (o *originCheck) allows(origin, host, asked string) bool {
 		if p.scheme != scheme {
 			continue
 		}
-		if p.host == page && !p.wild || p.wild && len(page) > len(p.host) && strings.HasSuffix(page, p.host) {
+		if !p.wild && p.host == page {
+			return true
+		}
+		if label, below := strings.CutSuffix(page, p.host); p.wild && below && label != "" && !strings.Contains(label, ".") {
 			return true
 		}
 	}
@@ -67,9 +70,11 @@ func splitOrigin(origin string) (scheme, host string, ok bool) {
 	return scheme, trimPort(host, scheme), true
 }
 
+// trimPort cuts off the scheme's default port, and a colon without a port (RFC 3986, section 6.2.3).
 func trimPort(host, scheme string) string {
+	port := ":80"
 	if scheme == "https" {
-		return strings.TrimSuffix(host, ":443")
+		port = ":443"
 	}
-	return strings.TrimSuffix(host, ":80")
+	return strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
 }

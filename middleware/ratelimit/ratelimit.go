@@ -93,13 +93,13 @@ func New(limit int, window time.Duration, options ...Options) filo.Middleware {
 		return func(c *filo.Ctx) error {
 			var buffer [16]byte
 			key := l.key(c, &buffer)
-			taken, err := l.admit(c, key)
+			state, err := l.admit(c, key)
 			if err != nil {
 				return err
 			}
 			err = next(c)
-			if taken && l.Counts != nil && !l.Counts(c, err) {
-				l.giveBack(c, key)
+			if state.Allowed && l.Counts != nil && !l.Counts(c, err) {
+				l.giveBack(c, key, state)
 			}
 			return err
 		}
@@ -156,33 +156,38 @@ func (o *Options) check(q Quota) {
 	}
 }
 
-// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. taken is false if no request was taken.
-func (l *limiter) admit(c *filo.Ctx, key []byte) (taken bool, err error) {
+// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. The state is zero if nothing was taken,
+// since the key is empty or the store failed.
+func (l *limiter) admit(c *filo.Ctx, key []byte) (State, error) {
 	if len(key) == 0 {
-		return false, nil
+		return State{}, nil
 	}
 	state, err := l.take(c, key)
 	if err != nil {
 		if !l.FailOpen {
-			return false, err
+			return State{}, err
 		}
 		storelog.Failure(c, "ratelimit: the Store failed, so the request was admitted", err)
-		return false, nil
+		return State{}, nil
 	}
 	if !l.HideFields {
 		c.Response.Header.AddField(&l.policy)
 		var buffer [128]byte
-		value := append(buffer[:0], l.item...)
-		value = strconv.AppendInt(value, int64(max(state.Remaining, 0)), 10)
-		value = append(value, ";t="...)
-		value = strconv.AppendInt(value, syntax.Seconds(state.Reset), 10)
-		c.Response.Header.AddBytes("RateLimit", value)
+		c.Response.Header.AddBytes("RateLimit", l.appendState(buffer[:0], state))
 	}
 	if state.Allowed {
-		return true, nil
+		return state, nil
 	}
 	c.Response.Header.Set("Retry-After", strconv.FormatInt(max(syntax.Seconds(state.RetryAfter), 1), 10))
-	return false, l.refusal
+	return State{}, l.refusal
+}
+
+// appendState appends the value of the field RateLimit.
+func (l *limiter) appendState(to []byte, state State) []byte {
+	to = append(to, l.item...)
+	to = strconv.AppendInt(to, int64(max(state.Remaining, 0)), 10)
+	to = append(to, ";t="...)
+	return strconv.AppendInt(to, syntax.Seconds(state.Reset), 10)
 }
 
 // key returns the key of a request. A key that is an address is in buffer.
@@ -205,14 +210,36 @@ func (l *limiter) take(c *filo.Ctx, key []byte) (State, error) {
 	return l.Store.Take(c, bytes.Clone(key), l.quota)
 }
 
-// giveBack undoes take. If the store's Return fails, the request stays counted.
-func (l *limiter) giveBack(c *filo.Ctx, key []byte) {
+// giveBack undoes take, which returned state. If the store's Return fails, the request stays counted.
+func (l *limiter) giveBack(c *filo.Ctx, key []byte, state State) {
 	if l.memory != nil {
 		l.memory.giveBack(key)
+	} else if err := l.Store.Return(c, bytes.Clone(key), l.quota); err != nil {
+		storelog.Failure(c, "ratelimit: the Store failed, so a request that doesn't count was counted", err)
 		return
 	}
-	err := l.Store.Return(c, bytes.Clone(key), l.quota)
-	storelog.Failure(c, "ratelimit: the Store failed, so a request that doesn't count was counted", err)
+	if l.HideFields || c.Committed() {
+		return
+	}
+	state.Remaining = min(state.Remaining+1, l.quota.Burst)
+	state.Reset = max(state.Reset-l.quota.Window/time.Duration(l.quota.Limit), 0)
+	l.correct(c, state)
+}
+
+// correct replaces the value that admit has added to the field RateLimit. Other limits have added the other values.
+func (l *limiter) correct(c *filo.Ctx, state State) {
+	var values [][]byte
+	for value := range c.Response.Header.Values("RateLimit") {
+		if bytes.HasPrefix(value, []byte(l.item)) {
+			values = append(values, l.appendState(nil, state))
+		} else {
+			values = append(values, bytes.Clone(value))
+		}
+	}
+	c.Response.Header.Del("RateLimit")
+	for _, value := range values {
+		c.Response.Header.AddBytes("RateLimit", value)
+	}
 }
 
 // clientNetwork returns the client's address, with the last 64 bits of an IPv6 address cleared. Clients without an address, as on a Unix

@@ -93,6 +93,8 @@ func TestTwice(t *testing.T) {
 type rateStore struct {
 	state ratelimit.State
 	err   error
+	// returning is the error of Return.
+	returning error
 	// keys are the keys of requests that were taken, returned those of requests that were given back.
 	keys, returned []string
 	quota          ratelimit.Quota
@@ -106,7 +108,7 @@ func (s *rateStore) Take(_ *filo.Ctx, key []byte, quota ratelimit.Quota) (rateli
 
 func (s *rateStore) Return(c *filo.Ctx, key []byte, quota ratelimit.Quota) error {
 	s.returned = append(s.returned, string(key))
-	return s.err
+	return s.returning
 }
 
 func TestStore(t *testing.T) {
@@ -190,6 +192,51 @@ func TestCounts(t *testing.T) {
 	s.DoFrom(t, mwtest.TCPAddress("192.0.2.2:1"), "GET /")
 	if len(store.keys) != 2 || !slices.Equal(store.returned, store.keys[1:]) {
 		t.Errorf("taken: %q, returned: %q", store.keys, store.returned)
+	}
+}
+
+// The field RateLimit agrees with the store: a request that was given back isn't missing from what remains.
+func TestCountsInFields(t *testing.T) {
+	answer := func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/wrong":
+			return filo.Error(401, "")
+		case "/stream":
+			w := c.Stream()
+			if _, err := w.Write([]byte("in")); err != nil {
+				return err
+			}
+			return w.Flush()
+		}
+		return c.Text(200, "in")
+	}
+	failures := ratelimit.Options{Name: "failures", Counts: ratelimit.Failures}
+	all := ratelimit.New(100, time.Second, ratelimit.Options{Name: "all"})
+	failing := ratelimit.Options{Counts: ratelimit.Failures, Store: &rateStore{state: ratelimit.State{Allowed: true, Remaining: 3}}}
+	hidden := failures
+	hidden.HideFields = true
+	for _, test := range []struct {
+		why, path string
+		limits    []filo.Middleware
+		want      []string
+	}{
+		{"what counts is missing", "/wrong", []filo.Middleware{ratelimit.New(5, 50*time.Second, failures)}, []string{`"failures";r=4;t=10`}},
+		{"what doesn't count isn't", "/", []filo.Middleware{ratelimit.New(5, 50*time.Second, failures)}, []string{`"failures";r=5;t=0`}},
+		{"a limit of one isn't used up", "/", []filo.Middleware{ratelimit.New(1, 50*time.Second, failures)}, []string{`"failures";r=1;t=0`}},
+		{"other limits keep their values", "/", []filo.Middleware{ratelimit.New(5, 50*time.Second, failures), all}, []string{`"failures";r=5;t=0`, `"all";r=99;t=1`}},
+		{"a store's state is corrected, too", "/", []filo.Middleware{ratelimit.New(5, 50*time.Second, failing)}, []string{`"default";r=4;t=0`}},
+		{"what was sent stays", "/stream", []filo.Middleware{ratelimit.New(5, 50*time.Second, failures)}, []string{`"failures";r=4;t=10`}},
+		{"hidden fields stay hidden", "/", []filo.Middleware{ratelimit.New(5, 50*time.Second, hidden)}, nil},
+	} {
+		got := mwtest.Do(t, mwtest.Wrap(answer, test.limits...), "GET "+test.path)
+		if values := got.Header.Values("RateLimit"); !slices.Equal(values, test.want) {
+			t.Errorf("%s: %q, want %q", test.why, values, test.want)
+		}
+	}
+	refused := &rateStore{state: ratelimit.State{Allowed: true, Remaining: 3}, returning: errors.New("store failed")}
+	limit := ratelimit.New(5, 50*time.Second, ratelimit.Options{Counts: ratelimit.Failures, Store: refused})
+	if got := mwtest.Do(t, mwtest.Wrap(answer, limit), "GET /"); got.Header.Get("RateLimit") != `"default";r=3;t=0` {
+		t.Errorf("the store couldn't take it back, so it stays counted: %q", got.Header.Get("RateLimit"))
 	}
 }
 
