@@ -36,6 +36,7 @@ var layers = []string{
 	"internal/filepart",
 	"internal/http1",
 	"internal/http2",
+	"internal/date",
 	"internal/proxyproto",
 	"internal/hooks",
 	"internal/answerconn",
