@@ -77,17 +77,18 @@ func TestRefusalRecord(t *testing.T) {
 		}
 		refuse(refusedQueueFull, 100)
 		refuse(refusedConcurrency, 1)
-		refuse(refusedProxyProtocol, 1) // it has records of its own
+		s.refused(refusedProxyProtocol, client, "error", errUntrustedPeer)
 		time.Sleep(census.LogInterval - 1)
 		refuse(refusedQueueFull, 1)
 		time.Sleep(time.Nanosecond)
 		refuse(refusedQueueFull, 1)
 		lines := records.Lines("refused")
-		if len(lines) != 3 {
+		if len(lines) != 4 {
 			t.Fatalf("records: %q", lines)
 		}
 		for i, want := range []string{
 			`"reason":"queue_full","client":"192.0.2.7","count":1`, `"reason":"concurrency","client":"192.0.2.7","count":1`,
+			`"reason":"proxy_protocol","client":"192.0.2.7","count":1,"error":"the peer isn't among ProxyProtocol.TrustedPeers"`,
 			`"reason":"queue_full","client":"192.0.2.7","count":101`,
 		} {
 			if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "WARN") {
