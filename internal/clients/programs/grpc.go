@@ -1,0 +1,91 @@
+//go:build ignore
+
+// A gRPC server on filo, and gRPC's own client, which makes the calls of the interoperability tests for a while. Arguments: the time, and
+// filo's driver.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/interop"
+	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	duration, err := time.ParseDuration(os.Args[1])
+	if err != nil {
+		return err
+	}
+	driver, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		return err
+	}
+	service := grpc.NewServer()
+	testgrpc.RegisterTestServiceServer(service, interop.NewTestServer())
+	server := &filo.Server{Handler: adaptor.FromHTTP(service), Driver: filo.Driver(driver), HTTP2: filo.HTTP2Options{Unencrypted: true}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go server.Serve(l)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	client := testgrpc.NewTestServiceClient(conn)
+	calls := []func(context.Context){
+		func(ctx context.Context) { interop.DoEmptyUnaryCall(ctx, client) },
+		func(ctx context.Context) { interop.DoLargeUnaryCall(ctx, client) },
+		func(ctx context.Context) { interop.DoClientStreaming(ctx, client) },
+		func(ctx context.Context) { interop.DoServerStreaming(ctx, client) },
+		func(ctx context.Context) { interop.DoPingPong(ctx, client) },
+		func(ctx context.Context) { interop.DoEmptyStream(ctx, client) },
+		func(ctx context.Context) { interop.DoTimeoutOnSleepingServer(ctx, client) },
+		func(ctx context.Context) { interop.DoCancelAfterBegin(ctx, client) },
+		func(ctx context.Context) { interop.DoCancelAfterFirstResponse(ctx, client) },
+		func(ctx context.Context) { interop.DoStatusCodeAndMessage(ctx, client) },
+		func(ctx context.Context) { interop.DoSpecialStatusMessage(ctx, client) },
+		func(ctx context.Context) { interop.DoUnimplementedMethod(ctx, conn) },
+		func(ctx context.Context) { interop.DoCustomMetadata(ctx, client) },
+	}
+	// A call that fails ends this program, by gRPC's log.
+	made := make([]int, 6)
+	var all sync.WaitGroup
+	for i := range made {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), duration+20*time.Second)
+			defer cancel()
+			for end, n := time.Now().Add(duration), i; time.Now().Before(end); n++ {
+				calls[n%len(calls)](ctx)
+				made[i]++
+			}
+		})
+	}
+	all.Wait()
+	sum, failures, first := 0, 0, ""
+	for _, n := range made {
+		sum += n
+	}
+	if stats := server.Stats(); stats.Refusals != (filo.Refusals{}) || stats.ConnsAccepted != 1 {
+		failures, first = 1, fmt.Sprintf("%d connections, refused: %+v", stats.ConnsAccepted, stats.Refusals)
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"requests": sum, "failures": failures, "first": first})
+}
