@@ -339,7 +339,7 @@ func (s *Server) yieldFields(h *field.List, yield func(name, value []byte) bool)
 		return
 	}
 	if !date {
-		yieldLine(s.clock.Line(), yield)
+		yieldLine(s.clock.dateLine(), yield)
 	}
 }
 

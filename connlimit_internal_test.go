@@ -51,7 +51,7 @@ func (c quietConn) RemoteAddr() net.Addr { return c.remote }
 func idleServer(n int, from ...net.Addr) (*Server, []*conn) {
 	s := &Server{MaxConns: n}
 	s.configure()
-	s.conns.clock = &s.clock.Coarse
+	s.conns.clock = &s.clock
 	var all []*conn
 	for i := range n {
 		var q quietConn

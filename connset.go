@@ -32,7 +32,7 @@ type connSet struct {
 	// since that sweep, if that is earlier. An owner that sets an earlier deadline makes due earlier (hasten). While a sweep is
 	// running, due is the latest time for the next one.
 	due      clock.Atomic[clock.Time]
-	clock    *clock.Coarse
+	clock    *coarseClock
 	timer    *time.Timer   // guarded by mu
 	interval time.Duration // minimum time between two sweeps
 	shortest time.Duration // the shortest timeout
@@ -283,7 +283,7 @@ func sweepInterval(shortest time.Duration) time.Duration {
 func (s *connSet) startSweep(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clock, s.shortest = &server.clock.Coarse, server.config.shortestTimeout()
+	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
 	s.interval = sweepInterval(s.shortest)
 	s.sweeping = s.conns.Len() > 0
 	s.due.Store(s.clock.Now().Add(s.interval))

@@ -34,7 +34,7 @@ const lifeBound = 60 * time.Second
 // The counts of a connSet equal those of a plain list, whatever connections come and go in whatever order.
 func TestConnSetCounts(t *testing.T) {
 	server := new(Server)
-	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(clock.Coarse)}
+	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(coarseClock)}
 	var conns []*conn
 	per := make(map[netip.Addr]int)
 	seed := uint32(1)

@@ -309,7 +309,7 @@ func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List
 	body := refusalText(reason)
 	h := http1.Head{
 		Status: reason.Status, Length: int64(len(body)), Close: true,
-		Server: s.config.serverLine, Date: s.clock.Line(),
+		Server: s.config.serverLine, Date: s.clock.dateLine(),
 	}
 	dst = h.Append(dst, fields)
 	if head {

@@ -274,7 +274,7 @@ func (s *http2Exchange) render(ctx *Ctx, mine bool) {
 
 // answerHead returns the head of the response as an answer of the stream.
 func (s *http2Exchange) answerHead(r *Response, length int64) http2conn.Answer {
-	a := http2conn.Answer{Status: r.status, Fields: &r.Header.list, Length: length, Date: s.server.clock.Literal()}
+	a := http2conn.Answer{Status: r.status, Fields: &r.Header.list, Length: length, Date: s.server.clock.dateLiteral()}
 	if r.Trailer.Len() > 0 && !r.tunnels() {
 		a.Trailer = &r.Trailer.list
 	}
@@ -284,7 +284,7 @@ func (s *http2Exchange) answerHead(r *Response, length int64) http2conn.Answer {
 // refusal returns an answer that the server gives instead of the handler's.
 func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2conn.Answer {
 	body := []byte(refusalText(reason))
-	return http2conn.Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.Literal()}
+	return http2conn.Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
 }
 
 // makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
-	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/sock"
 )
 
@@ -304,7 +303,7 @@ func TestMayRetake(t *testing.T) {
 		beyond int
 		want   bool
 	}{{math.MaxInt, 1000, true}, {1, 0, true}, {1, admit.MaxQuick + 1, true}, {1, admit.MaxQuick + 2, false}} {
-		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most, clock: new(clock.Coarse)}}
+		p := &loopWorkers{pool: &workerPool{MaxWorkersCount: test.most, clock: new(coarseClock)}}
 		p.pool.init()
 		for range test.beyond + min(test.most, 1) {
 			p.pool.places.TakeBeyond()

@@ -229,6 +229,6 @@ func (r *Response) wantsClose() bool {
 // appendHead renders the response head. The caller has set the framing in head; appendHead sets the rest of it.
 func (r *Response) appendHead(dst []byte, s *Server, head *http1.Head) []byte {
 	head.Status, head.Trailer = r.status, &r.Trailer.list
-	head.Server, head.Date = s.config.serverLine, s.clock.Line()
+	head.Server, head.Date = s.config.serverLine, s.clock.dateLine()
 	return head.Append(dst, &r.Header.list)
 }

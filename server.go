@@ -43,7 +43,6 @@ import (
 	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
-	"github.com/filohttp/filo/internal/date"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/handshakes"
 	"github.com/filohttp/filo/internal/http1"
@@ -260,7 +259,7 @@ type Server struct {
 	configOnce sync.Once
 	config     serverConfig
 	life       life.Life
-	clock      date.Clock
+	clock      coarseClock
 	pool       *workerPool                // set once, by configure, in life.Hold
 	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, in life.Hold
 	classes    serverClasses
@@ -398,7 +397,7 @@ func (s *Server) newPool() *workerPool {
 		Logger:                s.logger(),
 		Queue:                 max(s.Queue, 0),
 		MaxWait:               positive(s.QueueTimeout, DefaultQueueTimeout),
-		clock:                 &s.clock.Coarse,
+		clock:                 &s.clock,
 		running:               &s.running,
 	}
 	wp.init()
@@ -470,7 +469,7 @@ func (s *Server) start() error {
 		return s.config.driverErr
 	}
 	if !s.life.Start(func() {
-		s.clock.Start(s.config.tick)
+		s.clock.start(s.config.tick)
 		s.pool.Start()
 		s.conns.startSweep(s)
 	}) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
-	"github.com/filohttp/filo/internal/clock"
 )
 
 // As long as there are no more clients than places, none is refused, whichever workers are retired meanwhile.
@@ -150,7 +149,7 @@ func TestTakeOver(t *testing.T) {
 
 // benchPool runs a benchmark whose goroutines work on one pool.
 func benchPool(b *testing.B, workers int, work func(wp *workerPool)) {
-	wp := &workerPool{MaxWorkersCount: workers, MaxIdleWorkerDuration: time.Hour, clock: new(clock.Coarse)}
+	wp := &workerPool{MaxWorkersCount: workers, MaxIdleWorkerDuration: time.Hour, clock: new(coarseClock)}
 	wp.init()
 	wp.Start()
 	b.Cleanup(wp.Stop)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
-	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/race"
 	"github.com/filohttp/filo/internal/running"
@@ -43,7 +42,7 @@ type workerPool struct {
 	// Logger receives panics; nil selects slog.Default.
 	Logger *slog.Logger
 
-	clock   *clock.Coarse
+	clock   *coarseClock
 	running *running.Set[conn] // has the workers' records; nil for none; immutable
 
 	// The fields that a hand-over of a loop writes stand together, in a few cache lines: from places.taken to leading.

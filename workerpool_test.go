@@ -82,9 +82,9 @@ func newPoolTest(t *testing.T, workers int, maxIdle time.Duration) *poolTest {
 		MaxWorkersCount:       workers,
 		MaxIdleWorkerDuration: maxIdle,
 		Logger:                slog.New(slog.NewTextHandler(&p.log, nil)),
-		clock:                 new(clock.Coarse),
+		clock:                 new(coarseClock),
 	}
-	p.clock.Start(clock.Tick(maxIdle), func(time.Time) {})
+	p.clock.start(clock.Tick(maxIdle))
 	p.init()
 	p.Start()
 	t.Cleanup(func() {
@@ -398,7 +398,7 @@ func TestWorkerPoolClean(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(clock.Coarse)}
+				wp := workerPool{MaxIdleWorkerDuration: maxIdle, clock: new(coarseClock)}
 				now := wp.clock.Exact()
 				var all []*workerChan
 				for _, idle := range test.idle {
@@ -536,7 +536,7 @@ func TestWorkerPoolStop(t *testing.T) {
 
 func TestWorkerPoolStartStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wp := workerPool{MaxWorkersCount: 1, clock: new(clock.Coarse)}
+		wp := workerPool{MaxWorkersCount: 1, clock: new(coarseClock)}
 		if wp.Serve(newPoolConn()) {
 			t.Error("a pool that wasn't started accepted a connection")
 		}
@@ -545,7 +545,7 @@ func TestWorkerPoolStartStop(t *testing.T) {
 		<-done
 		mustPanic(t, "Start after Stop", wp.Start)
 
-		wp2 := workerPool{clock: new(clock.Coarse)}
+		wp2 := workerPool{clock: new(coarseClock)}
 		wp2.Start()
 		mustPanic(t, "a second Start", wp2.Start)
 		if wp2.MaxIdleWorkerDuration != DefaultMaxIdleWorkerDuration || wp2.Logger == nil {
@@ -978,9 +978,9 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 		wp := workerPool{
 			WorkerFunc:      func(*workerChan, *connJob) {},
 			MaxWorkersCount: 1000,
-			clock:           new(clock.Coarse),
+			clock:           new(coarseClock),
 		}
-		wp.clock.Start(clock.MaxTick, func(time.Time) {})
+		wp.clock.start(clock.MaxTick)
 		wp.Start()
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -1004,9 +1004,9 @@ func BenchmarkWorkerPoolServe(b *testing.B) {
 
 // BenchmarkWorkerPoolRelease is the cost of a cycle when another one has just ended: the worker is hot, and nobody waits.
 func BenchmarkWorkerPoolRelease(b *testing.B) {
-	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(clock.Coarse)}
+	wp := workerPool{started: true, MaxWorkersCount: 1, clock: new(coarseClock)}
 	wp.init()
-	wp.clock.Start(clock.MaxTick, func(time.Time) {})
+	wp.clock.start(clock.MaxTick)
 	defer wp.clock.Stop()
 	w := wp.get(admit.Ordinary)
 	for b.Loop() {

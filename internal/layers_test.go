@@ -36,7 +36,6 @@ var layers = []string{
 	"internal/filepart",
 	"internal/http1",
 	"internal/http2",
-	"internal/date",
 	"internal/proxyproto",
 	"internal/hooks",
 	"internal/answerconn",

@@ -1,4 +1,4 @@
-package date
+package filo
 
 import (
 	"net/http"
@@ -26,41 +26,41 @@ func checkDate(t *testing.T, line []byte, late time.Duration) {
 }
 
 // The line has the current time while the clock runs, after the clock has rested, and while it doesn't run.
-func TestLine(t *testing.T) {
+func TestClockDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dated Clock
+		var coarse coarseClock
 		check := func(late time.Duration) {
 			for range 3 {
 				time.Sleep(333*time.Millisecond + 7)
-				checkDate(t, dated.Line(), late)
+				checkDate(t, coarse.dateLine(), late)
 			}
 		}
 		check(0)
-		dated.Start(testTick)
+		coarse.start(testTick)
 		for range 3 {
 			time.Sleep(time.Hour + 333*time.Millisecond)
-			checkDate(t, dated.Line(), 0)
+			checkDate(t, coarse.dateLine(), 0)
 			for range 1000 {
 				time.Sleep(testTick / 3)
 				synctest.Wait()
-				checkDate(t, dated.Line(), testTick)
+				checkDate(t, coarse.dateLine(), testTick)
 			}
 		}
-		dated.Stop()
+		coarse.Stop()
 		check(0)
 	})
 }
 
 // The line is rendered again only when a new second has begun.
-func TestRebuilt(t *testing.T) {
+func TestClockDateRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dated Clock
-		dated.Start(testTick)
-		defer dated.Stop()
+		var coarse coarseClock
+		coarse.start(testTick)
+		defer coarse.Stop()
 		seen := make(map[*byte]bool)
 		for start := time.Now(); time.Since(start) < 3*time.Second-testTick; time.Sleep(testTick / 2) {
 			synctest.Wait()
-			line := dated.Line()
+			line := coarse.dateLine()
 			checkDate(t, line, testTick)
 			seen[&line[0]] = true
 		}
@@ -70,21 +70,21 @@ func TestRebuilt(t *testing.T) {
 	})
 }
 
-func TestAllocations(t *testing.T) {
-	var dated Clock
-	dated.Start(testTick)
-	defer dated.Stop()
+func TestClockDateAllocations(t *testing.T) {
+	var coarse coarseClock
+	coarse.start(testTick)
+	defer coarse.Stop()
 	buffer := make([]byte, 0, 64)
-	if n := testing.AllocsPerRun(1000, func() { buffer = append(buffer[:0], dated.Line()...) }); n != 0 {
-		t.Errorf("Line allocates %v times", n)
+	if n := testing.AllocsPerRun(1000, func() { buffer = append(buffer[:0], coarse.dateLine()...) }); n != 0 {
+		t.Errorf("dateLine allocates %v times", n)
 	}
 }
 
-func BenchmarkLine(b *testing.B) {
-	var dated Clock
-	dated.Start(100 * time.Millisecond)
-	defer dated.Stop()
+func BenchmarkClockDate(b *testing.B) {
+	var coarse coarseClock
+	coarse.start(100 * time.Millisecond)
+	defer coarse.Stop()
 	for b.Loop() {
-		dated.Line()
+		coarse.dateLine()
 	}
 }
