@@ -101,10 +101,10 @@ func topOf(found map[netip.Addr]*Client) []Client {
 	return clients
 }
 
-// refused counts a refusal and logs it. The caller holds no lock, since the logger is the user's.
-func (s *Server) refused(reason refusalReason, client netip.AddrPort) {
+// refused counts a refusal and logs it, with more attributes if there are any. The caller holds no lock, since the logger is the user's.
+func (s *Server) refused(reason refusalReason, client netip.AddrPort, more ...any) {
 	s.counts.refusals[reason].Add(1)
-	s.tellRefused(reason, func() netip.AddrPort { return client })
+	s.tellRefused(reason, func() netip.AddrPort { return client }, more...)
 }
 
 // refusedRequest is refused for a request that was refused because the server is overloaded: see Stats.RequestsRefused.
@@ -113,17 +113,16 @@ func (s *Server) refusedRequest(reason refusalReason, client netip.AddrPort) {
 	s.refused(reason, client)
 }
 
-// tellRefused counts a refusal for the client, and logs it unless another one for the reason was logged shortly before. The PROXY protocol
-// has records of its own.
-func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort) {
+// tellRefused counts a refusal for the client, and logs it unless another one for the reason was logged shortly before.
+func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort, more ...any) {
 	address := census.OfIP(client().Addr())
 	count := s.clients.AddRefused(s.clock.Now(), uint8(reason), address)
-	if count == 0 || reason == refusedProxyProtocol {
+	if count == 0 {
 		return
 	}
 	text := "unknown"
 	if address.IsValid() {
 		text = address.String()
 	}
-	s.logger().Warn("refused", "reason", reason.String(), "client", text, "count", count)
+	s.logger().Warn("refused", append([]any{"reason", reason.String(), "client", text, "count", count}, more...)...)
 }

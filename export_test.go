@@ -32,3 +32,10 @@ func WindowGrace(s *Server, used, waiting int64) time.Duration {
 	s.answers.Wait(waiting - s.answers.Waiting())
 	return s.answers.Limits(s.config.writing).Grace
 }
+
+// SetMaxHandshakes changes how many TLS handshakes may compute at once, and how many may wait for their clients. Call it before the server
+// serves.
+func (s *Server) SetMaxHandshakes(n int) { s.handshakes.Most = n }
+
+// SetLongHandshake changes for how long a TLS handshake counts as computing. Call it before the server serves.
+func (s *Server) SetLongHandshake(d time.Duration) { s.handshakes.Long = d }

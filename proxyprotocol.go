@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/filohttp/filo/internal/linger"
@@ -19,7 +17,7 @@ import (
 // addresses that the proxy tells, and Ctx.ProxyHeader has the rest.
 //
 // A client could write such a header, too. So all connections must come from trusted peers: others are closed, and so are connections
-// without a header. The log says so, once a minute at most. The header has ReadHeaderTimeout, and 4 KB at most. The server's own TLS
+// without a header. The log says so, once in ten seconds at most. The header has ReadHeaderTimeout, and 4 KB at most. The server's own TLS
 // (ListenAndServeTLS, ServeTLS and their like) works behind it; a listener that makes TLS connections by itself doesn't.
 type ProxyProtocol struct {
 	// TrustedPeers are the proxies' addresses. Empty, and without TrustUnixSocket, the protocol is off.
@@ -112,35 +110,13 @@ func transport(netConn net.Conn) net.Conn {
 	return netConn
 }
 
-// refuseProxied logs that a connection is closed because of the PROXY protocol.
+// refuseProxied counts a connection that is closed because of the PROXY protocol.
 func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 	s.counts.refused.Add(1)
-	s.refused(refusedProxyProtocol, remote)
-	s.proxyLog.write(s.logger(), remote, reason)
+	s.refused(refusedProxyProtocol, remote, "error", reason)
 }
 
 var errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")
-
-// proxyLog logs one refusal a minute: everybody can cause them.
-type proxyLog struct {
-	mu      sync.Mutex
-	last    time.Time // of the last record; guarded by mu
-	skipped int       // refusals since then; guarded by mu
-}
-
-const proxyLogInterval = time.Minute
-
-func (l *proxyLog) write(logger *slog.Logger, remote netip.AddrPort, reason error) {
-	l.mu.Lock()
-	skipped := l.skipped
-	if l.skipped++; time.Since(l.last) < proxyLogInterval {
-		l.mu.Unlock()
-		return
-	}
-	l.last, l.skipped = time.Now(), 0
-	l.mu.Unlock()
-	logger.Warn("connection refused: PROXY protocol", "error", reason, "remote", remote.String(), "refused since the last record", skipped)
-}
 
 // expectProxy returns the connection as one that begins with a header, if the server expects one. It returns nil if the connection was
 // refused, because its peer isn't trusted.

@@ -273,7 +273,6 @@ type Server struct {
 	handshakes handshakes.Queue
 	counts     serverCounts
 	tasks      tasks.Tasks
-	proxyLog   proxyLog
 	answers    budget.Answers
 	warned     warnings
 	running    running.Set[conn]

@@ -56,7 +56,9 @@ func rewritten(repository, program string) (files []string, err error) {
 }
 
 // spared are the packages of the program itself, and those that the pauses would only slow down.
-var spared = []string{"internal/soak", "internal/soak/kit", "internal/conformance", "internal/chaos/pause", "internal/race"}
+var spared = []string{
+	"internal/soak", "internal/soak/kit", "internal/conformance", "internal/filotest", "internal/mwtest", "servertest", "internal/chaos/pause", "internal/race",
+}
 
 // writeOverlay rewrites the files into dir, and returns the name of the file for the go command's -overlay.
 func writeOverlay(dir string, files []string) (overlay string, all sites, err error) {

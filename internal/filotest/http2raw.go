@@ -6,18 +6,20 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/filohttp/filo"
-	"github.com/filohttp/filo/servertest"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/servertest"
 )
 
 // RawHTTP2 is a client of HTTP/2 that sends any frames, and checks that the server's frames keep to the rules. One goroutine at a time
-// reads, and any may send.
+// reads, and any may send. Only methods that fail a test use T.
 type RawHTTP2 struct {
 	net.Conn
 	T testing.TB
@@ -36,7 +38,7 @@ type RawHTTP2 struct {
 	Streams map[uint32]*RawStream
 	LastID  uint32 // of GOAWAY
 	GoneAll bool   // GOAWAY has come
-	code    http2.ErrCode
+	Code    http2.ErrCode
 	window  int64        // of the connection, for what the server sends
 	initial int64        // of a stream
 	Lowered []RawLowered // takes effect with the next acknowledgements of SETTINGS
@@ -70,6 +72,12 @@ func (s *RawStream) String() string {
 		return fmt.Sprintf("%d %s, reset with %v", s.Status, s.text(), s.Code)
 	}
 	return fmt.Sprintf("%d %s", s.Status, s.text())
+}
+
+// Values returns the values of the answer's fields with a name.
+func (s *RawStream) Values(name string) []string {
+	values := strings.Split(s.Header[strings.ToLower(name)], "\n")
+	return values[:len(values)-1] // each ends with a line break
 }
 
 func (s *RawStream) text() string {
@@ -169,16 +177,21 @@ func (c *RawHTTP2) Data(id uint32, end bool, b []byte) *RawHTTP2 {
 // Open lets the server send n bytes more on a stream, and on all of them.
 func (c *RawHTTP2) Open(id uint32, n uint32) *RawHTTP2 {
 	c.Books.Lock()
-	if c.window += int64(n); id != 0 {
-		c.Streams[id].window += int64(n)
-	}
+	c.window += int64(n)
 	c.Books.Unlock()
-	return c.Add(func(f *http2.Framer) {
-		f.WriteWindowUpdate(0, n)
-		if id != 0 {
-			f.WriteWindowUpdate(id, n)
-		}
-	})
+	c.Add(func(f *http2.Framer) { f.WriteWindowUpdate(0, n) })
+	if id == 0 {
+		return c
+	}
+	return c.OpenStream(id, n)
+}
+
+// OpenStream lets the server send n bytes more on a stream, as far as the connection's window allows.
+func (c *RawHTTP2) OpenStream(id uint32, n uint32) *RawHTTP2 {
+	c.Books.Lock()
+	c.Streams[id].window += int64(n)
+	c.Books.Unlock()
+	return c.Add(func(f *http2.Framer) { f.WriteWindowUpdate(id, n) })
 }
 
 // SetWindow changes the window that streams begin with.
@@ -241,7 +254,7 @@ func (c *RawHTTP2) Take() error {
 		if f.LastStreamID > c.LastID {
 			return fmt.Errorf("GOAWAY says that stream %d was the last one, after it said %d", f.LastStreamID, c.LastID)
 		}
-		c.LastID, c.GoneAll, c.code = f.LastStreamID, true, f.ErrCode
+		c.LastID, c.GoneAll, c.Code = f.LastStreamID, true, f.ErrCode
 		return nil
 	}
 	c.Books.Lock()
@@ -347,7 +360,7 @@ func (c *RawHTTP2) WantEnd(code http2.ErrCode) {
 			c.T.Fatalf("waiting for the end: %v", err)
 		}
 	}
-	if !c.GoneAll || c.code != code {
-		c.T.Errorf("the connection ended with GOAWAY %t, %v, want %v", c.GoneAll, c.code, code)
+	if !c.GoneAll || c.Code != code {
+		c.T.Errorf("the connection ended with GOAWAY %t, %v, want %v", c.GoneAll, c.Code, code)
 	}
 }

@@ -158,9 +158,5 @@ func (f Fault) OfStream() bool { return f > lastOfConnection }
 // ofForm reports whether a frame has the fault whatever its stream's state is.
 func (f Fault) ofForm() bool { return f == FaultPriorityLength || f == FaultIncrement }
 
-// Malformed reports whether the fault is one of a request's fields or its content (RFC 9113, section 8.1.1): such a request may be
-// answered before its stream is reset.
-func (f Fault) Malformed() bool { return f >= FaultField }
-
 // String explains the fault to the client. It is "" for NoFault.
 func (f Fault) String() string { return faults[f].text }

@@ -286,11 +286,11 @@ func TestFaults(t *testing.T) {
 			t.Errorf("faults %d and %d are %q", f, other, f)
 		}
 		seen[f.String()] = f
-		if f.Malformed() && (!f.OfStream() || f.Code() != ProtocolError) {
+		if f >= FaultField && (!f.OfStream() || f.Code() != ProtocolError) {
 			t.Errorf("%v: a malformed request is a stream error of type PROTOCOL_ERROR", f)
 		}
 	}
-	if FaultGlitches.OfStream() || !FaultPriorityLength.OfStream() || FaultRefused.Malformed() || !FaultField.Malformed() {
+	if FaultGlitches.OfStream() || !FaultPriorityLength.OfStream() || FaultRefused >= FaultField {
 		t.Error("the order of the faults")
 	}
 	if ErrCode(13).String() != "HTTP_1_1_REQUIRED" || ErrCode(14).String() != "an unknown error code" {

@@ -64,7 +64,6 @@ const (
 	refusedStream    Code = 0x7
 	cancel           Code = 0x8
 	compressionError Code = 0x9
-	enhanceYourCalm  Code = 0xb
 )
 
 // Frame is a frame as the client sends it, or bytes that aren't a frame.

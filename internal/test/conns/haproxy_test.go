@@ -122,7 +122,7 @@ backend version2
 		}
 		transport.CloseIdleConnections()
 	}
-	if strings.Contains(log.String(), "PROXY") {
+	if strings.Contains(log.String(), "msg=refused") {
 		t.Errorf("logged %s", log)
 	}
 }
