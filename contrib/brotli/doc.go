@@ -1,4 +1,4 @@
-// Package brotli adds the content coding br to [middleware.Compress], by github.com/andybalholm/brotli. All browsers accept it over TLS. Its
+// Package brotli adds the content coding br to middleware.Compress, by github.com/andybalholm/brotli. All browsers accept it over TLS. Its
 // answers are about a quarter shorter than those of gzip.
 //
 //	go get github.com/filohttp/filo/contrib/brotli@latest
