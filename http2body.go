@@ -205,5 +205,20 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	return d, true
 }
 
-// errBodyLent is the error of a Ctx whose body the handler of net/http reads.
-var errBodyLent = errors.New("filo: the body is read by the handler of net/http")
+// errBodyLent is the error of a Ctx whose body another reader has: DuplexReader's, or that of package adaptor.
+var errBodyLent = errors.New("filo: the body is read by the reader that has taken it")
+
+// DuplexReader returns a reader of the body that any goroutine may use, one at a time, while the handler, or another goroutine that has the
+// Ctx, sends the answer with Ctx.Stream: for protocols in which client and server talk at the same time, such as gRPC. The reader fails with
+// the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to it, also to a Read that waits. Further reads by
+// Body, BodyReader and the like fail.
+//
+// ok is false, and nothing has changed, over HTTP/1.1, where only the handler can read; if a part of the body was read before; after
+// SetBodyReader; and if the request needs a worker's place, and there is none.
+func (r *Request) DuplexReader() (reader io.Reader, ok bool) {
+	d, ok := r.ctx.duplex()
+	if !ok {
+		return nil, false
+	}
+	return d, true
+}

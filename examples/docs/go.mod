@@ -8,6 +8,7 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/brotli v0.1.0
+	github.com/filohttp/filo/contrib/grpc v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/jwt v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
@@ -53,12 +54,15 @@ require (
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
+	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
 replace (
 	github.com/filohttp/filo => ../..
 	github.com/filohttp/filo/contrib/brotli => ../../contrib/brotli
+	github.com/filohttp/filo/contrib/grpc => ../../contrib/grpc
 	github.com/filohttp/filo/contrib/huma => ../../contrib/huma
 	github.com/filohttp/filo/contrib/jwt => ../../contrib/jwt
 	github.com/filohttp/filo/contrib/otel => ../../contrib/otel

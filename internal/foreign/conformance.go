@@ -27,9 +27,26 @@ var conformancePatches = []patch{
 	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h2Server, lis: lis}, nil", "return newFilo(h2Server, lis)"},
 }
 
+// grpcPatches make the suite's other server, grpc-go's, serve by contrib/grpc.
+var grpcPatches = []patch{
+	{"internal/app/grpcserver/server.go", "server, err := createServer(req.MessageReceiveLimit)", "_, err := createServer(req.MessageReceiveLimit)"},
+	{"internal/app/grpcserver/server.go", "return runGRPCWebServer(ctx, server, listener, trace)", "return serveFilo(ctx, req.MessageReceiveLimit, listener)"},
+	{"internal/app/grpcserver/server.go", "return runGRPCServer(ctx, server, listener, trace)", "return serveFilo(ctx, req.MessageReceiveLimit, listener)"},
+}
+
 // runConformance builds the suite's server with filo instead of net/http, and lets the suite's clients call it: first directly, then behind
 // filo's proxy. Each case is a test, whose name begins with the answering server: direct or proxy.
 func (r *report) runConformance(o *options, dir string) error {
+	return r.conformance(o, dir, "./cmd/referenceserver", "conformance.yaml.txt", "direct", "proxy")
+}
+
+// runConformanceGRPC lets the suite's clients of gRPC and gRPC-Web call its service by contrib/grpc.
+func (r *report) runConformanceGRPC(o *options, dir string) error {
+	return r.conformance(o, dir, "./cmd/grpcserver", "conformance_grpc.yaml.txt", "direct")
+}
+
+// conformance builds a server of the suite, and runs the cases that the configuration selects, once for each way in which the server answers.
+func (r *report) conformance(o *options, dir, command, config string, ways ...string) error {
 	s := *r.suite
 	if o.native {
 		s.files, s.patches = nil, nil
@@ -45,12 +62,12 @@ func (r *report) runConformance(o *options, dir string) error {
 	if o.race {
 		build = slices.Insert(build, 1, "-race")
 	}
-	if err := gotool.Command(dir, append(build, server, "./cmd/referenceserver")...).Run(); err != nil {
+	if err := gotool.Command(dir, append(build, server, command)...).Run(); err != nil {
 		return err
 	}
 	for range o.count {
-		for _, by := range []string{"direct", "proxy"} {
-			r.runs = append(r.runs, conformanceRun(o, by, runner, server))
+		for _, by := range ways {
+			r.runs = append(r.runs, conformanceRun(o, config, by, runner, server))
 		}
 	}
 	for _, e := range r.listed {
@@ -60,10 +77,10 @@ func (r *report) runConformance(o *options, dir string) error {
 }
 
 // conformanceRun runs all cases once.
-func conformanceRun(o *options, by, runner, server string) *testRun {
+func conformanceRun(o *options, config, by, runner, server string) *testRun {
 	ctx, cancel := context.WithTimeout(context.Background(), conformanceTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, runner, "--conf", o.inserted("conformance.yaml.txt"), "--mode", "server", "--", server)
+	cmd := exec.CommandContext(ctx, runner, "--conf", o.inserted(config), "--mode", "server", "--", server)
 	cmd.Env, cmd.WaitDelay = append(os.Environ(), o.environment()...), time.Second
 	if by == "proxy" {
 		cmd.Env = append(cmd.Env, "FOREIGN_PROXY=1")

@@ -30,6 +30,8 @@ type suite struct {
 	tests map[string]*regexp.Regexp
 	// ownInit says that one of the files makes the tests use the package standin.
 	ownInit bool
+	// contrib is the module of filo's contrib that one of the files needs; "" for none.
+	contrib string
 	// waits says that the tests wait rather than compute, so that eight times as many are run at once.
 	waits bool
 	// run runs a suite that consists of something else than Go's tests.
@@ -129,6 +131,11 @@ var suites = []suite{
 		name: "connectrpc/conformance", module: conformance, version: conformanceVersion, ownInit: true,
 		patches: conformancePatches, files: map[string]string{"internal/app/referenceserver/filo.go": "conformance_server.go.txt"},
 		run: (*report).runConformance,
+	},
+	{
+		name: "connectrpc/conformance-grpc", module: conformance, version: conformanceVersion, ownInit: true,
+		patches: grpcPatches, files: map[string]string{"internal/app/grpcserver/filo.go": "conformance_grpc.go.txt"},
+		contrib: "contrib/grpc", run: (*report).runConformanceGRPC,
 	},
 	{name: "cache-tests", run: (*report).runCacheTests},
 	{name: "cowboy", run: (*report).runCowboy},
@@ -238,7 +245,11 @@ func (s *suite) addStandIn(dir string, o *options) error {
 	if err := os.WriteFile(sums, slices.Concat(theirs, ours), 0o644); err != nil {
 		return err
 	}
-	return gotool.Command(dir, "mod", "edit", "-go=1.26.0", "-require="+gotool.Filo+"@v0.0.0", "-replace="+gotool.Filo+"="+o.repository).Run()
+	edit := []string{"mod", "edit", "-go=1.26.0", "-require=" + gotool.Filo + "@v0.0.0", "-replace=" + gotool.Filo + "=" + o.repository}
+	if s.contrib != "" {
+		edit = append(edit, "-require="+gotool.Filo+"/"+s.contrib+"@v0.0.0", "-replace="+gotool.Filo+"/"+s.contrib+"="+filepath.Join(o.repository, s.contrib))
+	}
+	return gotool.Command(dir, edit...).Run()
 }
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)

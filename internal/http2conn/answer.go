@@ -62,14 +62,18 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.returnedLocked()
-	if a.Trailer != nil || size > 0 && (size > MaxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) {
+	if size > 0 && (size > MaxInlineBody || size > int(min(h.sendWindow, s.windowLocked()))) || a.Trailer != nil && !hasTail(a.Trailer) {
 		h.pushLocked(t)
 		s.sendWholeLocked(a)
 		return
 	}
 	if size > 0 {
 		s.sentDataLocked(size, true)
-		t.out = http2.AppendData(t.out, s.id, a.Body, true)
+		t.out = http2.AppendData(t.out, s.id, a.Body, a.Trailer == nil)
+	}
+	if a.Trailer != nil {
+		start := len(t.out)
+		t.out = http2.EndHeaders(appendTail(http2.BeginHeaders(t.out), a.Trailer), start, s.id, true)
 	}
 	if s.state == http2.Open {
 		h.pushLocked(t) // RST_STREAM will follow
@@ -77,7 +81,7 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 	h.sentLocked(s)
 }
 
-// MaxInlineBody is the largest body that is copied behind its head in the owner's turn.
+// MaxInlineBody is the largest body that is copied behind its head, and before its trailer, in the owner's turn.
 const MaxInlineBody = 16 << 10
 
 // sendWholeLocked leaves the body of a whole answer and its trailer to the queue.
@@ -234,17 +238,18 @@ func preparedType(value []byte) *http2.Literal {
 
 // appendTrailerNames appends the field Trailer, which announces the trailer section.
 func appendTrailerNames(dst []byte, trailer *field.List) []byte {
-	var names []byte
+	var room [64]byte
+	names := room[:0]
 	for i := range trailer.Len() {
 		if !trailer.ID(i).InTrailer() {
 			continue
 		}
-		if names != nil {
+		if len(names) > 0 {
 			names = append(names, ", "...)
 		}
 		names = append(names, trailer.Name(i)...)
 	}
-	if names == nil {
+	if len(names) == 0 {
 		return dst
 	}
 	return http2.AppendField(dst, field.Trailer, nil, names)
@@ -252,16 +257,34 @@ func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 
 // newTail renders the fields behind a body, nil for none.
 func newTail(list *field.List) *[]byte {
-	var block []byte
-	for i := range list.Len() {
-		if list.ID(i).InTrailer() {
-			block = http2.AppendField(block, list.ID(i), list.Name(i), list.Value(i))
-		}
-	}
-	if block == nil {
+	if !hasTail(list) {
 		return nil
 	}
+	block := appendTail(make([]byte, 0, usualTail), list)
 	return &block
+}
+
+// usualTail is the size of most trailer sections, in bytes: gRPC's status, and a little metadata.
+const usualTail = 64
+
+// hasTail reports whether there is a field that may stand behind a body.
+func hasTail(list *field.List) bool {
+	for i := range list.Len() {
+		if list.ID(i).InTrailer() {
+			return true
+		}
+	}
+	return false
+}
+
+// appendTail appends the fields behind a body.
+func appendTail(dst []byte, list *field.List) []byte {
+	for i := range list.Len() {
+		if list.ID(i).InTrailer() {
+			dst = http2.AppendField(dst, list.ID(i), list.Name(i), list.Value(i))
+		}
+	}
+	return dst
 }
 
 // Inform sends an interim answer.

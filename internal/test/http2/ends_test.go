@@ -396,6 +396,10 @@ func TestHTTP2Trailers(t *testing.T) {
 				return c.Stream().Flush()
 			}),
 			"/none": trailer(func(c *filo.Ctx) error { return c.NoContent() }),
+			"/unfit": func(c *filo.Ctx) error { // none of the fields may stand there
+				c.Response.Trailer.Set("Content-Length", "1")
+				return c.Text(200, "unfit")
+			},
 		})})
 		for _, test := range []struct {
 			method, path, body string
@@ -407,6 +411,7 @@ func TestHTTP2Trailers(t *testing.T) {
 			{"GET", "/stream", "a stream", 8, true},
 			{"GET", "/flushed", "flushed", -1, true},
 			{"GET", "/none", "", 0, false},
+			{"GET", "/unfit", "unfit", 5, false},
 			{"HEAD", "/whole", "", 5, false},
 		} {
 			response, err := c.Fetch(context.Background(), test.method, test.path, nil)

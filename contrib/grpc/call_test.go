@@ -1,0 +1,503 @@
+package grpcfilo_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	grpcfilo "github.com/filohttp/filo/contrib/grpc"
+	"github.com/filohttp/filo/internal/tcptest"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding/gzip"
+	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Metadata goes both ways, with any bytes if its name says so, and fields of the protocol never become metadata.
+func TestMetadata(t *testing.T) {
+	var got metadata.MD
+	c := serve(t, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+		got, _ = metadata.FromIncomingContext(ctx)
+		if method, _ := grpc.Method(ctx); method != "/grpc.testing.TestService/UnaryCall" {
+			t.Errorf("the method is %q", method)
+		}
+		for _, err := range []error{
+			grpc.SetHeader(ctx, metadata.Pairs("one", "1", "raw-bin", "\x00\xff")),
+			grpc.SetHeader(ctx, metadata.Pairs("one", "2", "grpc-status", "7", "content-type", "x")),
+			grpc.SetTrailer(ctx, metadata.Pairs("after", "a", "after-bin", "\x01")),
+			grpc.SetTrailer(ctx, metadata.Pairs("after", "b")),
+			grpc.SendHeader(ctx, metadata.Pairs("two", "3")),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for name, err := range map[string]error{
+			"a second SendHeader":   grpc.SendHeader(ctx, nil),
+			"SetHeader behind it":   grpc.SetHeader(ctx, metadata.Pairs("late", "1")),
+			"an invalid name":       grpc.SetTrailer(ctx, metadata.MD{"Upper": {"1"}}),
+			"an invalid value":      grpc.SetTrailer(ctx, metadata.Pairs("a", "\n")),
+			"an invalid empty name": grpc.SetTrailer(ctx, metadata.MD{"": {"1"}}),
+		} {
+			if status.Code(err) != codes.Internal {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		return echo(ctx, in)
+	}})
+	var header, trailer metadata.MD
+	ctx := metadata.AppendToOutgoingContext(within(t), "mine", "x", "mine", "y", "mine-bin", "\xfe\x00", "empty", "")
+	if _, err := c.UnaryCall(ctx, &testpb.SimpleRequest{}, grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		md   metadata.MD
+		name string
+		want string
+	}{
+		{got, "mine", `["x" "y"]`}, {got, "mine-bin", `["\xfe\x00"]`}, {got, "empty", `[""]`}, {got, "te", `[]`}, {got, "grpc-timeout", `[]`},
+		{got, "content-type", `["application/grpc"]`}, {got, "host", `[]`},
+		{header, "one", `["1" "2"]`}, {header, "raw-bin", `["\x00\xff"]`}, {header, "two", `["3"]`}, {header, "content-type", `["application/grpc"]`},
+		{trailer, "after", `["a" "b"]`}, {trailer, "after-bin", `["\x01"]`}, {header, "late", `[]`}, {header, "server", `["filo"]`},
+	} {
+		if text := fmt.Sprintf("%q", test.md.Get(test.name)); text != test.want {
+			t.Errorf("%s is %s, want %s", test.name, text, test.want)
+		}
+	}
+	if len(got.Get(":authority")) != 1 || !strings.Contains(got.Get("user-agent")[0], "grpc-go") {
+		t.Errorf("got %v", got)
+	}
+}
+
+// An error becomes the status that grpc-go makes of it. Errors of filo have the codes of their HTTP statuses.
+func TestStatus(t *testing.T) {
+	detailed, _ := status.New(codes.AlreadyExists, "two of them").WithDetails(&errdetails.ErrorInfo{Reason: "why"})
+	for _, test := range []struct {
+		err     error
+		code    codes.Code
+		message string
+	}{
+		{nil, codes.OK, ""},
+		{status.Error(codes.NotFound, "none: 100 %\n\xff ü 😊"), codes.NotFound, "none: 100 %\n\ufffd ü 😊"},
+		{fmt.Errorf("around: %w", status.Error(codes.DataLoss, "lost")), codes.DataLoss, "around: rpc error: code = DataLoss desc = lost"},
+		{detailed.Err(), codes.AlreadyExists, "two of them"},
+		{errors.New("plain"), codes.Unknown, "plain"},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, "context deadline exceeded"},
+		{context.Canceled, codes.Canceled, "context canceled"},
+		{filo.Error(403, "not yours"), codes.PermissionDenied, "not yours"},
+		{filo.Error(404, "none"), codes.Unimplemented, "none"},
+		{filo.Error(429, "slowly"), codes.Unavailable, "slowly"},
+		{filo.Error(418, "a teapot"), codes.Unknown, "a teapot"},
+	} {
+		c := serve(t, service{
+			unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+				grpc.SetTrailer(ctx, metadata.Pairs("extra", "yes"))
+				return &testpb.SimpleResponse{}, test.err
+			},
+			output: func(_ *testpb.StreamingOutputCallRequest, s testpb.TestService_StreamingOutputCallServer) error {
+				s.SetTrailer(metadata.Pairs("extra", "yes"))
+				if err := s.Send(&testpb.StreamingOutputCallResponse{}); err != nil {
+					return err
+				}
+				return test.err
+			},
+		})
+		var trailer metadata.MD
+		_, err := c.UnaryCall(within(t), &testpb.SimpleRequest{}, grpc.Trailer(&trailer))
+		checkStatus(t, "unary", err, test.code, test.message)
+		if len(trailer.Get("extra")) != 1 {
+			t.Errorf("%v: the trailer is %v", test.err, trailer)
+		}
+		stream, err := c.StreamingOutputCall(within(t), &testpb.StreamingOutputCallRequest{})
+		if err == nil {
+			if _, err = stream.Recv(); err == nil {
+				if _, err = stream.Recv(); err == io.EOF {
+					err = nil
+				}
+			}
+		}
+		checkStatus(t, "stream", err, test.code, test.message)
+		if test.err == detailed.Err() && len(status.Convert(err).Details()) != 1 {
+			t.Errorf("details %v", status.Convert(err).Details())
+		}
+	}
+}
+
+func checkStatus(t *testing.T, what string, err error, code codes.Code, message string) {
+	t.Helper()
+	if s := status.Convert(err); s.Code() != code || s.Message() != message {
+		t.Errorf("%s: %v %q, want %v %q", what, s.Code(), s.Message(), code, message)
+	}
+}
+
+// A panic is INTERNAL, without its text, and logged with its stack. Other calls on the connection go on.
+func TestPanic(t *testing.T) {
+	var log bytes.Buffer
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{
+		unary: func(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+			if in.FillUsername {
+				panic("a secret")
+			}
+			return &testpb.SimpleResponse{}, nil
+		},
+		duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+			s.Send(&testpb.StreamingOutputCallResponse{})
+			panic("another")
+		},
+	})
+	c := testpb.NewTestServiceClient(connect(t, start(t, &filo.Server{Logger: slog.New(slog.NewTextHandler(&log, nil))}, g)))
+	_, err := c.UnaryCall(within(t), &testpb.SimpleRequest{FillUsername: true})
+	checkStatus(t, "unary", err, codes.Internal, "the handler panicked")
+	s, err := c.FullDuplexCall(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != nil {
+		t.Error(err)
+	}
+	_, err = s.Recv()
+	checkStatus(t, "stream", err, codes.Internal, "the handler panicked")
+	if _, err := c.UnaryCall(within(t), &testpb.SimpleRequest{}); err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); !strings.Contains(text, "a secret") || !strings.Contains(text, "another") || !strings.Contains(text, "call_test.go") ||
+		!strings.Contains(text, "TestService/UnaryCall") {
+		t.Errorf("the log is %s", text)
+	}
+}
+
+// A call whose client cancels it ends for its handler, too: the context ends, receiving and sending fail, and it never ends as OK.
+func TestCancel(t *testing.T) {
+	type end struct{ received, context error }
+	ended := make(chan end, 1)
+	begun := make(chan bool, 1)
+	c := serve(t, service{
+		unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+			begun <- true
+			<-ctx.Done()
+			ended <- end{ctx.Err(), ctx.Err()}
+			return nil, ctx.Err()
+		},
+		input: func(s testpb.TestService_StreamingInputCallServer) error {
+			s.Recv()
+			begun <- true
+			_, err := s.Recv()
+			<-s.Context().Done()
+			ended <- end{err, s.Context().Err()}
+			return err
+		},
+		output: func(_ *testpb.StreamingOutputCallRequest, s testpb.TestService_StreamingOutputCallServer) error {
+			begun <- true
+			for {
+				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: payload(strings.Repeat("x", 1000))}); err != nil {
+					<-s.Context().Done()
+					ended <- end{err, s.Context().Err()}
+					return err
+				}
+			}
+		},
+	})
+	for name, call := range map[string]func(ctx context.Context) error{
+		"unary": func(ctx context.Context) error {
+			_, err := c.UnaryCall(ctx, &testpb.SimpleRequest{})
+			return err
+		},
+		"a client's stream": func(ctx context.Context) error {
+			s, err := c.StreamingInputCall(ctx)
+			if err != nil {
+				return err
+			}
+			s.Send(&testpb.StreamingInputCallRequest{})
+			<-ctx.Done()
+			_, err = s.CloseAndRecv()
+			return err
+		},
+		"a server's stream": func(ctx context.Context) error {
+			s, err := c.StreamingOutputCall(ctx, &testpb.StreamingOutputCallRequest{})
+			for err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(within(t))
+		go func() {
+			<-begun
+			cancel()
+		}()
+		if err := call(ctx); status.Code(err) != codes.Canceled {
+			t.Errorf("%s: the client got %v", name, err)
+		}
+		if got := <-ended; got.context != context.Canceled || got.received != context.Canceled && status.Code(got.received) != codes.Canceled {
+			t.Errorf("%s: the handler got %v, its context %v", name, got.received, got.context)
+		}
+	}
+}
+
+// The client's deadline is the context's, and wakes a handler that receives. One that has passed ends the call without its handler.
+func TestDeadline(t *testing.T) {
+	received := make(chan error, 1)
+	c := serve(t, service{
+		unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+			until, ok := ctx.Deadline()
+			if left := time.Until(until); !ok || left > time.Hour || left < 50*time.Minute {
+				t.Errorf("the deadline is %v, %v", until, ok)
+			}
+			return &testpb.SimpleResponse{}, nil
+		},
+		duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+			_, err := s.Recv()
+			received <- err
+			return err
+		},
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if _, err := c.UnaryCall(ctx, &testpb.SimpleRequest{}); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	s, err := c.FullDuplexCall(ctx)
+	if err == nil {
+		_, err = s.Recv()
+	}
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the client got %v", err)
+	}
+	// The client resets the stream at about the same time.
+	if err := <-received; status.Code(err) != codes.DeadlineExceeded && status.Code(err) != codes.Canceled {
+		t.Errorf("the handler got %v", err)
+	}
+}
+
+// Messages go both ways at once, in their order, from two goroutines of the handler. A stream that is used when its handler has returned
+// fails, and harms nobody.
+func TestFullDuplex(t *testing.T) {
+	const messages = 2000
+	var late []func() error
+	c := serve(t, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range messages {
+				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: payload("from the server")}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range messages {
+			if in, err := s.Recv(); err != nil || string(in.Payload.Body) != "from the client" {
+				t.Errorf("%v, %v", in, err)
+			}
+		}
+		wg.Wait()
+		if _, err := s.Recv(); err != io.EOF {
+			t.Errorf("at the end %v", err)
+		}
+		late = []func() error{
+			func() error { return s.Send(&testpb.StreamingOutputCallResponse{}) },
+			func() error { _, err := s.Recv(); return err },
+			func() error { return s.SetHeader(metadata.Pairs("a", "b")) },
+			func() error { return s.SendHeader(nil) },
+			func() error { return grpc.SetTrailer(s.Context(), metadata.Pairs("a", "b")) },
+		}
+		return nil
+	}})
+	s, err := c.FullDuplexCall(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range messages {
+			if err := s.Send(&testpb.StreamingOutputCallRequest{Payload: payload("from the client")}); err != nil {
+				t.Error(err)
+			}
+		}
+		s.CloseSend()
+	})
+	for range messages {
+		if out, err := s.Recv(); err != nil || string(out.Payload.Body) != "from the server" {
+			t.Fatalf("%v, %v", out, err)
+		}
+	}
+	wg.Wait()
+	if _, err := s.Recv(); err != io.EOF {
+		t.Errorf("at the end %v", err)
+	}
+	for i, use := range late {
+		if err := use(); err == nil {
+			t.Errorf("use %d of a stream whose call is over succeeded", i)
+		}
+	}
+}
+
+// Messages may be compressed, and an answer is compressed like its request.
+func TestCompression(t *testing.T) {
+	c := serve(t, service{unary: echo, duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		for {
+			in, err := s.Recv()
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+				return err
+			}
+		}
+	}})
+	long := strings.Repeat("compressible ", 100_000)
+	var header metadata.MD
+	for range 3 {
+		out, err := c.UnaryCall(within(t), &testpb.SimpleRequest{Payload: payload(long)}, grpc.UseCompressor(gzip.Name), grpc.Header(&header))
+		if err != nil || string(out.Payload.Body) != long {
+			t.Fatalf("%d bytes, %v", len(out.GetPayload().GetBody()), err)
+		}
+	}
+	s, err := c.FullDuplexCall(within(t), grpc.UseCompressor(gzip.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{long, "", "short", long} {
+		s.Send(&testpb.StreamingOutputCallRequest{Payload: payload(text)})
+		if out, err := s.Recv(); err != nil || string(out.GetPayload().GetBody()) != text {
+			t.Errorf("%d bytes, %v", len(out.GetPayload().GetBody()), err)
+		}
+	}
+}
+
+// Each message has a limit, before and after it is decompressed, and for sending. A small message that would be huge costs as little as the
+// limit.
+func TestLimits(t *testing.T) {
+	c := serve(t, service{
+		unary: func(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+			return &testpb.SimpleResponse{Payload: payload(strings.Repeat("x", int(in.ResponseSize)))}, nil
+		},
+		input: func(s testpb.TestService_StreamingInputCallServer) error {
+			for {
+				if _, err := s.Recv(); err != nil {
+					return err
+				}
+			}
+		},
+	}, grpcfilo.Options{MaxRecvMsgSize: 100_000, MaxSendMsgSize: 50_000})
+	for _, test := range []struct {
+		name     string
+		in       *testpb.SimpleRequest
+		options  []grpc.CallOption
+		want     codes.Code
+		wantText string
+	}{
+		{"fits", &testpb.SimpleRequest{Payload: payload(strings.Repeat("x", 99_000)), ResponseSize: 49_000}, nil, codes.OK, ""},
+		{"too large", &testpb.SimpleRequest{Payload: payload(strings.Repeat("x", 100_001))}, nil, codes.ResourceExhausted, "received message larger than max"},
+		{"a bomb", &testpb.SimpleRequest{Payload: payload(strings.Repeat("x", 50<<20))}, []grpc.CallOption{grpc.UseCompressor(gzip.Name)}, codes.ResourceExhausted, "after decompression larger than max"},
+		{"too large an answer", &testpb.SimpleRequest{ResponseSize: 50_001}, nil, codes.ResourceExhausted, "trying to send message larger than max"},
+	} {
+		_, err := c.UnaryCall(within(t), test.in, test.options...)
+		if s := status.Convert(err); s.Code() != test.want || !strings.Contains(s.Message(), test.wantText) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	s, err := c.StreamingInputCall(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // as a whole they are over the limit
+		s.Send(&testpb.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 50_000))})
+	}
+	s.Send(&testpb.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 100_001))})
+	if _, err = s.CloseAndRecv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a stream: %v", err)
+	}
+}
+
+// Handlers know who calls, also when they ask only after the call.
+func TestPeer(t *testing.T) {
+	contexts := make(chan context.Context, 2)
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+		if in.FillUsername {
+			p, _ := peer.FromContext(ctx)
+			info, ok := p.AuthInfo.(credentials.TLSInfo)
+			if !ok || info.State.Version != tls.VersionTLS13 || p.LocalAddr == nil {
+				t.Errorf("the peer is %v", p)
+			}
+		}
+		contexts <- ctx
+		return &testpb.SimpleResponse{}, nil
+	}})
+	server := &filo.Server{TLSConfig: tcptest.TLSConfig()}
+	c := testpb.NewTestServiceClient(connect(t, start(t, server, g),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}))))
+	for _, early := range []bool{true, false} {
+		if _, err := c.UnaryCall(within(t), &testpb.SimpleRequest{FillUsername: early}); err != nil {
+			t.Fatal(err)
+		}
+		p, ok := peer.FromContext(<-contexts)
+		if !ok || !strings.HasPrefix(p.Addr.String(), "127.0.0.1:") || p.AuthInfo == nil {
+			t.Errorf("after the call the peer is %v", p)
+		}
+	}
+}
+
+// Interceptors run from the first one to the last, around the handler.
+func TestInterceptors(t *testing.T) {
+	var order []string
+	unary := func(name string) grpc.UnaryServerInterceptor {
+		return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			order = append(order, name+" "+info.FullMethod)
+			return next(ctx, in)
+		}
+	}
+	stream := func(name string) grpc.StreamServerInterceptor {
+		return func(implementation any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			order = append(order, fmt.Sprint(name, " ", info.IsClientStream, info.IsServerStream))
+			return next(implementation, s)
+		}
+	}
+	for n := range 4 {
+		order = nil
+		var o grpcfilo.Options
+		for i := range n {
+			o.UnaryInterceptors = append(o.UnaryInterceptors, unary(fmt.Sprint(i)))
+			o.StreamInterceptors = append(o.StreamInterceptors, stream(fmt.Sprint(i)))
+		}
+		c := serve(t, service{unary: echo, duplex: func(testpb.TestService_FullDuplexCallServer) error { return nil }}, o)
+		if _, err := c.UnaryCall(within(t), &testpb.SimpleRequest{}); err != nil {
+			t.Error(err)
+		}
+		s, err := c.FullDuplexCall(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Recv(); err != io.EOF {
+			t.Error(err)
+		}
+		var want []string
+		for i := range n {
+			want = append(want, fmt.Sprint(i, " /grpc.testing.TestService/UnaryCall"))
+		}
+		for i := range n {
+			want = append(want, fmt.Sprint(i, " true true"))
+		}
+		if fmt.Sprint(order) != fmt.Sprint(want) {
+			t.Errorf("%d interceptors: %q, want %q", n, order, want)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package grpcfilo
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// A message on the wire is a prefix, and then as many bytes as the prefix says.
+const (
+	prefixSize     = 5 // flags, and the length in four bytes
+	flagCompressed = 1
+	flagTrailer    = 0x80 // of gRPC-Web: not a message, but the trailer
+)
+
+// pieceSize is how much room a message gets before its bytes have come: a client can announce a large message for free.
+const pieceSize = 32 << 10
+
+// pool lends the buffers of messages.
+var pool = mem.DefaultBufferPool()
+
+// message is a message that was received or will be sent.
+type message struct {
+	flags byte
+	data  mem.BufferSlice // as the codec knows it
+	wire  mem.BufferSlice // as it is sent: data, or compressed
+}
+
+// free gives the buffers back.
+func (m *message) free() {
+	m.data.Free()
+	if m.flags == flagCompressed {
+		m.wire.Free()
+	}
+}
+
+// codec encodes and decodes messages. It is an encoding.CodecV2 without its name.
+type codec interface {
+	Marshal(v any) (mem.BufferSlice, error)
+	Unmarshal(data mem.BufferSlice, v any) error
+}
+
+// codecOf returns the codec that is registered for a subtype of application/grpc; nil if none is.
+func codecOf(subtype string) codec {
+	if subtype == "" {
+		subtype = proto.Name
+	}
+	if old := encoding.GetCodec(subtype); old != nil {
+		return oldCodec{old}
+	}
+	if c := encoding.GetCodecV2(subtype); c != nil {
+		return c
+	}
+	return nil
+}
+
+// oldCodec makes a codec of one that knows no buffers.
+type oldCodec struct{ encoding.Codec }
+
+// Marshal implements codec.
+func (c oldCodec) Marshal(v any) (mem.BufferSlice, error) {
+	data, err := c.Codec.Marshal(v)
+	return mem.BufferSlice{mem.SliceBuffer(data)}, err
+}
+
+// Unmarshal implements codec.
+func (c oldCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	return c.Codec.Unmarshal(data.Materialize(), v)
+}
+
+// encode makes a message of v. The caller frees it.
+func encode(c codec, v any, compressor encoding.Compressor, limit int) (m message, err error) {
+	if m.data, err = c.Marshal(v); err != nil {
+		return m, status.Errorf(codes.Internal, "grpc: error while marshaling: %v", err)
+	}
+	m.wire = m.data
+	if compressor != nil && m.data.Len() > 0 {
+		m.flags, m.wire = flagCompressed, nil
+		if err = compress(compressor, m.data, &m.wire); err != nil {
+			m.free()
+			return m, status.Errorf(codes.Internal, "grpc: error while compressing: %v", err)
+		}
+	}
+	if size := m.wire.Len(); size > min(limit, math.MaxUint32) {
+		m.free()
+		return m, status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", size, limit)
+	}
+	return m, nil
+}
+
+// compress appends the compressed data to out.
+func compress(compressor encoding.Compressor, data mem.BufferSlice, out *mem.BufferSlice) error {
+	w, err := compressor.Compress(mem.NewWriter(out, pool))
+	if err != nil {
+		return err
+	}
+	for _, b := range data {
+		if _, err := w.Write(b.ReadOnlyData()); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// appendPrefix appends what is sent before the message.
+func (m *message) appendPrefix(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(append(b, m.flags), uint32(m.wire.Len()))
+}
+
+// receiver reads the messages of a request.
+type receiver struct {
+	source       io.Reader     // nil as long as nothing was read
+	whole        bytes.Reader  // the source, if the body was read as a whole
+	ahead        *bufio.Reader // the source otherwise
+	encodingName string
+	limit        int // of a message, on the wire and decompressed
+	received     bool
+	prefix       [prefixSize]byte
+}
+
+// receive reads the next message. The error is io.EOF at the end. The caller frees the message.
+func (r *receiver) receive() (m message, err error) {
+	if _, err = io.ReadFull(r.source, r.prefix[:]); err != nil {
+		return m, cutOff(err)
+	}
+	size := int64(binary.BigEndian.Uint32(r.prefix[1:]))
+	if size > int64(r.limit) {
+		return m, status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, r.limit)
+	}
+	compressor, err := compressorFor(r.prefix[0], r.encodingName)
+	if err != nil {
+		return m, err
+	}
+	if m.data, err = readPieces(r.source, int(size)); err != nil {
+		return m, err
+	}
+	m.wire = m.data
+	if compressor == nil {
+		return m, nil
+	}
+	m.flags = flagCompressed
+	if m.data, err = decompress(compressor, m.wire, r.limit); err != nil {
+		m.wire.Free()
+	}
+	return m, err
+}
+
+// cutOff turns the error of a reader that was asked for a whole prefix or message.
+func cutOff(err error) error {
+	if err == io.ErrUnexpectedEOF {
+		return status.Error(codes.Internal, "grpc: the request ends within a message")
+	}
+	return err
+}
+
+// compressorFor returns what decompresses a message with these flags; nil if it isn't compressed.
+func compressorFor(flags byte, name string) (encoding.Compressor, error) {
+	switch {
+	case flags == 0:
+		return nil, nil
+	case flags != flagCompressed:
+		return nil, status.Errorf(codes.Internal, "grpc: received unexpected payload format %d", flags)
+	case isIdentity(name):
+		return nil, status.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
+	}
+	c := encoding.GetCompressor(name)
+	if c == nil {
+		return nil, unknownEncoding(name)
+	}
+	return c, nil
+}
+
+func isIdentity(encodingName string) bool {
+	return encodingName == "" || encodingName == encoding.Identity
+}
+
+func unknownEncoding(name string) error {
+	return status.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", name)
+}
+
+// readPieces reads size bytes. Room for them is made as they come.
+func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
+	for size > 0 {
+		buffer := newBuffer(min(size, pieceSize))
+		data = append(data, buffer)
+		n, err := io.ReadFull(r, buffer.ReadOnlyData())
+		if size -= n; err != nil {
+			data.Free()
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, cutOff(err)
+		}
+	}
+	return data, nil
+}
+
+// newBuffer returns a buffer to be filled. The pool doesn't take small ones back.
+func newBuffer(size int) mem.Buffer {
+	if mem.IsBelowBufferPoolingThreshold(size) {
+		return make(mem.SliceBuffer, size)
+	}
+	return mem.NewBuffer(pool.Get(size), pool)
+}
+
+// decompress decompresses the message, if that takes up to limit bytes.
+func decompress(compressor encoding.Compressor, wire mem.BufferSlice, limit int) (data mem.BufferSlice, err error) {
+	source := wire.Reader()
+	defer source.Close()
+	r, err := compressor.Decompress(source)
+	if err == nil {
+		if closer, ok := r.(io.Closer); ok {
+			defer closer.Close()
+		}
+		data, err = mem.ReadAll(io.LimitReader(r, int64(limit)+1), pool)
+	}
+	switch {
+	case err != nil:
+		data.Free()
+		return nil, status.Errorf(codes.Internal, "grpc: failed to decompress the received message: %v", err)
+	case data.Len() > limit:
+		data.Free()
+		return nil, status.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,289 @@
+package grpcfilo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/filohttp/filo"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// errOver is the error of a stream that is used when its handler has returned.
+var errOver = status.Error(codes.Canceled, "grpc: the call is over")
+
+// errHeadSent is the error of metadata that comes too late.
+var errHeadSent = status.Error(codes.Internal, "grpc: the header has been sent")
+
+// Context implements grpc.ServerStream.
+func (k *call) Context() context.Context { return k.context }
+
+// SetHeader implements grpc.ServerStream.
+func (k *call) SetHeader(md metadata.MD) error { return k.setHeader(md, false) }
+
+// SendHeader implements grpc.ServerStream.
+func (k *call) SendHeader(md metadata.MD) error {
+	defer k.tellHeader()
+	return k.setHeader(md, true)
+}
+
+func (k *call) setHeader(md metadata.MD, send bool) error {
+	if err := validate(md); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.c == nil:
+		return errOver
+	case k.headSent && (send || len(md) > 0):
+		return errHeadSent
+	}
+	if len(md) > 0 {
+		k.header = metadata.Join(k.header, md)
+	}
+	if !send {
+		return nil
+	}
+	k.headLocked()
+	return k.flushLocked()
+}
+
+// SetTrailer implements grpc.ServerStream. Metadata that is invalid is dropped.
+func (k *call) SetTrailer(md metadata.MD) { k.setTrailer(md) }
+
+func (k *call) setTrailer(md metadata.MD) error {
+	if err := validate(md); err != nil || len(md) == 0 {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.c == nil {
+		return errOver
+	}
+	k.trailer = metadata.Join(k.trailer, md)
+	return nil
+}
+
+// transportStream is the call as functions such as grpc.SetHeader know it.
+type transportStream call
+
+// Method implements grpc.ServerTransportStream.
+func (t *transportStream) Method() string { return t.name }
+
+// SetHeader implements grpc.ServerTransportStream.
+func (t *transportStream) SetHeader(md metadata.MD) error { return (*call)(t).SetHeader(md) }
+
+// SendHeader implements grpc.ServerTransportStream.
+func (t *transportStream) SendHeader(md metadata.MD) error { return (*call)(t).SendHeader(md) }
+
+// SetTrailer implements grpc.ServerTransportStream.
+func (t *transportStream) SetTrailer(md metadata.MD) error { return (*call)(t).setTrailer(md) }
+
+// headLocked puts the fields that come before messages into the response.
+func (k *call) headLocked() {
+	if k.headSent {
+		return
+	}
+	k.headSent = true
+	h := &k.c.Response.Header
+	k.format.setContentType(h)
+	if name := k.sentEncoding(); name != "" {
+		h.Set("grpc-encoding", name)
+	}
+	for name, value := range metadataFields(k.header) {
+		h.Add(name, value)
+	}
+}
+
+// sentEncoding returns the name of the compressor of what is sent, "" for none.
+func (k *call) sentEncoding() string {
+	if k.compressor == nil {
+		return ""
+	}
+	return k.encodingName
+}
+
+// flushLocked sends what was written.
+func (k *call) flushLocked() error {
+	if k.stream == nil {
+		k.stream = k.c.Stream()
+	}
+	k.gathers = false
+	return k.stream.Flush()
+}
+
+// SendMsg implements grpc.ServerStream.
+func (k *call) SendMsg(v any) error {
+	m, err := encode(k.codec, v, k.compressor, k.services.options.MaxSendMsgSize)
+	if err != nil {
+		return err
+	}
+	defer m.free()
+	if err := k.send(&m); err == errOver {
+		return err
+	} else if err != nil {
+		return status.Errorf(codes.Canceled, "grpc: the client takes no more: %v", err)
+	}
+	k.tellHeader()
+	k.tellSent(v, &m)
+	return nil
+}
+
+// send writes a message. If the method streams it is sent at once, otherwise with the status.
+func (k *call) send(m *message) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.c == nil {
+		return errOver
+	}
+	k.headLocked()
+	if k.ServerStreams && k.stream == nil {
+		k.stream = k.c.Stream()
+	}
+	if err := k.writeLocked(m); err != nil || !k.ServerStreams {
+		return err
+	}
+	return k.flushSoonLocked()
+}
+
+// gatherTime is how long a message may wait for others that leave together with it. It is about what sending costs both sides.
+const gatherTime = 200 * time.Microsecond
+
+// flushSoonLocked sends what was written at once, unless something was sent a moment ago. Then further messages may gather until gatherTime
+// has passed, the handler waits for the client, or the stream's buffer is full.
+func (k *call) flushSoonLocked() error {
+	switch now := time.Now(); {
+	case now.Sub(k.flushed) >= gatherTime:
+		k.flushed = now
+		return k.flushLocked()
+	case k.gathers:
+		return nil
+	case k.timer == nil:
+		k.timer = time.AfterFunc(gatherTime, k.flushGathered)
+	default:
+		k.timer.Reset(gatherTime)
+	}
+	k.gathers = true
+	return nil
+}
+
+// flushGathered sends the messages that have gathered. Its error is the next SendMsg's.
+func (k *call) flushGathered() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gathers && k.c != nil {
+		k.flushed = time.Now()
+		k.flushLocked()
+	}
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (k *call) RecvMsg(v any) error {
+	if k.in.source == nil {
+		if err := k.beginReceiving(); err != nil {
+			return k.receiveError(err)
+		}
+	}
+	if k.ClientStreams && k.ServerStreams && k.in.ahead.Buffered() == 0 {
+		k.flushGathered()
+	}
+	m, err := k.in.receive()
+	if err == io.EOF && !k.ClientStreams && !k.in.received {
+		err = status.Error(codes.Unimplemented, "grpc: the request has no message")
+	}
+	if err != nil {
+		return k.receiveError(err)
+	}
+	defer m.free()
+	k.in.received = true
+	if err := k.codec.Unmarshal(m.data, v); err != nil {
+		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	}
+	k.tellReceived(v, &m)
+	if k.ClientStreams {
+		return nil
+	}
+	switch m, err := k.in.receive(); err {
+	case io.EOF:
+		return nil
+	case nil:
+		m.free()
+		return status.Error(codes.Unimplemented, "grpc: the request has more than one message")
+	default:
+		return k.receiveError(err)
+	}
+}
+
+// receiveError turns an error of the request's body into that of RecvMsg.
+func (k *call) receiveError(err error) error {
+	var problem *filo.HTTPError
+	switch {
+	case err == io.EOF:
+		return err
+	case errors.As(err, &problem) && problem.Status == 400: // the client has reset the stream, or left
+		return status.Error(codes.Canceled, "grpc: the client has cancelled the call")
+	case errors.As(err, &problem) && problem.Status == 413:
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d)", k.services.options.MaxRecvMsgSize)
+	}
+	return statusOf(k.context, err).Err()
+}
+
+// idleTime is how long a client that streams may be silent if it has set no deadline: for ever.
+const idleTime = 100 * 365 * 24 * time.Hour
+
+// readAhead is how many bytes are read at once of a client's stream: a few small messages. A stream that waits holds as much.
+const readAhead = 512
+
+// beginReceiving prepares the request's body for reading.
+func (k *call) beginReceiving() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c, limit := k.c, k.services.options.MaxRecvMsgSize
+	if c == nil {
+		return errOver
+	}
+	if k.format.text {
+		c.Request.SetBodyReader(&textReader{source: c.BodyReader()})
+	}
+	k.in.encodingName, k.in.limit = k.encodingName, limit
+	if !k.ClientStreams {
+		c.SetMaxBodyBytes(k.format.wireSize(prefixSize + limit))
+		body, err := c.Body()
+		k.in.whole.Reset(body)
+		k.in.source = &k.in.whole
+		return err
+	}
+	c.SetMaxBodyBytes(-1)
+	until, ok := k.context.Deadline()
+	if !ok {
+		until = time.Now().Add(idleTime)
+	}
+	if err := c.SetReadDeadline(until); err != nil {
+		return err
+	}
+	var r io.Reader = lockedReader{k}
+	if duplex, ok := c.Request.DuplexReader(); ok {
+		r = duplex
+	}
+	k.in.ahead = bufio.NewReaderSize(r, readAhead)
+	k.in.source = k.in.ahead
+	return nil
+}
+
+// lockedReader reads a body where only the handler can: over HTTP/1.1. While it waits, nothing is sent.
+type lockedReader struct{ *call }
+
+// Read implements io.Reader.
+func (r lockedReader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.c == nil {
+		return 0, errOver
+	}
+	return r.c.BodyReader().Read(p)
+}

@@ -1,0 +1,310 @@
+package grpcfilo_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/filohttp/filo"
+	grpcfilo "github.com/filohttp/filo/contrib/grpc"
+	"github.com/filohttp/filo/internal/h2test"
+	"github.com/filohttp/filo/router"
+	"github.com/filohttp/filo/servertest"
+	testpb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/protobuf/proto"
+)
+
+// frame returns a message as it is on the wire.
+func frame(flags byte, data string) string {
+	return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(data)))) + data
+}
+
+// request returns the message of a request as it is on the wire.
+func request(t testing.TB, text string) string {
+	b, err := proto.Marshal(&testpb.SimpleRequest{Payload: payload(text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame(0, string(b))
+}
+
+// dialHTTP2 returns a client that sends what it is told.
+func dialHTTP2(t *testing.T, address string) *h2test.Client {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(testTimeout))
+	c, err := h2test.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Requests that no generated client sends are answered with a status of their own, as an answer that is a trailer only, and their handler
+// isn't called, or gets an error.
+func TestOddRequests(t *testing.T) {
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{unary: echo, input: func(s testpb.TestService_StreamingInputCallServer) error {
+		for {
+			if _, err := s.Recv(); err == io.EOF {
+				return s.SendAndClose(&testpb.StreamingInputCallResponse{})
+			} else if err != nil {
+				return err
+			}
+		}
+	}})
+	c := dialHTTP2(t, start(t, &filo.Server{}, g))
+	const unary, stream = "/grpc.testing.TestService/UnaryCall", "/grpc.testing.TestService/StreamingInputCall"
+	hello := request(t, "hello")
+	for _, test := range []struct {
+		name, path, body string
+		fields           []string
+		status           int
+		code, message    string
+	}{
+		{name: "no content type of gRPC", path: unary, body: hello, fields: []string{"content-type", "application/json"}, status: 415},
+		{name: "a longer content type", path: unary, body: hello, fields: []string{"content-type", "application/grpcx"}, status: 415},
+		{name: "an unknown codec", path: unary, body: hello, fields: []string{"content-type", "application/grpc+none"}, code: "12", message: `no codec is registered for "none"`},
+		{name: "an unknown method", path: "/grpc.testing.TestService/None", body: hello, code: "12", message: "Not Found"},
+		{name: "an unknown service", path: "/a.B/C", body: hello, code: "12", message: "Not Found"},
+		{name: "GET", path: unary, fields: []string{":method", "GET"}, code: "12", message: "Method Not Allowed"},
+		{name: "a deadline in the past", path: unary, body: hello, fields: []string{"grpc-timeout", "0n"}, code: "4", message: "context deadline exceeded"},
+		{name: "a malformed deadline", path: unary, body: hello, fields: []string{"grpc-timeout", "5"}, code: "13", message: "malformed grpc-timeout"},
+		{name: "a deadline of nine digits", path: unary, body: hello, fields: []string{"grpc-timeout", "123456789S"}, code: "13", message: "malformed grpc-timeout"},
+		{name: "metadata that isn't base64", path: unary, body: hello, fields: []string{"a-bin", "*"}, code: "13", message: "malformed binary metadata"},
+		{name: "an unknown encoding", path: unary, body: hello, fields: []string{"grpc-encoding", "none-such"}, code: "12", message: `Decompressor is not installed for grpc-encoding "none-such"`},
+		{name: "compressed without an encoding", path: unary, body: frame(1, "x"), code: "13", message: "compressed flag set with identity"},
+		{name: "compressed, but not really", path: unary, body: frame(1, "x"), fields: []string{"grpc-encoding", "gzip"}, code: "13", message: "failed to decompress"},
+		{name: "unknown flags", path: unary, body: frame(4, "x"), code: "13", message: "unexpected payload format 4"},
+		{name: "no message", path: unary, code: "12", message: "no message"},
+		{name: "half a prefix", path: unary, body: hello[:3], code: "13", message: "ends within a message"},
+		{name: "only a prefix", path: unary, body: hello[:5], code: "13", message: "ends within a message"},
+		{name: "half a message", path: unary, body: hello[:8], code: "13", message: "ends within a message"},
+		{name: "two messages", path: unary, body: hello + hello, code: "12", message: "more than one message"},
+		{name: "a message that isn't proto's", path: unary, body: frame(0, "\xff"), code: "13", message: "failed to unmarshal"},
+		{name: "a message of 4 GB", path: unary, body: "\x00\xff\xff\xff\xff", code: "8", message: "larger than max"},
+		{name: "half a message in a stream", path: stream, body: hello + hello[:8], code: "13", message: "ends within a message"},
+		{name: "a large message in a stream", path: stream, body: hello + "\x00\xff\xff\xff\xff", code: "8", message: "larger than max"},
+	} {
+		fields := []string{":method", "POST", ":scheme", "http", ":path", test.path, ":authority", "filo.test", "content-type", "application/grpc"}
+		for i := 0; i < len(test.fields); i += 2 {
+			if fields[1] = "POST"; test.fields[i] == ":method" {
+				fields[1] = test.fields[i+1]
+			} else if test.fields[i] == "content-type" {
+				fields[9] = test.fields[i+1]
+			} else {
+				fields = append(fields, test.fields[i:i+2]...)
+			}
+		}
+		s := c.Open(false, fields...)
+		s.Send([]byte(test.body), true)
+		got, err := s.Status()
+		if test.status == 0 {
+			test.status = 200
+		}
+		if err != nil || got != test.status || s.Field("grpc-status") != test.code || !strings.Contains(s.Field("grpc-message"), test.message) {
+			t.Errorf("%s: %d, %v, status %q %q", test.name, got, err, s.Field("grpc-status"), s.Field("grpc-message"))
+		}
+	}
+	// te is missing in all of these, and isn't needed.
+	s := c.Open(false, ":method", "POST", ":scheme", "http", ":path", unary, ":authority", "filo.test", "content-type", "application/grpc+proto")
+	s.Send([]byte(hello), true)
+	got, err := s.Status()
+	if body, _ := io.ReadAll(s); got != 200 || err != nil || s.Field("grpc-status") != "" || s.Field("content-type") != "application/grpc+proto" ||
+		len(body) < len("hello") {
+		t.Errorf("%d, %v, %q, %q", got, err, s.Field("content-type"), body)
+	}
+}
+
+// gRPC without HTTP/2 is refused.
+func TestHTTP1(t *testing.T) {
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{unary: echo})
+	address := start(t, &filo.Server{}, g)
+	response, err := http.Post("http://"+address+"/grpc.testing.TestService/UnaryCall", "application/grpc", strings.NewReader(request(t, "hello")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if got := response.Header.Get("Grpc-Status"); got != "12" {
+		t.Errorf("%d, status %q", response.StatusCode, got)
+	}
+}
+
+// webAnswer is an answer by gRPC-Web.
+type webAnswer struct {
+	messages []string
+	trailer  string
+	header   http.Header
+}
+
+// web calls a method by gRPC-Web.
+func web(t *testing.T, client *http.Client, url, contentType, body string, fields ...string) (a webAnswer) {
+	t.Helper()
+	if strings.Contains(contentType, "-text") {
+		body = base64.StdEncoding.EncodeToString([]byte(body[:1])) + base64.StdEncoding.EncodeToString([]byte(body[1:]))
+	}
+	r, err := http.NewRequest("POST", url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || response.Header.Get("Content-Type") != contentType {
+		t.Fatalf("%d, %v, %v", response.StatusCode, response.Header, err)
+	}
+	a.header = response.Header
+	if strings.Contains(contentType, "-text") {
+		var decoded []byte
+		for len(b) > 0 { // each message is padded by itself
+			group, err := base64.StdEncoding.DecodeString(string(b[:4]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded, b = append(decoded, group...), b[4:]
+		}
+		b = decoded
+	}
+	for len(b) > 0 {
+		size := int(binary.BigEndian.Uint32(b[1:]))
+		if data := string(b[5 : 5+size]); b[0] == 0x80 {
+			a.trailer = data
+		} else {
+			a.messages = append(a.messages, data)
+		}
+		b = b[5+size:]
+	}
+	return a
+}
+
+// gRPC-Web, as binary and as text, by HTTP/1.1 and HTTP/2, has its trailer behind the messages.
+func TestWeb(t *testing.T) {
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{
+		unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+			if in.FillUsername {
+				return nil, filo.Error(403, "not for\r\nyou")
+			}
+			return echo(ctx, in)
+		},
+		output: func(in *testpb.StreamingOutputCallRequest, s testpb.TestService_StreamingOutputCallServer) error {
+			for range 3 {
+				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		input: func(s testpb.TestService_StreamingInputCallServer) error {
+			var size int32
+			for {
+				in, err := s.Recv()
+				if err == io.EOF {
+					return s.SendAndClose(&testpb.StreamingInputCallResponse{AggregatedPayloadSize: size})
+				} else if err != nil {
+					return err
+				}
+				size += int32(len(in.Payload.Body))
+			}
+		},
+	})
+	address := start(t, &filo.Server{}, g)
+	var plain http.Protocols
+	plain.SetUnencryptedHTTP2(true)
+	for name, client := range map[string]*http.Client{"HTTP/1.1": {}, "HTTP/2": {Transport: &http.Transport{Protocols: &plain}}} {
+		defer client.CloseIdleConnections()
+		for _, contentType := range []string{"application/grpc-web", "application/grpc-web+proto", "application/grpc-web-text", "application/grpc-web-text+proto"} {
+			url := "http://" + address + "/grpc.testing.TestService/"
+			hello := request(t, "hello")
+			echoed, _ := proto.Marshal(&testpb.SimpleResponse{Payload: payload("hello")})
+			a := web(t, client, url+"UnaryCall", contentType, hello, "X-Grpc-Web", "1")
+			if len(a.messages) != 1 || a.messages[0] != string(echoed) || a.trailer != "grpc-status: 0\r\n" {
+				t.Errorf("%s, %s: unary %q, %q", name, contentType, a.messages, a.trailer)
+			}
+			large := request(t, strings.Repeat("x", 100_000))
+			if a = web(t, client, url+"UnaryCall", contentType, large); len(a.messages) != 1 || len(a.messages[0]) < 100_000 {
+				t.Errorf("%s, %s: a large one %d, %q", name, contentType, len(a.messages), a.trailer)
+			}
+			denied, _ := proto.Marshal(&testpb.SimpleRequest{FillUsername: true})
+			if a = web(t, client, url+"UnaryCall", contentType, frame(0, string(denied))); len(a.messages) != 0 ||
+				a.trailer != "grpc-status: 7\r\ngrpc-message: not for%0D%0Ayou\r\n" {
+				t.Errorf("%s, %s: denied %q, %q", name, contentType, a.messages, a.trailer)
+			}
+			if a = web(t, client, url+"None", contentType, hello); a.trailer != "grpc-status: 12\r\ngrpc-message: Not Found\r\n" {
+				t.Errorf("%s, %s: unknown %q, %q", name, contentType, a.messages, a.trailer)
+			}
+			payloadOnly, _ := proto.Marshal(&testpb.StreamingOutputCallRequest{Payload: payload("hello")})
+			if a = web(t, client, url+"StreamingOutputCall", contentType, frame(0, string(payloadOnly))); len(a.messages) != 3 || a.trailer != "grpc-status: 0\r\n" {
+				t.Errorf("%s, %s: a stream %q, %q", name, contentType, a.messages, a.trailer)
+			}
+			part, _ := proto.Marshal(&testpb.StreamingInputCallRequest{Payload: payload("hello")})
+			sum, _ := proto.Marshal(&testpb.StreamingInputCallResponse{AggregatedPayloadSize: 15})
+			if a = web(t, client, url+"StreamingInputCall", contentType, strings.Repeat(frame(0, string(part)), 3)); len(a.messages) != 1 || a.messages[0] != string(sum) {
+				t.Errorf("%s, %s: a client's stream %q, %q", name, contentType, a.messages, a.trailer)
+			}
+		}
+	}
+}
+
+// FuzzRequest sends any body to a unary method and to a stream, by each format: each is answered with a status, and messages that were
+// received are the ones that were sent.
+func FuzzRequest(f *testing.F) {
+	f.Add(request(f, "hello"), uint8(0))
+	f.Add(frame(1, "x")+frame(0, ""), uint8(4))
+	f.Add("\x00\x00\x00\x00", uint8(2))
+	f.Add(base64.StdEncoding.EncodeToString([]byte(frame(0, "")))+"AA==", uint8(3))
+	g := grpcfilo.New(grpcfilo.Options{MaxRecvMsgSize: 1 << 16})
+	testpb.RegisterTestServiceServer(g, service{unary: echo, duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		for {
+			in, err := s.Recv()
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload})
+		}
+	}})
+	r := router.New()
+	g.Mount(r)
+	server := servertest.NewServer(f, &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil), Logger: quiet})
+	f.Fuzz(func(t *testing.T, body string, kind uint8) {
+		contentType := [...]string{"application/grpc-web", "application/grpc-web-text"}[kind&1]
+		method := [...]string{"UnaryCall", "FullDuplexCall"}[kind>>1&1]
+		encoding := [...]string{"identity", "gzip"}[kind>>2&1]
+		got := server.DoBody(t, "POST /grpc.testing.TestService/"+method, body, "Content-Type: "+contentType, "Grpc-Encoding: "+encoding)
+		if got.Status != 200 {
+			t.Fatalf("the status is %d", got.Status)
+		}
+		if kind&1 == 1 {
+			return
+		}
+		answer := []byte(got.Body)
+		for len(answer) > 0 {
+			size := int(binary.BigEndian.Uint32(answer[1:]))
+			if answer[0] == 0x80 && (5+size != len(answer) || !bytes.Contains(answer, []byte("grpc-status: "))) {
+				t.Errorf("the answer ends with %q", answer)
+			}
+			answer = answer[5+size:]
+		}
+	})
+}
