@@ -58,27 +58,24 @@ func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
 	}
-	if s.h.Own(&s.scratch.http2.Turn) {
+	t := &s.scratch.http2.Turn
+	if s.h.Own(t) {
 		return true
 	}
-	s.taken()
+	s.h.WasTaken(t)
+	s.apart = true
 	return false
 }
 
 // wasTaken reports whether the monitor has taken the connection while the handler ran. If so, the monitor has recorded the request before
-// wasTaken returns.
+// wasTaken returns. The handler still learns of it by own, and gets a place then if it waits.
 func (s *http2Exchange) wasTaken() bool {
-	if s.h.IsDisowned(&s.scratch.http2.Turn) {
+	t := &s.scratch.http2.Turn
+	if s.h.IsDisowned(t) {
 		return false
 	}
-	s.taken()
+	s.h.WasTaken(t)
 	return true
-}
-
-// taken records that the monitor has taken the connection.
-func (s *http2Exchange) taken() {
-	s.h.WasTaken(&s.scratch.http2.Turn)
-	s.apart = true
 }
 
 // disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.

@@ -71,7 +71,8 @@ func (h *Conn) GiveAway(t *Turn) {
 // Disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
 func (h *Conn) Disown(t *Turn) { h.inline.Store(t) }
 
-// IsDisowned reports whether the monitor may still take the connection after Disown. Otherwise it has, and WasTaken follows.
+// IsDisowned reports whether the monitor may still take the connection. If it returns false between Disown and Own, the monitor has taken the
+// connection, and WasTaken follows.
 func (h *Conn) IsDisowned(t *Turn) bool { return h.inline.Load() == t }
 
 // Own takes the connection back after Disown. It reports false if the monitor has taken it: then WasTaken follows.

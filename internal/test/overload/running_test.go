@@ -17,6 +17,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/router"
 )
@@ -228,6 +229,51 @@ func TestRunningRouteFoundLate(t *testing.T) {
 			awaitRunning(t, s)
 		})
 	}
+}
+
+// A handler whose connection was taken away while it was in middleware needs a place when it waits for its body, as any other. (A loop isn't taken
+// away any more once that has happened too often, so the loop driver has no such number.)
+func TestPlaceAfterMiddleware(t *testing.T) {
+	const requests, places = 70, 1 + admit.MaxQuick
+	var slow atomic.Bool
+	var refused atomic.Int32
+	taken, begun := make(chan struct{}), make(chan struct{})
+	r := router.New()
+	r.POST("/body", func(c *filo.Ctx) error {
+		if slow.Load() {
+			begun <- struct{}{}
+		}
+		if _, err := c.Body(); err != nil {
+			refused.Add(1)
+			return err
+		}
+		return c.NoContent()
+	})
+	config := &filo.Server{Driver: filo.DriverBlocking, Concurrency: 1, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+		if slow.Load() {
+			<-taken
+		}
+		return r.Serve(c)
+	}}
+	config.HTTP2.Unencrypted = true
+	_, dial := filotest.ServeRawHTTP2(t, config, false)
+	c, id := dial(), uint32(1)
+	for range runningPrime {
+		c.Request(id, "/body", false, ":method", "POST").Data(id, true, []byte("x")).Send()
+		c.Answer(id)
+		id += 2
+	}
+	slow.Store(true)
+	for range requests {
+		c.Request(id, "/body", false, ":method", "POST").Send()
+		id += 2
+		filotest.Await(t, "a handler in middleware", func() bool {
+			return slices.ContainsFunc(config.Running(), func(r filo.RunningRequest) bool { return r.Route == "" })
+		})
+		taken <- struct{}{}
+		filotest.Recv(t, begun, "the handler")
+	}
+	filotest.Await(t, "the refusals", func() bool { return refused.Load() == requests-places })
 }
 
 // If a client doesn't read its answer, its request doesn't look like one whose handler is stuck.
