@@ -213,7 +213,8 @@ func (c *Ctx) timedOut() bool {
 	return t.fired
 }
 
-// claimAnswer claims the answer for the handler: the timeout can't answer any more. The error is ErrHandlerTimeout if it already has.
+// claimAnswer claims the answer for the handler: the timeout can't answer any more. If the timeout has already answered,
+// claimAnswer returns ErrHandlerTimeout.
 func (c *Ctx) claimAnswer() error {
 	c.claimed = true
 	t := c.timeout

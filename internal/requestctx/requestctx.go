@@ -65,7 +65,8 @@ type Context struct {
 	WatchedSince clock.Atomic[clock.Nanos]
 }
 
-// armed holds the functions that end an armed context. It is immutable.
+// armed is what a context gets when somebody first waits for its end: a context of the standard library, and the functions that end that one.
+// It is immutable.
 type armed struct {
 	context.Context
 	cancel    context.CancelCauseFunc
@@ -269,15 +270,17 @@ func (r *Context) clientFound(half, gone bool) {
 	}
 }
 
-// Cancel ends the context.
+// Cancel ends the context, unless it is armed and its deadline has passed: then its timer is due, and a client that leaves because it has the
+// answer of a time-out doesn't change why the context has ended.
 func (r *Context) Cancel(cause error) {
 	r.mu.Lock()
 	e := r.end.Load()
 	if e == nil && r.cause == nil {
 		r.cause = cause
 	}
+	due := e != nil && e.stopTimer != nil && !time.Now().Before(r.deadline)
 	r.mu.Unlock()
-	if e != nil {
+	if e != nil && !due {
 		e.cancel(cause)
 	}
 }

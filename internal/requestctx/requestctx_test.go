@@ -55,6 +55,26 @@ func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
 
 func (w *testWatcher) EndWatch() { w.watches = false }
 
+// A client that leaves at the deadline doesn't change why the context ends, whichever of the two the program learns first.
+func TestClientThatLeavesAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 20 {
+			r := New(context.Background(), nil, false)
+			deadline := time.Now().Add(time.Second)
+			for range 8 { // they are due at the same time as the deadline, and some before it
+				time.AfterFunc(time.Second, r.ClientGone)
+			}
+			r.SetDeadline(deadline)
+			r.Done()
+			time.Sleep(2 * time.Second)
+			if cause := context.Cause(r); r.Err() != context.DeadlineExceeded || cause != context.DeadlineExceeded {
+				t.Fatalf("Err is %v, the cause %v", r.Err(), cause)
+			}
+			r.Finish()
+		}
+	})
+}
+
 // A context that is armed first and then watched ends like one that is watched first.
 func TestClientThatIsGone(t *testing.T) {
 	for _, armedFirst := range []bool{false, true} {
