@@ -113,7 +113,7 @@ func transport(netConn net.Conn) net.Conn {
 // refuseProxied counts a connection that is closed because of the PROXY protocol.
 func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 	s.counts.refused.Add(1)
-	s.refused(refusedProxyProtocol, remote, "error", reason)
+	s.refused(refusedProxyProtocol, remote, "error", reason, "remote", remote) // whom to trust, perhaps
 }
 
 var errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")

@@ -107,9 +107,6 @@ var defaultTypes = []string{
 	"image/bmp", "font/ttf", "font/otf",
 }
 
-// codingNames are the names that Accept-Encoding is searched for.
-var codingNames = []string{"zstd", "br", "gzip", "deflate"}
-
 func newCompressor(o CompressOptions) *compressor {
 	check(o.MinBytes >= 0, "Compress: MinBytes must not be negative")
 	m := &compressor{types: make(map[string]bool), minBytes: cmp.Or(o.MinBytes, 1024)}
@@ -135,6 +132,12 @@ func newCompressor(o CompressOptions) *compressor {
 			}
 		}
 	}
+	for _, k := range o.Codings {
+		known := syntax.CodingNumber([]byte(k.Name))
+		check(0 <= known && known < syntax.Identity, "Compress: Codings: %q is not br, zstd, gzip or deflate", k.Name)
+		check(k.New != nil, "Compress: Codings: %q has no New", k.Name)
+		check(slices.Contains(o.Encodings, k.Name), "Compress: Encodings lacks %q of Codings", k.Name)
+	}
 	for _, name := range o.Encodings {
 		m.codings = append(m.codings, newCoding(name, o))
 	}
@@ -151,8 +154,6 @@ func newCoding(name string, o CompressOptions) *coding {
 	other := slices.IndexFunc(o.Codings, func(k Coding) bool { return k.Name == name })
 	switch {
 	case other >= 0:
-		check(slices.Contains(codingNames, name), "Compress: Codings: %q is not one of %q", name, codingNames)
-		check(o.Codings[other].New != nil, "Compress: Codings: %q has no New", name)
 		make = func() (Encoder, error) { return o.Codings[other].New(), nil }
 	case name == "gzip":
 		level := level("GzipLevel", o.GzipLevel, 5, 9)

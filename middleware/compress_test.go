@@ -391,6 +391,9 @@ func TestCompressCodings(t *testing.T) {
 		}
 	}
 	mwtest.MustPanic(t, "middleware", map[string]func(){
+		"a coding that Encodings lacks": func() {
+			middleware.Compress(middleware.CompressOptions{Codings: coding("br"), Encodings: []string{"gzip"}})
+		},
 		"a coding without New":               func() { middleware.Compress(middleware.CompressOptions{Codings: []middleware.Coding{{Name: "br"}}}) },
 		"a name that no client is asked for": func() { middleware.Compress(middleware.CompressOptions{Codings: coding("identity")}) },
 	})

@@ -6,7 +6,7 @@
 //
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
-// Package middleware says where it belongs among other middleware.
+// The documentation of package middleware says where this middleware belongs among others.
 package idempotency
 
 import (

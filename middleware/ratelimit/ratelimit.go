@@ -221,20 +221,20 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte, state State) {
 	if l.HideFields || c.Committed() {
 		return
 	}
+	added := l.appendState(nil, state)
 	state.Remaining = min(state.Remaining+1, l.quota.Burst)
 	state.Reset = max(state.Reset-l.quota.Window/time.Duration(l.quota.Limit), 0)
-	l.correct(c, state)
+	replace(c, added, l.appendState(nil, state))
 }
 
-// correct replaces the value that admit has added to the field RateLimit. Other limits have added the other values.
-func (l *limiter) correct(c *filo.Ctx, state State) {
+// replace replaces a value that admit has added to the field RateLimit. Other limits, and upstreams, have added the other values.
+func replace(c *filo.Ctx, added, value []byte) {
 	var values [][]byte
-	for value := range c.Response.Header.Values("RateLimit") {
-		if bytes.HasPrefix(value, []byte(l.item)) {
-			values = append(values, l.appendState(nil, state))
-		} else {
-			values = append(values, bytes.Clone(value))
+	for each := range c.Response.Header.Values("RateLimit") {
+		if added != nil && bytes.Equal(each, added) {
+			added, each = nil, value
 		}
+		values = append(values, bytes.Clone(each))
 	}
 	c.Response.Header.Del("RateLimit")
 	for _, value := range values {
