@@ -207,7 +207,7 @@ func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Pe
 // localReplace is a replacement in go.mod by a folder of the repository above the module.
 var localReplace = regexp.MustCompile(`(?m)=>\s*\.\./?(\S*)$`)
 
-// buildToday builds today's server with the folders of another tree instead of the repository's.
+// buildToday builds the server program of this source tree with the packages of another one, tree.
 func (b *Builder) buildToday(ctx context.Context, p *Peer, tree string) error {
 	mod, noMod := os.ReadFile(filepath.Join(b.Module, "go.mod"))
 	sum, noSum := os.ReadFile(filepath.Join(b.Module, "go.sum"))
