@@ -444,7 +444,8 @@ func (w *scratch) releaseBuffer(buffer []byte) {
 // errBodiesFull is the error of a body for which there is no room.
 var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies at once", Err: ErrBusy}
 
-// bodyCost is how many bytes a buffer that a body is read into counts as. Smaller ones belong to the workers, which keep them.
+// bodyCost is how many bytes a buffer that a body is read into counts as. Buffers of up to maxKeptBody count as nothing: they belong to the
+// workers, which keep them.
 func bodyCost(capacity int) int64 {
 	if capacity <= maxKeptBody {
 		return 0

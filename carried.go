@@ -711,8 +711,8 @@ func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	return err
 }
 
-// parkStream answers with a stream, and parks its connection. That is one of filo's own if the request came by one and no middleware
-// encodes the body. Otherwise it is the other server's.
+// parkStream answers with a stream, and parks its connection. That is a connection of filo's own if the request came by one and no middleware
+// encodes the body. Otherwise it is a connection of the server that has passed the request on, such as net/http's.
 func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *ParkedConn, err error) {
 	nests, err := c.preparePark(ctx, false)
 	if err != nil {

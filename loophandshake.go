@@ -77,7 +77,7 @@ func (lc *loopConn) endHandshake() (ousted bool) {
 	return lc.server.handshakes.End(lc)
 }
 
-// completeHandshake makes the handshake, which has begun. It reports false if the handshake has failed, or was ousted.
+// completeHandshake continues a handshake to its end. It reports false if the handshake has failed, or was ousted.
 func (lc *loopConn) completeHandshake() (complete bool) {
 	defer func() {
 		ousted := lc.endHandshake()

@@ -184,8 +184,8 @@ func (lc *loopConn) Retaken() {
 	}
 }
 
-// watch implements http2Runner. If the seat was taken away before Disown, the monitor doesn't come again: watch takes
-// the connection at once.
+// watch implements http2Runner. If the monitor took the worker's seat before the call of Disown, it found no connection to take, and won't
+// look again. So watch takes the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {
 		(*loopConn)(d).Retaken()

@@ -105,7 +105,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.parkSwitched(protocol != "", serve)
 }
 
-// parkSwitched is Park for a protocol that was agreed on, whose fields the response has. Without switches there is no protocol.
+// parkSwitched is Park after a switch to another protocol: the response already has the fields for it. Without switches there is none.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	if err := c.mayTakeOver(); err != nil {
 		return nil, err

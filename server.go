@@ -226,7 +226,7 @@ type Server struct {
 	// HTTP2 configures HTTP/2.
 	HTTP2 HTTP2Options
 
-	// ProxyProtocol makes proxies tell the clients' addresses by the PROXY protocol. By default it is off.
+	// ProxyProtocol makes the server take the clients' addresses from headers of the PROXY protocol, which proxies send. By default it is off.
 	ProxyProtocol ProxyProtocol
 
 	// ForOperator declares that only the program's operator reaches this server: that it listens on loopback addresses or Unix

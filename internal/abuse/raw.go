@@ -105,7 +105,8 @@ func (s *summing) addRaw(r *raw) bool {
 	return s.endedLocked(r.by, time.Since(r.began), r.sent)
 }
 
-// body begins a POST of a body of length bytes, sends now of them, and then a byte each time, if every isn't 0.
+// body begins a POST with this Content-Length, and sends a first part of this many bytes. If every isn't 0, it then sends one byte each such
+// interval.
 func body(length, now int, every time.Duration) func(*raw) {
 	return func(r *raw) {
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", pathBody, r.nc.RemoteAddr(), length)

@@ -138,7 +138,8 @@ func (k *Class) IsBrief() bool {
 }
 
 // Computes reports whether the handler is known to be brief, and to spend its time on the processor. Then it may run where its request was
-// read, if no other request is ready there. That delays no client for long, and the next leader needn't be woken.
+// read, if no other request is ready there. There it delays no client for long, and no
+// other worker must be woken to lead the loop.
 func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
@@ -238,7 +239,7 @@ func (k *Class) drifts(above bool) bool {
 	return false
 }
 
-// Kind returns "quick", "slow" or "unknown" if the class learns, "inline" or "offload" if it was told.
+// Kind returns "quick", "slow" or "unknown" if calls of the class are measured, and "inline" or "offload" if the program has set it.
 func (k *Class) Kind() string {
 	switch {
 	case k.fixed == inline:

@@ -199,7 +199,7 @@ func (q *Queue) setHeldLocked(now clock.Nanos) {
 	}
 }
 
-// look lets queued handshakes begin behind those that have computed for too long.
+// look no longer counts the handshakes that have computed for too long, so queued ones may begin beside them.
 func (q *Queue) look() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

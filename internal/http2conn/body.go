@@ -359,7 +359,7 @@ func (s *Stream) Trailer() *field.List {
 	return &s.trailer.fields
 }
 
-// Whole returns a body that was received completely, if it lies in one piece. waits says that its first byte hasn't arrived yet.
+// Whole returns the body if it was received completely and lies in one piece. Otherwise waits tells whether not even its first byte has arrived.
 func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()

@@ -26,7 +26,7 @@ type roster struct {
 }
 
 const (
-	// minPause is how long no leader is called after a leader has lacked a processor for the first time. The time doubles, up to maxPause,
+	// minPause is for how long no more leaders are woken when one finds, for the first time, that it lacks a processor. The time doubles, up to maxPause,
 	// with each new try that fails at once.
 	minPause = 100 * time.Millisecond
 	maxPause = 10 * time.Second

@@ -181,7 +181,7 @@ func (s *Seat) catchBreath() {
 	s.share.begin()
 }
 
-// rest waits for work: for the bell if another leader is awake, otherwise in the parker.
+// rest waits for work. If another leader is awake, that one will wake this one. Otherwise this one waits for the loop's events.
 func (s *Seat) rest() {
 	l := s.loop
 	s.resting.Store(true)

@@ -14,7 +14,7 @@ import (
 
 // Workers is the pool from which a seat gets its leaders.
 type Workers interface {
-	// Lead starts a leader for the seat, which is new.
+	// Lead starts a leader for a new seat.
 	Lead(s *Seat)
 	// HandOver gives the seat, which is w's, to another worker, and gives w a place of one of these kinds. It returns false, and changes
 	// nothing, if none is free.

@@ -13,8 +13,8 @@ type Socket interface {
 	WriteNow(first, second []byte) (n int, err error)
 	// PumpLater makes the Socket call Pump when it has room, or now if it already has.
 	PumpLater()
-	// LeaveTurn is called before a goroutine waits. If the connection's function is running in a turn of its loop, perhaps on this
-	// goroutine, LeaveTurn gives the loop to another worker.
+	// LeaveTurn is called before a goroutine waits. If the function of a parked connection runs where its loop is led, perhaps on this goroutine,
+	// LeaveTurn gives the loop to another worker, so that the loop doesn't wait, too.
 	LeaveTurn()
 	// Buffered returns how many of the written bytes the client hasn't taken yet, if that is known. It is called without the lock.
 	Buffered() (n int, ok bool)

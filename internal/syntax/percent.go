@@ -21,7 +21,7 @@ func AppendPercentDecoded(dst, src []byte) []byte {
 	}
 }
 
-// EscapePath returns a path as sent, with those bytes percent-encoded that a request target may contain but a URI's path can't:
+// EscapePath takes a path as the client sent it, and percent-encodes the bytes that a request target may contain but a URI's path can't:
 // '"<>\^`{|}'. Existing percent-encoding stays. A url.URL ignores a RawPath that contains such a byte. It then encodes the decoded path, in
 // which an encoded slash has become a slash.
 func EscapePath(path string) string {

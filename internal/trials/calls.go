@@ -38,8 +38,8 @@ var (
 	everyDriver = []orders{byLoop, byShared, byBlock}
 )
 
-// failingCalls are the calls that fail while clients work. EAGAIN is among the errors only where the system reports the event again: for
-// listeners and for output, whose watch begins again. A socket's input is reported once, as to each user of edge-triggered epoll. EAGAIN
+// failingCalls are the calls that fail while clients work. Calls fail with EAGAIN only where the system reports the
+// event again: on listeners, and for output, which the loop asks epoll to watch anew. A socket's input is reported once, as to each user of edge-triggered epoll. EAGAIN
 // would mean that it was read, but the system never returns that while bytes are there. Writes don't fail with ECONNRESET or EPIPE either:
 // these mean that the connection has ended, which the system also reports by epoll.
 var failingCalls = []call{

@@ -20,7 +20,8 @@ const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
 	timeout = time.Minute
 
-	// sparse: one in sparse cuts is made, since each takes a connection of its own. Cases begin to count at different places.
+	// sparse is how many places at which a case could be cut in two there are for each place at which it is cut: a cut takes a connection of
+	// its own. Cases begin to count at different places.
 	sparse = 7
 
 	// atOnce is how many cases run at a time. Some wait for a second.
