@@ -314,7 +314,7 @@ func TestRead(t *testing.T) {
 		{"unable to connect", "only"},
 	} {
 		r, err := read(c.says, 150, 4)
-		if c.want == "" && (err != nil || *r != Result{Answers: 100, Seconds: 1, Latency: Percentiles{0.2, 0.9, 2}}) ||
+		if c.want == "" && (err != nil || *r != Result{Answers: 100, Seconds: 1, Size: 151, Latency: Percentiles{0.2, 0.9, 2}}) ||
 			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q: %+v, %v", c.says, r, err)
 		}
