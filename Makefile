@@ -132,7 +132,7 @@ bench-quick: ## compare filo, fasthttp and net/http in five rows: five minutes o
 bench-http2: ## compare filo's HTTP/2 with that of net/http, nghttpd, h2o and nginx: about 13 minutes; options in ARGS
 	@cd bench && go run ./cmd/compare -size http2 $(ARGS)
 
-bench: ## compare them in every row, and the others in four: about 50 minutes; writes docs/BENCHMARKS.md
+bench: ## compare them in every row, and the others in four: about 55 minutes; writes docs/BENCHMARKS.md
 	@cd bench && go run ./cmd/compare $(ARGS)
 
 bench-all: ## compare all of them in every row; goes on where it was interrupted

@@ -2,7 +2,7 @@
 // at constant rates, memory, allocations and system calls.
 //
 //	go run ./cmd/compare -size quick      # three servers in five rows: five minutes
-//	go run ./cmd/compare                  # those in every row, others in four: about 50 minutes; writes the report
+//	go run ./cmd/compare                  # those in every row, others in four: about 55 minutes; writes the report
 //	go run ./cmd/compare -size http2      # HTTP/2 beside net/http, nghttpd, h2o and nginx: about 15 minutes
 //	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
 //	go run ./cmd/compare -base main       # filo as it is and as it was at a revision

@@ -153,6 +153,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // otherwise it would be sent in chunks
 	answer(w, textType, body)
 }
 
