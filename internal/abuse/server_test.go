@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -284,6 +285,7 @@ type scripted struct {
 func serveScripted(t *testing.T, l *listening, frame func(nc net.Conn, f *http2.Frame) error) {
 	t.Helper()
 	s := &scripted{l, frame}
+	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -293,12 +295,15 @@ func serveScripted(t *testing.T, l *listening, frame func(nc net.Conn, f *http2.
 			}
 			running.Go(func() {
 				defer nc.Close()
+				// A client that is told to stop while it dials leaves a connection open.
+				defer context.AfterFunc(ctx, func() { nc.Close() })()
 				s.serve(nc)
 			})
 		}
 	})
 	t.Cleanup(func() {
 		s.listening.Close()
+		end()
 		running.Wait()
 	})
 }
