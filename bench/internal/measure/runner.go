@@ -122,9 +122,6 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 		Base: r.server.Base, Row: r.row, Rate: r.rate, Warmup: r.Warmup, Duration: r.duration(),
 		MaxLateness: r.MaxLateness, CPUs: r.cpus(false), Window: r.window,
 	}
-	if j.Rate == 0 {
-		j.Rate = r.row.Rate
-	}
 	if r.row.Kind == row.Overload {
 		j.Rate, j.Refusals = row.OverloadRate, true
 	}

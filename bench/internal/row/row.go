@@ -41,8 +41,6 @@ type Row struct {
 	PerConnection int // requests after which a connection is closed; 0 means never
 	Message       int // the size of WebSocket messages, in bytes; 0 means no WebSocket
 
-	// Rate is how many requests are sent per second; 0 means a closed loop.
-	Rate float64
 	// Seconds is the factor by which the row is measured longer than others, since little happens in a second; 0 means 1.
 	Seconds int
 	// Latency is set if latencies at constant rates are measured.
@@ -263,9 +261,6 @@ func waiting() []Row {
 			About: "128 connections can't get more than 25,600 answers per second.", More: blocking},
 		{ID: "async-10ms", Title: "1,000 handlers that wait 10 ms", Requests: get("/sleep", greeting), Args: []string{"-wait", "10ms"},
 			Connections: 1000, About: "1,000 connections can't get more than 100,000 answers per second.", More: blocking},
-		{ID: "async-1s", Title: "6,000 handlers that wait 1 s", Requests: get("/sleep", greeting), Args: []string{"-wait", "1s"}, Rate: 6000,
-			Connections: 8000, Seconds: 3, About: "6,000 requests come per second, and each waits a second. The peak of memory is what the " +
-				"waiting handlers and 8,000 connections hold.", More: blocking},
 		{ID: "db", Title: "handler that asks PostgreSQL", Requests: products(), Database: true, Latency: true,
 			About: fmt.Sprintf("The handlers read 100 of %d rows in turn by their primary key, one for each request, through a pgxpool of at "+
 				"most %d connections over a Unix socket, and encode it by encoding/json. Queries have the request's context. PostgreSQL runs "+
