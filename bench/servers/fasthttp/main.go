@@ -47,8 +47,7 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 		case "/upload":
 			upload(ctx)
 		case "/sleep":
-			time.Sleep(flags.Wait)
-			greet(ctx)
+			sleep(ctx, flags.Wait)
 		case "/limited":
 			limited(ctx, places)
 		case "/db":
@@ -62,7 +61,7 @@ func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 func newRouter(flags *site.Flags) *router.Router {
 	r := router.New()
 	r.GET("/mixed/quick", greet)
-	r.GET("/mixed/sleep", sleep)
+	r.GET("/mixed/sleep", func(ctx *fasthttp.RequestCtx) { sleep(ctx, site.Wait) })
 	r.ServeFilesCustom("/files/{filepath:*}", &fasthttp.FS{
 		Root: flags.Files, PathRewrite: fasthttp.NewPathSlashesStripper(1), AcceptByteRange: true,
 	})
@@ -109,8 +108,8 @@ func upload(ctx *fasthttp.RequestCtx) {
 	answerLength(ctx, n)
 }
 
-func sleep(ctx *fasthttp.RequestCtx) {
-	time.Sleep(site.Wait)
+func sleep(ctx *fasthttp.RequestCtx, wait time.Duration) {
+	time.Sleep(wait)
 	greet(ctx)
 }
 
@@ -118,7 +117,7 @@ func sleep(ctx *fasthttp.RequestCtx) {
 func limited(ctx *fasthttp.RequestCtx, places chan struct{}) {
 	select {
 	case places <- struct{}{}:
-		sleep(ctx)
+		sleep(ctx, site.Wait)
 		<-places
 	default:
 		ctx.Error("Service Unavailable", 503)

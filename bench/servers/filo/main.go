@@ -45,15 +45,11 @@ func main() {
 // newHandler finds the resources that need no router by a switch. The router has the others.
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
-	slow := func(c *filo.Ctx) error {
-		time.Sleep(flags.Wait)
-		return greet(c)
-	}
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })
-	limited := sleep
+	slow, limited := sleep(flags.Wait), sleep(site.Wait)
 	if blocking && flags.Limit > 0 {
 		// In the blocking driver Server.Concurrency bounds connections, so the limit is a middleware there.
-		limited = middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: flags.Limit})(sleep)
+		limited = middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: flags.Limit})(limited)
 	}
 	pool, err := database.Open(context.Background(), flags.Database)
 	if err != nil {
@@ -88,7 +84,7 @@ func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 func newRouter(flags *site.Flags) *router.Router {
 	r := router.New()
 	r.GET("/mixed/quick", greet)
-	r.GET("/mixed/sleep", sleep)
+	r.GET("/mixed/sleep", sleep(site.Wait))
 	files, err := static.Dir(flags.Files)
 	if err != nil {
 		log.Fatal(err)
@@ -114,9 +110,11 @@ func newRouter(flags *site.Flags) *router.Router {
 
 func greet(c *filo.Ctx) error { return c.Text(200, site.Greeting) }
 
-func sleep(c *filo.Ctx) error {
-	time.Sleep(site.Wait)
-	return greet(c)
+func sleep(wait time.Duration) filo.Handler {
+	return func(c *filo.Ctx) error {
+		time.Sleep(wait)
+		return greet(c)
+	}
 }
 
 func product(c *filo.Ctx, pool *database.Pool) error {
