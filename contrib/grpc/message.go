@@ -297,6 +297,18 @@ func unknownEncoding(name string) error {
 	return status.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", name)
 }
 
+// acceptedEncodings returns the value of grpc-accept-encoding, which tells a client whose encoding is unknown what it may use. The registry can't
+// be listed, so compressors with other than gRPC's usual names are missing.
+func acceptedEncodings() string {
+	names := encoding.Identity
+	for _, name := range [...]string{"gzip", "deflate", "snappy", "zstd"} {
+		if encoding.GetCompressor(name) != nil {
+			names += "," + name
+		}
+	}
+	return names
+}
+
 // readPieces reads size bytes. Room for them is made as they come.
 func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
 	for size > 0 {
