@@ -223,6 +223,7 @@ func byClient(conns, streams int, call func(context.Context, testpb.TestServiceC
 			return 0, err
 		}
 		defer end()
+		ctx = context.WithoutCancel(ctx) // calls have no deadline; the server ends with ctx
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		var sum float64
@@ -302,6 +303,7 @@ func idle(conns, streams int) func(context.Context, string) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
+		ctx = context.WithoutCancel(ctx) // as in byClient
 		for _, client := range clients {
 			if _, err := callUnary(ctx, client, time.Time{}); err != nil {
 				end()
