@@ -92,7 +92,7 @@ race-blocking: $(TESTRUN) ## test the root package with the blocking driver unde
 
 .PHONY: unraced
 unraced: $(TESTRUN)
-	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) ./...
+	@$(LEAN) $(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) ./...
 
 fuzz: ## run each fuzz target for FUZZTIME (default 1m)
 	@for package in $$(go list ./...); do \
@@ -144,17 +144,20 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, the English of comments and documents, and the workflows
-	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck.
-	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck ./prose
+lint: ## gofmt, and the analyzers of go vet and staticcheck, on every module, the types of the root module for other systems, the English of comments and documents, and the workflows
+	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck. Command lint has go vet's analyzers, too.
+	@cd tools && go build -o ../.bin/ github.com/rhysd/actionlint/cmd/actionlint ./lint ./typecheck ./prose
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
-	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
-	@go vet -tags libfuzzer ./internal/libfuzzer
+	@$(call in-modules,$(LEAN) "$(CURDIR)/.bin/lint" ./...)
+	@.bin/lint -tags libfuzzer ./internal/libfuzzer
 	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
 	@echo "== English"; .bin/prose
 	@# Without the programs that it calls if they are installed, so that it finds the same everywhere.
 	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=
+
+# Frameworks in bench/ compile without the JSON and msgpack packages that they don't need there, which are two thirds of its dependencies.
+LEAN := GOFLAGS=-tags=nomsgpack,stdjson,gjson
 
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
