@@ -186,7 +186,7 @@ func (c *conn) afterAnswer() {
 		c.rest = b
 		c.setReading(readingRest)
 		b.limit = bodyLimit(b.received + maxSkip)
-		// The bytes lent to the handler aren't needed any more: without them, skipping has room enough in the buffer.
+		// The bytes lent to the handler aren't needed any more. Without them the buffer has enough room to skip the body.
 		if race.Enabled {
 			c.poisonRequest()
 		}

@@ -134,8 +134,8 @@ func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 	r.source, r.stream, r.streamSize = bodyStream, stream, size
 }
 
-// Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream
-// for others.
+// Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream for larger
+// ones.
 func (r *Response) Write(p []byte) (int, error) {
 	r.toBuffer()
 	r.buffer = append(r.buffer, p...)
