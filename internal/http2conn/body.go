@@ -51,7 +51,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. If the stream ends by it, ended is the stream's watcher.
+// takeDataLocked takes DATA of a stream that may still receive some. If the DATA end the stream, ended is the stream's watcher.
 func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -139,7 +139,7 @@ type Reading struct {
 	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
-	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
+	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read no longer gathers. May be nil.
 	BeforeWait func(start clock.Time) error
 	// end returns why no more bytes will arrive, nil if some may. It is called with mu held, and not again after an error. The default is
 	// endOfBodyLocked.

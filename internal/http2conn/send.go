@@ -131,8 +131,8 @@ func (h *Conn) Flush() {
 // On a connection with manyStreams or more streams, answers that are ready at about the same time are sent together.
 const manyStreams = 8
 
-// FlushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
-// first one lets the goroutines run that are ready to, and then sends the answers of all with one write.
+// FlushSoon is Flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
+// first one to return lets goroutines that are ready run, and then sends all answers with one write.
 func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
