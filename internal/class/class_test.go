@@ -51,7 +51,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 	}
 }
 
-// "The answers of earlier pipelined requests wait for a quick handler, but not for one that may be slow."
+// Earlier pipelined answers wait for a quick handler, but not for one that may be slow.
 func TestHandlerTimingQuick(t *testing.T) {
 	for _, test := range []struct {
 		median time.Duration

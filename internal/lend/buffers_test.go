@@ -129,7 +129,7 @@ func TestBuffersConcurrent(t *testing.T) {
 	list.check(t)
 }
 
-// "A build with the race detector overwrites released buffers": code that has kept one sees other bytes.
+// Builds with the race detector overwrite released buffers: code that has kept one sees other bytes.
 func TestPutBufferIsOverwritten(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("for builds with the race detector")

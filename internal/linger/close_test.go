@@ -122,7 +122,7 @@ func TestCutTLS(t *testing.T) {
 	})
 }
 
-// "A client mustn't take an answer that was broken off for a whole one": it gets a reset, also over TLS.
+// A client can tell a truncated answer from a complete one: it gets a reset, also over TLS.
 func TestResetOnClose(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {

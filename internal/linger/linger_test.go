@@ -50,8 +50,8 @@ func socketPair(t *testing.T) (client, server *net.TCPConn) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// "To close at once would make the system send a reset, and a reset may destroy the answer before the client has read it": a client
-// that goes on sending gets the answer and the end of what the server sends. When it has ended its own side, all is over.
+// A reset could destroy the answer before the client has read it. So a client that goes on sending gets the answer and the end of the
+// server's side. The connection ends when the client has ended its own side.
 func TestAnswerArrives(t *testing.T) {
 	client, server := socketPair(t)
 	sent := bytes.Repeat([]byte("x"), 3<<20)

@@ -28,7 +28,7 @@ var armings = []struct {
 	{"AfterFunc", func(ctx context.Context) { context.AfterFunc(ctx, func() {})() }, true},
 }
 
-// "It costs one small allocation until its end is asked for, by Done, Err, or a context made of it that ends".
+// "The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end."
 func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 	for _, use := range armings {
 		r, w := New(context.Background(), nil, false), new(testWatcher)
