@@ -83,7 +83,7 @@ func (r *raw) awaitUnread() {
 	}
 }
 
-// over records the end of the connection, which is the server's unless the attack is over.
+// over records the end of the connection. The server has caused it unless the attack is over.
 func (r *raw) over() {
 	switch {
 	case r.ctx.Err() != nil:

@@ -48,7 +48,7 @@ type silentBody struct {
 const (
 	// silentTime is how long a client must have sent nothing before it is cut off.
 	silentTime = time.Second
-	// silentRest is the time between two searches that find none.
+	// silentRest is the time between two searches that find no silent body.
 	silentRest = 5 * time.Millisecond
 )
 

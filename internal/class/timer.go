@@ -12,8 +12,8 @@ type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
 	// begun and entered count calls that are inline or of quick classes. begun counts those of servers' own classes, entered those of
-	// classes that handlers have entered. With a single count, if handlers enter one class each, only one of the two kinds of calls would
-	// ever be measured.
+	// classes that handlers have entered. If each handler enters one class, a single count would always measure the same one of the two
+	// kinds of calls.
 	begun, entered uint32
 
 	brief    uint32        // counts the calls of SampleTurn
@@ -41,8 +41,8 @@ func (t *Timer) SampleTurn() bool {
 	return t.brief%SampledCalls == 0
 }
 
-// SampleNext makes the next call, of k, the one that shows whether the handler computes or waits. Call it when there is little else to do:
-// while a handler waits, its thread may run other goroutines.
+// SampleNext samples the next call, which is one of k, to find out whether the handler computes or waits. Call it when there is little else
+// to do: while a handler waits, its thread may run other goroutines.
 func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 
 // DropSample undoes SampleNext.

@@ -34,7 +34,7 @@ type Decoder struct {
 	reduced bool   // the next block must make the table smaller
 }
 
-// Reset makes d a decoder for a new connection. It keeps memory.
+// Reset makes d a decoder for a new connection. It keeps its memory.
 func (d *Decoder) Reset() {
 	d.table.evict(0)
 	d.table.text = d.table.text[:0]

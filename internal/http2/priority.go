@@ -104,7 +104,7 @@ type Sender[S any] struct {
 	priority   Priority
 }
 
-// Init makes it the place of a stream, which waits for nothing yet.
+// Init makes n the place of a stream, which waits for nothing yet.
 func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 	*n = Sender[S]{stream: stream, id: id, priority: p}
 }
@@ -161,7 +161,7 @@ func (q *Schedule[S]) Add(n *Sender[S]) {
 	q.up(int(n.at))
 }
 
-// Remove makes a stream that waits wait no longer.
+// Remove takes a stream that waits out of the schedule.
 func (q *Schedule[S]) Remove(n *Sender[S]) {
 	switch {
 	case n.next != nil:

@@ -76,7 +76,7 @@ func (l *Life) Start(start func()) bool {
 	return true
 }
 
-// OnShutdown has f run, on its own goroutine, when draining begins; if it has begun, f runs at once.
+// OnShutdown makes f run, on its own goroutine, when draining begins; if it has begun, f runs at once.
 func (l *Life) OnShutdown(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

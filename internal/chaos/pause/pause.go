@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// active: one site in active pauses at all in a run. Only few do, so that each pauses often enough to disturb another goroutine.
+	// One in active sites pauses at all in a run. So few do, so that each pauses often enough to disturb another goroutine.
 	active = 6
-	// often: at a site that pauses, one in often of the first visits pauses. Later visits pause less often, by their number divided by
-	// rarer: otherwise a site that is visited for each byte would take all of the run's time.
+	// One in often of the first visits to such a site pauses. Later visits pause less often, by their number divided by rarer: otherwise a
+	// site that is visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
 	// sites is the maximum number of sites.
 	sites = 1 << 16
