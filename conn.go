@@ -545,7 +545,7 @@ func (c *conn) endConn(lingers bool) {
 			return
 		}
 		c.driver.endWaits()
-		linger.Close(c.netConn) // TLS says goodbye
+		linger.Close(c.netConn) // TLS sends its close alert
 	})
 }
 

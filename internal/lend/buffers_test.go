@@ -64,7 +64,7 @@ func TestBuffersReuse(t *testing.T) {
 	}
 }
 
-// "A bound in bytes": buffers beyond it are left to the garbage collector, and a buffer that is taken out makes room.
+// The list's size is bounded: buffers beyond the bound are left to the garbage collector, and a buffer that is taken out makes room.
 func TestBuffersBound(t *testing.T) {
 	skipUnlessKept(t)
 	const size = 4 << 20

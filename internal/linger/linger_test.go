@@ -223,8 +223,8 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 	}
 }
 
-// "A limit on everything": at most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further
-// ones stay the caller's, and places are free again when others are done.
+// At most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further ones stay the caller's, and
+// places are free again when others are done.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group

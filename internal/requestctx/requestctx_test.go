@@ -90,7 +90,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A context whose end is asked for after its request has ended already. The deadline is fixed once the end was asked for.
+// A context whose end is asked for after its request has ended is done at once. The deadline is fixed once the end was asked for.
 func TestEndedBefore(t *testing.T) {
 	r := New(context.Background(), nil, false)
 	if !r.SetDeadline(time.Now().Add(time.Hour)) {

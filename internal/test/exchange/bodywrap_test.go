@@ -52,7 +52,7 @@ func (b *bracket) Close() error {
 	return b.Flush()
 }
 
-// wrapping is a middleware that wraps bodies in brackets, and has a field say the size that it was told.
+// wrapping is a middleware that wraps bodies in brackets, and puts the size that it was told into a field.
 func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
