@@ -177,8 +177,8 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	lc.endConn(false)
 }
 
-// Retaken implements loop.Conn: it takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
-func (lc *loopConn) Retaken() {
+// TakeAway implements loop.Conn. It takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
+func (lc *loopConn) TakeAway() {
 	if lc.http2.Load() != nil && lc.takeHTTP2Away() != nil {
 		lc.Post()
 	}
@@ -188,7 +188,7 @@ func (lc *loopConn) Retaken() {
 // look again. So watch takes the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {
-		(*loopConn)(d).Retaken()
+		(*loopConn)(d).TakeAway()
 	}
 }
 
