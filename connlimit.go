@@ -222,7 +222,7 @@ func (s *connSet) shed(idle idleConn) bool {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	c := idle.conn
-	// As in expire. The state tells the owner that this wake-up isn't an earlier one.
+	// As in expire. By the state the owner knows that it must close, and that this wake-up wasn't meant for an earlier wait.
 	if !c.word.CompareAndSwap(idle.word, int64(stateShed)) {
 		return false
 	}

@@ -280,8 +280,8 @@ func (c *Ctx) attributes() []slog.Attr {
 }
 
 // AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls Logger, and
-// never if none does. The function appends its own to attributes and returns the result. Its own must not refer to borrowed bytes, and it
-// must not call Logger.
+// never if none does. The function appends its attributes to the slice and returns the result. These attributes must not refer to borrowed
+// bytes, and the function must not call Logger.
 func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []slog.Attr) {
 	c.check()
 	if appendTo == nil {

@@ -103,8 +103,7 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 }
 
 // keepFields is called by the router between the middlewares of a route, and before its handler. So a timeout's answer also has the fields
-// that were set by middleware inside of the middleware that set the timeout. The timer can't read the response's own fields, since the
-// handler may be changing them.
+// of middleware that runs after SetTimeout. The timer can't read the response's own fields, since the handler may be changing them.
 func (c *Ctx) keepFields() {
 	if c.timeout != nil {
 		c.timeout.keepFields(&c.Response.Header.list)

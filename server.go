@@ -229,11 +229,11 @@ type Server struct {
 	// ProxyProtocol makes the server take the clients' addresses from headers of the PROXY protocol, which proxies send. By default it is off.
 	ProxyProtocol ProxyProtocol
 
-	// ForOperator declares that only the program's operator reaches this server: that it listens on loopback addresses or Unix
-	// sockets, and that no proxy passes requests on to it. Pages about the program (packages debug and dashboard, prometheus.Handler,
-	// middleware.Guard) then need no token here. The field keeps nobody out by itself, so never set it on a server that has other
-	// clients, not even on one behind a proxy on the same machine: give the pages a second server. Default false, by which the pages
-	// admit nobody without a token.
+	// ForOperator declares that only the program's operator reaches this server: that it listens on loopback addresses or Unix sockets, and
+	// that no proxy passes requests on to it. Pages about the program (packages debug and dashboard, prometheus.Handler, middleware.Guard)
+	// then need no token here. The field keeps nobody out by itself, so never set it on a server that has other clients, not even on one
+	// behind a proxy on the same machine: give the pages a second server. By default it is false, and the pages admit nobody without a
+	// token.
 	ForOperator bool
 
 	// Logger receives the server's log records. The default is slog.Default.

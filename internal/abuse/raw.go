@@ -162,7 +162,7 @@ func clientHello() []byte {
 	return sent.bytes
 }
 
-// firstWrite is a connection that keeps what is written first, and fails.
+// firstWrite is a connection that keeps the bytes of the first Write, and fails that Write.
 type firstWrite struct {
 	net.Conn
 	bytes []byte

@@ -1,5 +1,5 @@
 // Package budget bounds the memory that all clients of a server together make it keep: Bodies bounds the memory of request bodies, and
-// Answers that of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
+// Answers the memory of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
 package budget
 
 import (

@@ -1,4 +1,4 @@
-// Package class records how long handlers take. From this the server decides where to run them.
+// Package class records how long handlers take, by which the server decides where to run them.
 package class
 
 import (

@@ -77,8 +77,8 @@ func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	return NoFault
 }
 
-// Take returns the priority of a stream that the client opens, if there is one. It forgets those of this stream and of all with lower IDs,
-// since they are no longer idle.
+// Take returns the priority of a stream that the client opens, if there is one. It forgets the priorities of this stream and of all streams
+// with lower IDs, since they are no longer idle.
 func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
 	if len(q.entries) == 0 {
 		return p, false

@@ -52,7 +52,7 @@ type Counts struct {
 	Overloads, RefusedBodies                *atomic.Uint64
 }
 
-// endsConns reports whether a connection that has had a request ends, although its client could go on.
+// endsConns reports whether the server ends each connection that has had a request.
 func (s *Shared) endsConns() bool { return s.Draining.Load() || s.NoReuse.Load() }
 
 // waited returns how long the server has waited for a client.

@@ -84,8 +84,8 @@ func mix(a, b uint64) uint64 {
 // Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock isn't changed.
 func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
 
-// Now is time.Now by the clock that Step moves. Seconds since 1885 are in these bits of a Time with a monotonic clock reading; a test
-// watches that.
+// Now is time.Now by the clock that Step moves. A Time with a monotonic clock reading has the seconds since 1885 in these bits, as a test
+// checks.
 func Now() time.Time {
 	t := time.Now()
 	if by := step.Load(); by != 0 {
