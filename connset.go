@@ -335,7 +335,7 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
-	s.clock.CatchUp() // the owners that are woken after a pause set deadlines for what hasn't come yet
+	s.clock.CatchUp() // after a pause of the process, woken owners set deadlines for bytes that haven't come yet
 	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {

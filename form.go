@@ -114,8 +114,8 @@ func (a *Args) String() string { return string(a.list.AppendTo(nil)) }
 // Server.MaxBodyBytes bounds the body as a whole.
 type MultipartLimits struct {
 	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a negative
-	// value sends all files there. Values, names and part headers may take up to 10 MB of memory together in addition. The 10 MB are a
-	// constant of mime/multipart; the body limit, by default 4 MB, bounds them further.
+	// value sends all files there. Values, names and part headers may take another 10 MB of memory together. The 10 MB are a constant of
+	// mime/multipart; the body limit, by default 4 MB, bounds them further.
 	MaxMemory int64
 	// MaxParts limits the number of parts in a form. Zero means 1000, which is also the maximum of mime/multipart.
 	MaxParts int

@@ -8,8 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "Estimates the median": the estimate comes to a value that half of the calls are below, wherever it began, and slow calls don't spoil it,
-// however slow they are.
+// Wherever the estimate begins, it comes to a value that half of the calls are below, and slow calls don't spoil it, however slow they are.
 func TestHandlerTimingMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }

@@ -131,7 +131,7 @@ type agenda[S any] struct {
 	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
 	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next
 	used  uint8                 // a bit for each urgency that has a ring
-	whole uint8                 // a bit for each urgency where it is the turn of one that isn't incremental
+	whole uint8                 // a bit for each urgency at which a stream that isn't incremental comes next
 }
 
 // Empty reports whether no stream waits.

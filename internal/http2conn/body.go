@@ -21,7 +21,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
 		h.mu.Unlock()
-		h.shared.Bodies.CutSilent(h.shared.Clock.Exact()) // it takes locks that come before mu
+		h.shared.Bodies.CutSilent(h.shared.Clock.Exact()) // CutSilent takes locks that come before mu
 		h.mu.Lock()
 	}
 	if !h.recv.Receive(f.Size) {
@@ -91,7 +91,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if it is, look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if the pace is used up, Look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -276,7 +276,7 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	race.Enter(&s.reader, readerAsks)
 	h.asksLook.Store(true)
 	h.mu.Unlock()
-	h.WakeOwner() // it takes locks that come before mu
+	h.WakeOwner() // WakeOwner takes locks that come before mu
 	h.mu.Lock()
 	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
 	for s.reader == readerAsks && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {

@@ -265,7 +265,7 @@ func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false
-		go h.WakeOwner() // it takes locks that come before mu
+		go h.WakeOwner() // WakeOwner takes locks that come before mu
 	}
 }
 

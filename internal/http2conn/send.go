@@ -85,7 +85,7 @@ func (h *Conn) frameLocked() {
 		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.shared.Writing) { // if it is, look finds that the time is over
+			if !s.writePace.UsedUp(h.shared.Writing) { // if the pace is used up, Look finds that the time is over
 				s.awaitsSince = h.used
 			}
 		}

@@ -414,7 +414,7 @@ func (s *Socket) Cut() error {
 	if _, claimed := s.set(pollClosing); claimed {
 		s.Post()
 	} else if !s.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
-		s.closeTaken() // the owner has just closed it, perhaps because of pollClosing
+		s.closeTaken() // the owner has just closed the socket, perhaps because of pollClosing
 	}
 	return nil
 }

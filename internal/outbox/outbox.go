@@ -75,7 +75,7 @@ type seal struct {
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 	if socket == nil {
-		o.mu.SetRank(race.Unranked{}) // conn's deadlines are set under it
+		o.mu.SetRank(race.Unranked{}) // conn's deadlines are set with mu held
 	}
 }
 

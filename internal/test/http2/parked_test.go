@@ -348,7 +348,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	c.head(id)
 	p := <-parked
 
-	// The stream itself takes some of it, and the rest waits in the queue.
+	// The stream itself takes some of the message, and the rest waits in the queue.
 	head := strings.Repeat("h", 20_000)
 	p.SetQueueLimit(10_000)
 	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); err != nil {
