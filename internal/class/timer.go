@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs one after the other, in either driver. It measures one in TimedCalls calls of a quick
-// class, since two clock readings cost as much as a short handler, and every call of other classes. The zero Timer is ready for use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. It measures every call, but only one in
+// TimedCalls calls of a quick class, since two clock readings cost as much as a short handler. The zero Timer is ready for use.
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
