@@ -149,8 +149,7 @@ const (
 	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
 	maxStreamUnsent = 256 << 10
 	lowStreamUnsent = maxStreamUnsent / 2
-	// maxShutUnsent is how much of it may wait while the client's windows are closed. That is less memory than a waiting handler would
-	// take.
+	// maxShutUnsent is how much of an answer may wait while the client's windows are closed: less memory than a waiting handler takes.
 	maxShutUnsent = 4 << 10
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second

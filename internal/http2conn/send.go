@@ -85,7 +85,7 @@ func (h *Conn) frameLocked() {
 		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.shared.Writing) { // if it is, look finds that the time is over
+			if !s.writePace.UsedUp(h.shared.Writing) { // if the pace is used up, Look finds that the time is over
 				s.awaitsSince = h.used
 			}
 		}
@@ -131,8 +131,8 @@ func (h *Conn) Flush() {
 // On a connection with manyStreams or more streams, answers that are ready at about the same time are sent together.
 const manyStreams = 8
 
-// FlushSoon is flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
-// first one lets the goroutines run that are ready to, and then sends the answers of all with one write.
+// FlushSoon is Flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
+// first one to return lets goroutines that are ready run, and then sends all answers with one write.
 func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
