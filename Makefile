@@ -14,18 +14,17 @@ FUZZTIME  ?= 1m
 SOAKTIME  ?= 10m
 STRESSTIME ?= 1m
 BASE      ?= main
-VET       ?= all
 BENCH     ?= .
 BENCHTIME ?= 1s
 
 # Modules whose tests need less than 10 MB of other modules than the root's do.
-LIGHT := . contrib/jwt contrib/websocket tools
+LIGHT := . contrib/jwt contrib/websocket
 
 # The tests of the root package: those that use its exported API alone stand in folders, which run side by side.
 ROOT := . ./internal/test/...
 
 TESTRUN   := .bin/testrun
-TESTFLAGS := -vet=$(VET) -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
+TESTFLAGS := -vet=off -shuffle=on -count=$(COUNT) -timeout=$(TIMEOUT)
 
 # FETCHES is an awk program that says of a go.mod which modules of others it requires.
 define FETCHES
@@ -57,7 +56,7 @@ run: ## start examples/echo on ADDR (default 127.0.0.1:8080); more flags in ARGS
 $(TESTRUN): internal/testrun/main.go
 	@go build -o $@ ./internal/testrun
 
-test: $(TESTRUN) ## vet and test what needs few other modules: the root, its packages and some others. No network with a warm module cache
+test: $(TESTRUN) ## test what needs few other modules: the root, its packages and some others. No network with a warm module cache
 	@status=0; $(TESTRUN) $(LIGHT) -- $(TESTFLAGS) ./... || status=$$?; \
 	for module in $(filter-out $(LIGHT),$(MODULES)); do awk -v module="$$module" "$$FETCHES" "$$module/go.mod"; done; \
 	exit $$status
@@ -66,9 +65,9 @@ test: $(TESTRUN) ## vet and test what needs few other modules: the root, its pac
 UNRACED := arena/httparena bench deploy examples examples/docs examples/model examples/recipes tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
-	@# Each part waits half of its time, so two run at once. What lint looks at isn't vetted once more. It begins, since it compiles what
-	@# others test: two that compile the same at the same time do it twice.
-	@$(MAKE) --no-print-directory VET=off --jobs=2 --keep-going lint race foreign unraced race-nested test arm64 race-blocking ants
+	@# Each part waits half of its time, so two run at once. Lint begins, since it compiles what others test: two that
+	@# compile the same at the same time do it twice.
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going lint race foreign unraced race-nested test arm64 race-blocking ants
 
 foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, for caches (with node), and of RFCs by Cowboy (with Erlang)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -83,17 +82,17 @@ arm64: $(TESTRUN) ## test the root package as compiled for arm64, in an emulator
 
 # abuse, chaos and trials are tools, whose own tests take long under the race detector, and share little.
 race: $(TESTRUN) ## test the root module under the race detector, COUNT times
-	@$(TESTRUN) -name race . -- $(TESTFLAGS) -vet=off -race $$(go list ./... | grep -vE '/internal/(abuse|chaos|trials)(/|$$)')
+	@$(TESTRUN) -name race . -- $(TESTFLAGS) -race $$(go list ./... | grep -vE '/internal/(abuse|chaos|trials)(/|$$)')
 
 race-nested: $(TESTRUN) ## the same for the other modules that users run
-	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -vet=off -race ./...
+	@$(TESTRUN) -name nested $(filter-out . $(UNRACED),$(MODULES)) -- $(TESTFLAGS) -race ./...
 
 race-blocking: $(TESTRUN) ## test the root package with the blocking driver under the race detector, COUNT times
-	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -vet=off -race $(ROOT)
+	@FILO_DRIVER=blocking $(TESTRUN) -name blocking . -- $(TESTFLAGS) -race $(ROOT)
 
 .PHONY: unraced
 unraced: $(TESTRUN)
-	@$(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) -vet=off ./...
+	@$(LEAN) $(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) ./...
 
 fuzz: ## run each fuzz target of every module for FUZZTIME (default 1m)
 	@for folder in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
@@ -145,17 +144,20 @@ bench-go: ## run the in-process benchmarks; BENCH selects, BENCHTIME is each one
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem ./...
 
-lint: ## gofmt, go vet and staticcheck on every module, the types of the root module for other systems, the English of comments and documents, and the workflows
-	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck.
-	@cd tools && go build -o ../.bin/ honnef.co/go/tools/cmd/staticcheck github.com/rhysd/actionlint/cmd/actionlint ./typecheck ./prose
+lint: ## gofmt, and the analyzers of go vet and staticcheck, on every module, the types of the root module for other systems, the English of comments and documents, and the workflows
+	@# The versions of staticcheck and actionlint are pinned by tools/go.mod, as is that of govulncheck. Command lint has go vet's analyzers, too.
+	@cd tools && go build -o ../.bin/ github.com/rhysd/actionlint/cmd/actionlint ./lint ./typecheck ./prose
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
-	@$(call in-modules,go vet ./... && "$(CURDIR)/.bin/staticcheck" ./...)
-	@go vet -tags libfuzzer ./internal/libfuzzer
+	@$(call in-modules,$(LEAN) "$(CURDIR)/.bin/lint" ./...)
+	@.bin/lint -tags libfuzzer ./internal/libfuzzer
 	@echo "== for $(SYSTEMS)"; .bin/typecheck $(SYSTEMS)
 	@echo "== English"; .bin/prose
 	@# Without the programs that it calls if they are installed, so that it finds the same everywhere.
 	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=
+
+# Frameworks in bench/ compile without the JSON and msgpack packages that they don't need there, which are two thirds of its dependencies.
+LEAN := GOFLAGS=-tags=nomsgpack,stdjson,gjson
 
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386

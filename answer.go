@@ -25,7 +25,7 @@ var plainTextField = NewField(field.ContentType.String(), textPlain)
 const textHTML = "text/html; charset=utf-8"
 
 // answerable returns ErrHijacked if the handler has taken the connection over, since no answer can be sent then. Each method below that
-// answers begins with it, and with the answer's status.
+// answers calls it first, with the answer's status.
 func (c *Ctx) answerable(status int) error {
 	c.check()
 	if c.exchange.hijacked {
@@ -182,10 +182,10 @@ func (c *Ctx) NoContent() error {
 	return nil
 }
 
-// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a Content-Type by
-// the extension of the name unless one is set. If the file doesn't exist or isn't a regular file, the error is an HTTPError with status
-// 404. If the file may not be read, it is one with status 403. File uses the path unchanged: never build it from client input without
-// checking that.
+// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a Content-Type by the
+// extension of the name unless one is set. If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404,
+// and with status 403 if the server may not read the file. File uses the path unchanged: check client input before you build a path from
+// it.
 func (c *Ctx) File(path string) error {
 	if err := c.answerable(keptStatus); err != nil {
 		return err
@@ -221,12 +221,12 @@ func (c *Ctx) Attachment(path, name string) error {
 }
 
 // contentDisposition returns the value that makes a client save the content under a name (RFC 6266, section 4). A name that isn't ASCII
-// goes into filename*, with a replacement in filename for clients that don't know filename*. So does a name that seems to have
-// percent-encoding, which browsers would decode in filename.
+// goes into filename*, with a replacement in filename for clients that don't know filename*. A name that looks percent-encoded goes there
+// as well, since browsers would decode it in filename.
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
-	exact := true // filename has the name as it is
+	exact := true // filename holds the name unchanged
 	for i, r := range name {
 		switch {
 		case r < ' ', r == 0x7f, r == '/', r == '\\':
@@ -310,10 +310,10 @@ func fileError(err error) error {
 	return err
 }
 
-// Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. It returns the first of
-// several equally preferred offers, the first of all without an Accept field, and "" if the client accepts none, which calls for a 406.
-// It adds Accept to the response's Vary field. Offers may have parameters. A media range with another value for one of them doesn't
-// match.
+// Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. The first of several
+// equally preferred offers wins, and without an Accept field the first of all. Negotiate returns "" if the client accepts none: answer 406
+// then. Negotiate adds Accept to the response's Vary field. An offer may have parameters; a media range with another value for one of these
+// doesn't match the offer.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
 	c.Response.Header.varyByAccept()

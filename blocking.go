@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// The blocking driver: a worker serves a connection for its whole life, and waits in the connection's own Read and Write. No request
-// sets a timer: the owner stores the deadline of its wait, and the sweep wakes it.
+// The blocking driver: a worker serves a connection for its whole life, and waits in the connection's own Read and Write. No request sets a
+// timer: the owner stores the deadline of its wait, and the sweep wakes the owner when the deadline has passed.
 
 const (
 	// maxWrite is the most that is written at a time: after each write the server sees how much a slow client has taken.
@@ -38,7 +38,7 @@ func (d blockingDriver) remote() netip.AddrPort { return addrPortOf(d.remoteAddr
 // leaveLoop implements driver: there is no loop to give away.
 func (blockingDriver) leaveLoop() error { return nil }
 
-// IsBroken implements driver. Nobody knows before the next write.
+// IsBroken implements driver. Only the next write would show a broken connection.
 func (blockingDriver) IsBroken() bool { return false }
 
 // want implements driver: reads return whatever has come.
@@ -47,7 +47,7 @@ func (blockingDriver) want(int) {}
 // gathers implements driver.
 func (blockingDriver) gathers() bool { return false }
 
-// prepareParked implements driver: the client has taken all earlier answers.
+// prepareParked implements driver: blocking writes leave nothing unsent.
 func (blockingDriver) prepareParked() error { return nil }
 
 // setParked implements driver: package net's connections can be shared.
@@ -78,8 +78,7 @@ func (d blockingDriver) sendApart(p []byte) error {
 	return err
 }
 
-// apartTime limits the write of a timeout's answer. The answer is so small that it has to wait only if the
-// socket's buffer is full.
+// apartTime limits the write of a timeout's answer. The answer is so small that the write waits only if the socket's buffer is full.
 const apartTime = time.Second
 
 // serve runs the connection until it ends or is hijacked, or until the preface of HTTP/2 has come: then serve returns true.
@@ -135,15 +134,15 @@ func (c *conn) readHead() {
 	}
 }
 
-// lastRead reads what a connection that has been idle since the given time sends before the server shuts down. It uses short
-// deadlines of its own, since a deadline in the past would hide bytes that have arrived.
+// lastRead gives an idle connection a last chance to send a request while the server shuts down. The connection has been idle since the
+// given time. lastRead sets short deadlines, since a deadline in the past would hide bytes that have arrived.
 func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
 	wait := c.server.lastReadTime(state, c.server.clock.Now().Sub(since))
 	c.setState(stateLast)
 	end := time.Now().Add(wait)
 	for looks := 0; looks < lastLooks || time.Now().Before(end); looks++ {
 		if c.netConn.SetReadDeadline(time.Now().Add(wait/lastLooks)) != nil {
-			break // the wait couldn't be ended
+			break // without a deadline the read might never end
 		}
 		n, err := c.stream.Read(p)
 		c.netConn.SetReadDeadline(time.Time{})
@@ -153,17 +152,17 @@ func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
 		}
-		// The look has timed out, or was ended by a wake-up meant for the earlier wait.
+		// The read has timed out, or was ended by a wake-up meant for the earlier wait.
 	}
 	return 0, errDraining
 }
 
-// canWatch implements driver. Without deadlines the watch couldn't be ended: package net's sockets have them.
+// canWatch implements driver. A deadline ends the watch. Package net's sockets have deadlines; other connections are tried.
 func (d blockingDriver) canWatch() bool {
 	if !d.scratch.socket.Attached() && d.netConn.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
-	// The watching goroutine receives the beginning of the next request. It reads only what fits here.
+	// The watching goroutine may receive the beginning of the next request. It reads no more than fits here.
 	if d.in.Len() < http1.ReadBufferSize {
 		d.in.Pin()
 		d.scratch.watchSpace = d.in.Space()
@@ -171,7 +170,7 @@ func (d blockingDriver) canWatch() bool {
 	return true
 }
 
-// watch implements driver. The goroutine reports a half-close when it has read up to it.
+// watch implements driver. The goroutine reports a half-close once it has read all bytes before it.
 func (d blockingDriver) watch(r *requestctx.Context) (half, gone bool) {
 	w := &clientWatch{context: r, netConn: d.netConn, space: d.scratch.watchSpace}
 	if socket := &d.scratch.socket; socket.Attached() {

@@ -12,9 +12,10 @@ import (
 const (
 	// directRead is the smallest read that goes directly into the handler's buffer, without a copy.
 	directRead = 2 << 10
-	// maxDrain is the largest known rest of an unread body, in bytes, with which the connection is kept.
+	// maxDrain is how many bytes of an unread body the server discards to keep the connection. If more are known to follow, it closes the
+	// connection.
 	maxDrain = 256 << 10
-	// maxSkip is the most that is discarded of an unread body after an answer that hasn't announced the connection's end. A client
+	// maxSkip is how many bytes of an unread body the server discards after an answer that hasn't announced the connection's end. A client
 	// that sends more most likely never ends its body.
 	maxSkip = 16 << 20
 	// firstBodyBuffer is the size of the first buffer for a body that doesn't fit in the read buffer.
@@ -118,8 +119,8 @@ func (b *body) took(n int) error {
 	return nil
 }
 
-// take returns the next piece of the body in the read buffer, at most max bytes, or nil if there is none. Then the body is over if
-// b.err is set, and otherwise more input is needed.
+// take returns the next piece of the body in the read buffer, at most max bytes, or nil if there is none. After nil, the body is over if
+// b.err is set; otherwise more input is needed.
 func (c *conn) take(b *body, max int) ([]byte, error) {
 	for b.err == nil && c.in.Len() > 0 {
 		unread := c.in.Unread()
@@ -175,7 +176,7 @@ func (c *conn) takeTrailer(b *body) {
 // readBody is io.Reader's Read for the request's body.
 func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
 	if b.wholeRead {
-		// Body was called before: its bytes are all there is.
+		// Body has already read the whole body.
 		return b.readFromWhole(p)
 	}
 	if b.formRead {
@@ -219,7 +220,8 @@ func (c *conn) readBody(b *body, p []byte) (int, error) {
 	return 0, b.err
 }
 
-// direct returns how many of size bytes can be read directly into the handler's buffer: only data of this body, no framing.
+// direct returns how many of size bytes can be read directly into the handler's buffer: as many as are sure to be data of this body,
+// without framing.
 func (b *body) direct(size int) int {
 	switch {
 	case !b.chunked:
@@ -230,8 +232,8 @@ func (b *body) direct(size int) int {
 	return 0
 }
 
-// gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler whose time may be over notices
-// that only when it is woken, so it must be woken often.
+// gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler with a timeout must be woken
+// often, since it notices only then that its time is over.
 func (x *exchange) gathers(b *body) bool {
 	t := x.scratch.ctx.timeout
 	return b.gathered && (t == nil || !t.armed)
@@ -381,16 +383,16 @@ func (w *scratch) takeBuffer() []byte {
 	return buffer
 }
 
-// The whole announced length of a body is allocated once 1/believedPart of it has arrived. That is early, so the buffers before are few,
-// and mostly so small that the worker keeps one for the next body.
+// The whole announced length of a body is allocated once 1/believedPart of it has arrived. Since this part is small, few buffers are
+// outgrown before, and most of them are small enough for the worker to keep.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.
 var largeBuffers lend.Buffers
 
-// readLarge reads the body into a buffer that grows as bytes arrive. It allocates an announced length only when a part of it has
-// arrived, so that announcing a length costs a client about as much as the server. If there is no room for the body, the rest of it can
-// still be skipped.
+// readLarge reads the body into a buffer that grows as bytes arrive. It allocates an announced length only when a part of the body has
+// arrived, so that a client can't make the server allocate memory just by announcing a length. If there is no room for the body, the rest
+// of it can still be skipped.
 func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	announced := b.remaining
 	if cost := bodyCost(int(min(announced, 1<<30))); !b.chunked && cost > 0 {
@@ -410,7 +412,8 @@ func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 					size = announced
 				}
 			}
-			// A body with a length never needs more room than that. A chunked one needs some to read its end.
+			// A body with a length never needs more room than its length. A chunked body needs a little more, for the read that finds its
+			// end.
 			buffer, err = x.growBody(buffer, int(size))
 		}
 		if err == nil {
@@ -438,8 +441,8 @@ func (w *scratch) releaseBuffer(buffer []byte) {
 	w.body = buffer[:0]
 }
 
-// What follows are the buffers of bodies that handlers read as a whole, by whatever protocol they come, as far as they count against
-// Server.MaxBufferedBodies. internal/budget counts. internal/http2conn has the bodies of HTTP/2 that wait for their handlers.
+// The functions below count the buffers of bodies that handlers read as a whole, in any protocol, against Server.MaxBufferedBodies.
+// internal/budget has the counters. internal/http2conn counts the bodies of HTTP/2 that wait for their handlers.
 
 // errBodiesFull is the error of a body for which there is no room.
 var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies at once", Err: ErrBusy}

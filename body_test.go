@@ -549,7 +549,7 @@ func TestBodyTrailers(t *testing.T) {
 	}
 }
 
-// "The whole body: a part of the read buffer if it fits, a buffer of its own if not."
+// A whole body is a part of the read buffer if it fits there, and otherwise has a buffer of its own.
 func TestBodyInPlace(t *testing.T) {
 	head := wirePOST + "Content-Length: 1000\r\n\r\n"
 	room := http1.ReadBufferSize - len(head)

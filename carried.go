@@ -29,20 +29,20 @@ import (
 
 var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middleware keeps the connection from being taken over")}
 
-// carried is the wire of a request that came to another server. That server has the connection and frames the messages. The filo.Server
-// counts the request, and Shutdown waits for it. The filo.Server may serve connections of its own meanwhile.
+// carried is the wire of a request that came to another server. That server has the connection and frames the messages. The filo.Server,
+// which may also serve connections of its own, counts the request, and Shutdown waits for it.
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     admit.Place   // a part's place is guarded by the nested's lock; it has none while it uses the place of the request around it
-	cut       chan struct{} // closed when CutBody has ended the Read; nil unless it was called; guarded by budget.Bodies' mu during a Read
+	place     admit.Place   // of a part: guarded by nested's lock, and none while the part uses the place of the request around it
+	cut       chan struct{} // closed when CutBody has ended the Read; nil before CutBody; guarded by budget.Bodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
 	counts    answerCounts  // takes the answer of a part, which isn't counted
 	isHead    bool          // the method is HEAD
-	isPart    bool          // of a request that the filo.Server counts already: a middleware of net/http stands between
+	isPart    bool          // of a request that the filo.Server counts already; a middleware of net/http stands between the two
 	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
 	streams   bool          // a body of unknown length is being sent
-	nests     bool          // it comes by a connection of filo's own: see nested
+	nests     bool          // the request comes by a connection of filo's own: see nested
 	switches  bool          // a 101 must be sent when the connection is taken over
 }
 
@@ -50,19 +50,19 @@ type carried struct {
 // the Ctx of that connection's request.
 type nested interface {
 	// Join makes the request a part of one that the server handles already, and reports false if there is none. If the middleware gives up,
-	// the part goes on by itself: detach is called, unless Leave was called before. It is given the Ctx of the request around it, or nil if
-	// that request has ended.
+	// the part goes on by itself: detach is called, unless Leave was called before. detach gets the Ctx of the request around the part, or
+	// nil if that request has ended.
 	Join(s *Server, detach func(*Ctx)) bool
 	Leave()
-	// Around calls f with the Ctx of the request around it, or with nil if the middleware has given up, or another part has that Ctx for
-	// itself. No two of detach, Leave and f run at once.
+	// Around calls f with the Ctx of the request around the part, or with nil if the middleware has given up, or another part has that Ctx
+	// for itself. No two of detach, Leave and f run at once.
 	Around(f func(*Ctx) error) error
 	// Outer calls f with that Ctx, if the Ctx may still take its connection over and the middleware allows that. Otherwise it reports
 	// false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
-	// TakeOver tells the middleware that the connection is taken over, and calls take to do so. A head that was written before becomes that
-	// of the other Ctx's answer. ok is false, and take wasn't called, if the body can't bypass the middleware, since the middleware encodes
-	// it.
+	// TakeOver tells the middleware that the connection is taken over, and calls take to do so. A head that was written before becomes the
+	// head of the outer Ctx's answer. If the middleware encodes the body, so that the body can't bypass it, TakeOver doesn't call take, and
+	// ok is false.
 	TakeOver(take func(*Ctx) (net.Conn, error)) (ok bool, err error)
 }
 
@@ -97,7 +97,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	err := c.run(ctx, h, refused)
 	c.end(ctx)
 	returned = true
-	// Only now: after a panic the buffers may be in any state.
+	// Not deferred: after a panic the buffers may be in any state.
 	w.place = nil
 	carriedScratch.Put(w)
 	if c.parked != nil {
@@ -135,8 +135,8 @@ func (c *carried) detach(outer *Ctx) {
 	}
 }
 
-// placeKind returns the kind of the handler's place, if the handler may keep that for long. It returns none if the handler leads a loop, or
-// has a place for quick handlers.
+// placeKind returns the kind of the handler's place, if the handler may keep it for long. It returns none if the handler's worker leads a
+// loop, or has a place for quick handlers.
 func (x *exchange) placeKind() (kind admit.Kind) {
 	if c, ok := x.wire.(*carried); ok && c.isPart {
 		c.transport.(nested).Around(func(outer *Ctx) error {
@@ -153,7 +153,7 @@ func (x *exchange) placeKind() (kind admit.Kind) {
 	return admit.None
 }
 
-// leave undoes join: the handler has returned, or has taken the connection over. A parked connection is the server's own by then.
+// leave undoes join: the handler has returned, or has taken the connection over. A parked connection counts as the server's own by then.
 func (c *carried) leave() {
 	c.leaveAround()
 	if c.joined {
@@ -177,8 +177,7 @@ func (c *carried) abandon(ctx *Ctx) {
 	}
 }
 
-// end ends the request. The program's Logger may panic there: the place is left all the same, and no shutdown waits for the request any
-// more.
+// end ends the request. If the program's Logger panics meanwhile, the place is left all the same, and no shutdown waits for the request.
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.Leave()
@@ -223,7 +222,7 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 	return nil
 }
 
-// call runs the handler once the request has a place. A part of a request uses that request's place, and the request measures the handler as well.
+// call runs the handler once the request has a place. A part needs neither a place nor a measurement: the request around it has both.
 func (c *carried) call(ctx *Ctx, h Handler) error {
 	w, own := c.scratch, &c.server.classes.handler
 	w.timer.Switch(own)
@@ -298,7 +297,7 @@ func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	c.transport.WriteHead(head)
 }
 
-// mayTrail reports whether trailer fields can follow a body that is being sent: one of unknown length, and any by HTTP/2 or later.
+// mayTrail reports whether trailer fields can follow the body: in HTTP/1.1 only a body of unknown length, in later versions any body.
 func (c *Ctx) mayTrail(streams bool) bool {
 	return c.Request.line.Minor > 0 && (streams || c.Request.major > 1 && !c.Request.isHead() && http1.BodyAllowed(c.Response.status))
 }

@@ -22,14 +22,14 @@ func newFixedClasses() (inline, offload *class.Class) {
 	return inline, offload
 }
 
-// Inline returns a handler that the loop driver always runs where it reads the request, whatever it has measured. The handler
-// must not block, or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers
-// without a router; a route has a method Inline, which also covers the middleware around its handler. If a route uses this
-// function instead of the method, the first call may go to another worker, until filo knows that the middleware is quick. Such a route is
-// answered even when Server.Concurrency is reached, as one with Route.Always.
+// Inline returns a handler that the loop driver always runs where it reads the request, without measuring it. The handler must not block,
+// or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers without a router; a route has a
+// method Inline, which also covers the middleware around its handler. If a route uses this function instead of the method, a call may go to
+// another worker until filo knows that the route's middleware is quick. Either way, the route is answered even when Server.Concurrency is
+// reached, like a route with Route.Always.
 //
 //go:noinline
-func Inline(h Handler) Handler { // package router knows what it returns by its code, which the compiler would copy
+func Inline(h Handler) Handler { // package router recognises the returned handler by its code, which inlining would copy
 	return func(c *Ctx) error {
 		if err := c.enter(inlineClass, ""); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 		c.match.Route = route
 	}
 	if c.timeout != nil {
-		c.timeout.keepFields(&c.Response.Header.list) // of what ran around the router
+		c.timeout.keepFields(&c.Response.Header.list) // of the middleware around the router
 	}
 	s, w := c.exchange.server, c.exchange.scratch
 	if !class.In(&s.classes.entered) {
@@ -96,7 +96,7 @@ func (x *exchange) enterServer() error {
 	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
 		return nil
 	}
-	err := w.admit(class, trusted, false, x.wire) // one that is trusted may enter a quick class
+	err := w.admit(class, trusted, false, x.wire) // a trusted class's handler may enter a quick class
 	return x.notAdmitted(err)
 }
 
@@ -111,26 +111,27 @@ func (x *exchange) notAdmitted(err error) error {
 	return err
 }
 
-// admitter brings a handler of a class to where others don't wait for it.
+// admitter moves a handler of a class to where no other request waits for it.
 type admitter interface {
-	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free, or why
-	// nobody wants the answer any more.
+	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free;
+	// otherwise it says why nobody wants the answer any more.
 	giveWay(class *class.Class, places admit.Kinds) error
-	// queueUp does the same, but waits for an ordinary place. The error is errBusy if nothing waits here, or why the wait has ended.
+	// queueUp does the same, but waits for an ordinary place. The error is errBusy if requests can't wait here; otherwise it says why the
+	// wait has ended.
 	queueUp() error
 }
 
-// admit is the only place that decides where a handler of the class runs, or the rest of one that enters the class:
+// admit alone decides where a handler of the class runs, or the rest of a handler that enters the class:
 //
 //  1. where its request was read, if the class is quick and the leader has the time, or if it computes briefly and no other connection is
 //     ready (staysAlone: the giveWay of HTTP/1.1 and of parked connections asks it);
 //  2. in an ordinary place, which counts against Concurrency;
-//  3. in a place for quick handlers, if this one may be quick and its loop is crowded (see Worker.Crowded);
-//  4. in the reserve, if it is always answered;
+//  3. in a place for quick handlers, if this handler may be quick and its loop is crowded (see Worker.Crowded);
+//  4. in the reserve, if the request must always be answered;
 //  5. where its request was read after all, if only the leader's time was short;
-//  6. in an ordinary place that it has waited for in Server.Queue.
+//  6. in an ordinary place, after a wait in Server.Queue.
 //
-// Otherwise the error is one for which the client gets 503.
+// Otherwise the client gets a 503 for the error.
 func (w *scratch) admit(class *class.Class, mayBeQuick, always bool, from admitter) error {
 	stays, must := w.mayStay(class)
 	if stays {
@@ -171,9 +172,9 @@ func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	return true, false
 }
 
-// staysAlone decides whether a handler of a class that isn't quick runs where its request was read all the same, since it computes, takes
-// no longer than class.Brief, and nothing else is ready there. A place must be free, in case the handler waits after all. If the call's turn
-// has come, it is sampled, wherever it runs.
+// staysAlone decides whether a handler of a class that isn't quick runs where its request was read all the same: if it computes for no
+// longer than class.Brief, and no other connection is ready there. A place must be free, in case the handler waits after all. If a sample
+// is due, the call is sampled wherever it runs.
 func (w *scratch) staysAlone(class *class.Class) bool {
 	if !w.leads() || !class.IsBrief() || w.worker.Crowded() || w.worker.IsTired(class) {
 		return false
@@ -202,7 +203,7 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 		entered = w.place.Enter(places)
 	}
 	if !entered {
-		w.timer.DropSample() // if the handler runs later, there may be much other work
+		w.timer.DropSample() // the handler may run later, beside much other work
 		return errBusy
 	}
 	if led {
@@ -265,7 +266,7 @@ func (c *conn) queueUp() error {
 	return err
 }
 
-// awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it is told that nothing was done.
+// awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it gets a 503: its request wasn't begun.
 func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace(c.scratch.occupy)
 	switch broken := c.driver.IsBroken(); {

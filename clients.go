@@ -9,14 +9,15 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has Server.Clients, and the log records of clients that the server refuses. No request does any work for them: the figures of
-// open connections are looked up when somebody asks, and the others are counted where a connection ends, or something is refused.
+// This file has Server.Clients, and the log records of clients that the server refuses. They cost no request anything: the server looks up
+// the figures of open connections when somebody asks, and counts the others where a connection ends, or something is refused.
 
 // Client has the figures of the clients of one address.
 type Client struct {
-	// Address is the IPv4 address, or the first address of the /64 of the IPv6 address: what MaxConnsPerIP counts by. It is the connection's,
-	// or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. Connections that aren't IP connections
-	// are counted together, by an invalid Address, as are those whose type is the program's own until they have had a request.
+	// Address is the IPv4 address, or the first address of the /64 of the IPv6 address: what MaxConnsPerIP counts by. It is the
+	// connection's, or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. Connections that aren't
+	// IP connections are counted together, with an invalid Address. So are connections of a type of the program's own that haven't had a
+	// request yet.
 	Address netip.Addr
 	// Conns is the number of open connections.
 	Conns int
@@ -93,7 +94,7 @@ func topOf(found map[netip.Addr]*Client) []Client {
 		}
 	}
 	clients := make([]Client, 0, len(top))
-	for _, client := range all { // in the order of the last figure
+	for _, client := range all { // sorted by the last figure
 		if top[client] {
 			clients = append(clients, *client)
 		}

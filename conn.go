@@ -51,7 +51,7 @@ const (
 // More states than a word's low bits can hold would change its deadline.
 const _ = uint(stateMask - stateShed)
 
-// In a word a deadline loses the bits that hold the state. Even the earliest deadline isn't 0 then: 0 would mean that there is none.
+// A deadline in a word loses the bits that hold the state. Even without them the earliest deadline isn't 0, which would mean none.
 const _ = uint(clock.Earliest - 1<<stateBits)
 
 // idle reports whether the owner waits for a request and no byte of it has arrived.
@@ -95,7 +95,7 @@ type closing uint8
 const (
 	closingPlain    closing = iota
 	closingLinger           // the client may still be sending: it gets the time to read the last answer
-	closingUnserved         // no byte has arrived in time while it had a place of the kind QuickConn: it is refused
+	closingUnserved         // the connection had a place of the kind QuickConn, and no byte came in time: it is refused
 	closingAborted          // the current answer won't be completed
 	closingReset            // likewise, where a normal end of the connection would look like the answer's end
 )
@@ -122,8 +122,8 @@ type driver interface {
 	remote() netip.AddrPort
 	// canWatch prepares watch. It returns false if the client can't be watched.
 	canWatch() bool
-	// watch has the context cancelled when the client leaves, until unwatch. It reports what is known to have happened: the client has closed
-	// its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
+	// watch makes the driver cancel the context when the client leaves, until unwatch is called. It reports what the client is already
+	// known to have done: it has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
 	watch(r *requestctx.Context) (half, gone bool)
 	unwatch()
 	// sendApart sends a time-out's answer: see wire.answerApart. Any goroutine may call it.
@@ -132,28 +132,28 @@ type driver interface {
 	IsBroken() bool
 	// leaveLoop gives the loop, if there is one, to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
-	// want makes reads wait until that many bytes have come, if they can, so that the handler isn't woken for less; 0 ends that.
+	// want makes reads wait for size bytes, where the driver can do so, so that the handler isn't woken for fewer; 0 ends that.
 	want(size int)
 	// gathers reports whether reads wait for more bytes because of want.
 	gathers() bool
-	// prepareParked sends what the client hasn't taken of earlier answers. leaveLoop comes first.
+	// prepareParked sends what the client hasn't taken of earlier answers. The caller has called leaveLoop.
 	prepareParked() error
 	// setParked lets several goroutines write to the connection, which has been parked.
 	setParked()
-	// prepareHijack gives the loop to another worker and makes what hijack needs. If places or descriptors run out, it fails here, where the
-	// connection can still answer.
+	// prepareHijack gives the loop to another worker and makes what hijack needs. It fails if places or descriptors have run out; the
+	// connection can still answer then.
 	prepareHijack() (net.Conn, error)
 	// hijack takes the connection from the driver.
 	hijack(prepared net.Conn) (net.Conn, error)
-	// endWaits makes the writes of a closing connection not wait any more.
+	// endWaits lets no further write of a closing connection wait.
 	endWaits()
 }
 
 // fileDriver is a driver that can send files while no handler runs.
 type fileDriver interface {
 	driver
-	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends so much of a file, and whether the client has
-	// taken all earlier answers. sendFirst then sends out, and as much of the file as the client takes at once, up to some size.
+	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends size bytes of a file, and whether the client
+	// has taken all earlier answers. sendFirst then sends out, and as much of the file as the client takes at once, up to some size.
 	hasTimeFor(size int64) bool
 	sendFirst(f *unsentFile) error
 	// keepFile leaves the rest of an answer to the loop.
@@ -178,9 +178,9 @@ var (
 	errShed     = errors.New("filo: the connection was idle, and others need its place")
 )
 
-// conn is one HTTP/1 connection. Its protocol code (next and the methods that next calls) does no IO: it takes bytes from in, leaves
-// bytes in out, and returns the step that the driver does next. The protocol calls the driver (receive, fill, flush) only where a
-// handler has to wait for its client.
+// conn is a connection. It begins as one of HTTP/1, and may become one of HTTP/2: see http2. HTTP/1's code (next and the methods that next
+// calls) does no IO: it takes bytes from in, leaves bytes in out, and returns the step that the driver does next. The protocol calls the
+// driver (receive, fill, flush) only where a handler has to wait for its client.
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
@@ -205,11 +205,12 @@ type conn struct {
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	member      bool            // it is in the connSet, which guards the field
 	index       int32           // in the connSet, which guards the field
-	requests    atomic.Int32    // number of requests that have begun, as far as that goes; the owner counts, and Clients reads it
-	buffered    int32           // bytes in the system's buffer when the sweep last looked at a wait to write, or one of the values below
+	requests    atomic.Int32    // requests that have begun, up to the type's maximum; the owner counts, and Clients reads it
+	buffered    int32           // bytes in the system's buffer when the sweep last looked at a wait to write, or one of the constants below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
 	context     context.Context // from Server.ConnContext; nil until it is needed
-	// inputError is a read error found before the handler reads: by a client watch, or while reading is readingBody. receive returns it.
+	// inputError is a read error found before the handler reads: by a client watch, or while reading is readingBody. receive returns that
+	// error.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
@@ -402,7 +403,7 @@ func (c *conn) begin() http1.Fault {
 // countRequest counts a request that begins.
 func (c *conn) countRequest() {
 	if c.requests.Load() == 0 && c.isStranger() {
-		c.remoteAddr() // so that Clients and Running know it
+		c.remoteAddr() // so that Clients and Running know the address
 	}
 	c.requests.Store(min(c.requests.Load(), math.MaxInt32-1) + 1)
 }
@@ -544,7 +545,7 @@ func (c *conn) endConn(lingers bool) {
 			return
 		}
 		c.driver.endWaits()
-		linger.Close(c.netConn) // TLS says goodbye
+		linger.Close(c.netConn) // TLS sends its close alert
 	})
 }
 

@@ -86,7 +86,8 @@ func (c *conn) waitToWrite(deadline clock.Time) {
 	c.setWait(stateWrite, deadline)
 }
 
-// putOff returns the deadline of a wait to write that began with the given deadline. The client may have put it off since.
+// putOff returns the current deadline of a wait to write. The wait began with the given deadline, which each byte that the client takes may
+// put off.
 func (c *conn) putOff(deadline clock.Time) clock.Time {
 	if deadline == 0 || c.buffered == notFollowed {
 		return deadline
@@ -94,7 +95,8 @@ func (c *conn) putOff(deadline clock.Time) clock.Time {
 	return c.writePace.Deadline(c.since, c.server.config.writing)
 }
 
-// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next look is due; 0 if the wait is over.
+// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next look is due, or 0 if the wait
+// is over.
 func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	if c.buffered == notFollowed {
 		return 0
@@ -102,7 +104,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	limits := c.server.config.writing
 	n, ok := sock.Buffered(c.netConn)
 	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
-	// What was taken before the first look is unknown. If more is in the buffer now, the client has made room for it.
+	// At the first look, what the client has taken is unknown. If the buffer holds more than at the last look, the client has made room for
+	// that.
 	if ok && buffered != c.buffered {
 		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
 		c.since, c.buffered = now, buffered
@@ -161,7 +164,8 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	return n, err
 }
 
-// beginSilence records since when a wait for a body's next byte lasts; 0 is now. The coarse clock may be some ticks late.
+// beginSilence records when a wait for a body's next byte began; 0 stands for now, which it asks the exact clock for, since the coarse
+// clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
 	if state == stateBody && c.scratch.ctx.room.Bytes() > 0 {
 		if since == 0 {
@@ -171,8 +175,8 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if it gathers, the next look at whether
-// the client is silent. If the deadline comes before that look, the read gathers no more.
+// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next look at
+// whether the client is silent. If the deadline comes before that look, the read gathers no more.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {
 		return deadline
@@ -185,7 +189,7 @@ func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	return look
 }
 
-// waited returns how long a client was waited for: see clock.Waited.
+// waited returns how long the server has waited for a client: see clock.Waited.
 func (s *Server) waited(since, deadline, now clock.Time) time.Duration {
 	return clock.Waited(since, deadline, now, s.config.pause)
 }
@@ -253,9 +257,9 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read of a wait whose time was over at ended; 0 if its time isn't over. Bytes that came while the process
+// beginLastLook prepares one more read after a wait whose time was over at ended (0 if it isn't over). Bytes that came while the process
 // was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the connection can't tell, it
-// reports false if the wait has ended on time: then the process wasn't paused. The caller sets the read deadline back.
+// reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read deadline back.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
@@ -326,7 +330,7 @@ func (c *conn) flush() error {
 	return err
 }
 
-// writeFailed ends the connection, since nothing more can be written, for the reason err.
+// writeFailed ends the connection after a write has failed with err.
 func (c *conn) writeFailed(err error) {
 	if errors.Is(err, errDeadline) {
 		c.server.counts.timeouts.write.Add(1)

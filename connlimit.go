@@ -42,9 +42,9 @@ func (s *Server) maxConns() int {
 // many clients may have opened them. Then, of the address that has most idle connections, the connection that has been idle for the longest
 // goes: so a client that opens many, and uses each now and then, takes no place of others. All clients without an IP address count as one.
 //
-// To find these connections, it visits all of them. It keeps many of those found, so a new connection costs only a few visits on average. A
-// client that uses a kept connection makes that visit useless, but only at the price of a request. If few connections are idle, since the
-// others are busy or new, it rests between two searches.
+// To find these connections, connRoom visits all connections. It keeps many of those found, so a new connection costs only a few visits on
+// average. A client that uses a kept connection makes that visit useless, but only at the price of a request. If few connections are idle,
+// connRoom rests between two searches.
 type connRoom struct {
 	mu    sync.Mutex
 	found []idleConn // the one to be closed first comes last
@@ -75,7 +75,7 @@ const (
 )
 
 // roomBatch is how many of the connections that a search finds are kept at most. New connections that come before the next search aren't
-// counted by address, so a client takes no more than about roomBatch places of others that have fewer.
+// counted by address, so meanwhile one client can take about roomBatch places of clients that have fewer, but no more.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 
 // needsRoomLocked reports whether a connection from the address needs the place of another one. A connection that is refused anyway
@@ -194,9 +194,10 @@ func silentLast(a, b idleConn) int {
 	return -1
 }
 
-// idleSince returns since when a connection has been idle, and whether it has had no request. The deadline in its word says so, so that no
-// request has to store it: without IdleTimeout all connections between two requests are alike. HTTP/2 waits for other deadlines, too. A
-// connection without a request that keeps its worker counts against Concurrency, and may have less time.
+// idleSince returns since when a connection has been idle, and whether it has had no request. The time is reckoned back from the deadline
+// in the word, so that no request has to store it. Without IdleTimeout there is no deadline: all connections between two requests are
+// alike. HTTP/2 has other deadlines, too, and stores its last use. A new connection that keeps its worker never counts as idle, since its
+// deadline may be another one.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
@@ -221,7 +222,7 @@ func (s *connSet) shed(idle idleConn) bool {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	c := idle.conn
-	// As in expire. The state keeps the wake-up from being taken for an earlier one.
+	// As in expire. By the state the owner knows that it must close, and that this wake-up wasn't meant for an earlier wait.
 	if !c.word.CompareAndSwap(idle.word, int64(stateShed)) {
 		return false
 	}

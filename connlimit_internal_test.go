@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// "less an eighth and at least 32"
+// The default of MaxConns is the number of descriptors less an eighth, or less 32 if that is more.
 func TestDefaultMaxConns(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 20: 1, 32: 1, 33: 1, 200: 168, 1024: 896, 1 << 20: 1<<20 - 1<<17, 1<<64 - 1: 1<<31 - 1} {
 		if got := defaultMaxConns(descriptors); got != want {

@@ -83,7 +83,7 @@ func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 		}
 		s.mu.Lock()
 	}
-	defer s.mu.Unlock() // only here: a user's net.Conn may panic in makeRoom
+	defer s.mu.Unlock() // deferred only now: a user's net.Conn may panic in makeRoom
 	switch {
 	case s.closed:
 		return client, errEnding
@@ -99,7 +99,7 @@ func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	return client, nil
 }
 
-// adopt adds a connection that another server has accepted. The limits are that server's.
+// adopt adds a connection that another server has accepted. The other server's limits apply.
 func (s *connSet) adopt(c *conn) *HTTPError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *connSet) removeMember(c *conn) bool {
 	return true
 }
 
-// maybeEmptyLocked wakes the goroutines that wait until nothing is left, if nothing is.
+// maybeEmptyLocked wakes the goroutines that wait until nothing is left, if that is so now.
 func (s *connSet) maybeEmptyLocked() {
 	s.mu.AssertHeld()
 	if s.isEmptyLocked() && s.empty != nil {
@@ -227,7 +227,7 @@ func (s *connSet) removeStream() {
 	s.maybeEmptyLocked()
 }
 
-// addCarried counts a request of another server, or returns the reason for a refusal. The request's answer belongs to the counts.
+// addCarried counts a request of another server, or returns the reason for a refusal. The returned counts take the request's answer.
 func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +335,7 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
-	s.clock.CatchUp() // the owners that are woken after a pause set deadlines for what hasn't come yet
+	s.clock.CatchUp() // after a pause of the process, woken owners set deadlines for bytes that haven't come yet
 	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {
@@ -518,10 +518,10 @@ func (s *connSet) whenEmpty() <-chan struct{} {
 	return s.empty
 }
 
-// The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, as when it reads a header of the
-// PROXY protocol first, and may answer something else later. So only the goroutine that serves such a connection calls RemoteAddr, at its
-// first request or for MaxConnsPerIP, and only once. The connSet keeps the answer for others. Server.ProxyProtocol is an exception: it asks
-// each connection that is accepted whether it comes from a trusted address.
+// The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, for example to read a header of
+// the PROXY protocol, and a later call may return another address. So only the goroutine that serves such a connection calls RemoteAddr, at
+// its first request or for MaxConnsPerIP, and only once. The connSet keeps the address for other goroutines. Server.ProxyProtocol is an
+// exception: with it, the server asks each accepted connection for its address, to see whether to trust it.
 
 // tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
 func tellsAddress(netConn net.Conn) bool {

@@ -23,10 +23,10 @@ import (
 // unknown length must have been read. Value, Deadline and WithValue don't start the watch. A handler that checks Err only now
 // and then should call Done once at its start.
 //
-// A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has
-// done so before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the
-// answer meanwhile. The answer is sent in any case, except for an error with a status of 500 or more after the context has ended. A client
-// isn't watched if its net.Conn is of the program's own and has no deadlines.
+// A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has done so
+// before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the answer meanwhile.
+// The answer is sent in any case, except for an error with a status of 500 or more after the context has ended. A client isn't watched if
+// its net.Conn has a type of the program's own without deadlines.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {

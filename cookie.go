@@ -31,7 +31,7 @@ type Cookie struct {
 	// Domain shares the cookie with that domain and all hosts below it. If empty, only the host that sets the cookie gets it. A
 	// leading dot has no meaning and isn't sent.
 	Domain string
-	// Expires is when the browser deletes the cookie. If Expires and MaxAge are zero, it does so at the end of its session.
+	// Expires is when the browser deletes the cookie. If Expires and MaxAge are zero, the cookie lasts until the browser's session ends.
 	Expires time.Time
 	// MaxAge is how many seconds the browser keeps the cookie: 0 omits the attribute, and a negative value deletes the cookie
 	// now. MaxAge overrides Expires. Browsers keep no cookie for more than 400 days.
@@ -61,7 +61,7 @@ func (c *Cookie) Valid() error {
 	return set.Check()
 }
 
-// set returns the cookie as package cookie has it.
+// set converts the cookie to the type of package cookie.
 func (c *Cookie) set() cookie.Set {
 	return cookie.Set{
 		Name: c.Name, Value: c.Value, Path: c.Path, Domain: c.Domain, Expires: c.Expires, MaxAge: c.MaxAge,

@@ -20,9 +20,8 @@ import (
 // Handler answers a request. It may block. The server's ErrorHandler turns an error that it returns into a response. The Ctx,
 // and every []byte obtained from it, is borrowed until the handler returns; a string belongs to the handler.
 //
-// The goroutine of a handler serves other requests afterwards. A handler that calls runtime.LockOSThread must undo it before it
-// returns, or thread switches slow those requests down; if the thread can't be used any more, end the goroutine with
-// runtime.Goexit.
+// The goroutine of a handler serves other requests afterwards. A handler that calls runtime.LockOSThread must unlock the thread before it
+// returns. Otherwise thread switches slow those requests down. If the thread can't be used any more, end the goroutine with runtime.Goexit.
 type Handler func(*Ctx) error
 
 // Middleware wraps a handler.
@@ -31,7 +30,7 @@ type Middleware func(Handler) Handler
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
 // handler has returned. Using it after that may panic, and always does in builds with the race detector.
 //
-// Its fields Request and Response have everything of the two messages. The methods of Ctx, by purpose:
+// Its fields Request and Response hold the two messages. The methods of Ctx, by purpose:
 //
 // # Reading the request
 //
@@ -155,7 +154,7 @@ func (c *Ctx) end() {
 	if c.stream.used {
 		c.stream.reset()
 	}
-	c.stopWatch() // again: the user's code that was closed may have started a watch
+	c.stopWatch() // again: a Close of the user's may have started a watch
 	c.exchange.scratch.running.End()
 	c.deadline, c.clientGone, c.abandoned, c.claimed = time.Time{}, false, false, false
 	c.readUntil, c.writeUntil = 0, 0
@@ -280,8 +279,8 @@ func (c *Ctx) attributes() []slog.Attr {
 	return attributes
 }
 
-// AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls
-// Logger, and never if none does. The function returns the attributes with its own appended. Those must not refer to borrowed
+// AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls Logger, and
+// never if none does. The function appends its attributes to the slice and returns the result. These attributes must not refer to borrowed
 // bytes, and the function must not call Logger.
 func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []slog.Attr) {
 	c.check()
@@ -301,9 +300,9 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 //
 // A context has the attributes that were known when the handler last called Ctx.Context, so middleware that adds attributes must stand
 // outside of the code that calls it. The attributes stay in the context when the request has ended, and in contexts that are derived from
-// it. An attribute that the record or its logger has already isn't added, and attributes stand outside of a logger's groups. Make the
-// handler before the server starts: a context that was asked for earlier has no attributes. Once there is a handler, each request that asks
-// for its context allocates its attributes.
+// it. An attribute that the record or its logger already has isn't added. The added attributes stand outside of a logger's groups. Make the
+// LogHandler before the server starts: a context that was asked for earlier has no attributes. Once there is a LogHandler, each request
+// that asks for its context allocates its attributes.
 func LogHandler(next slog.Handler) slog.Handler {
 	if next == nil {
 		panic("filo: LogHandler with a nil handler")
@@ -311,7 +310,7 @@ func LogHandler(next slog.Handler) slog.Handler {
 	return requestlog.NewHandler(next)
 }
 
-// requestLog returns what a LogHandler adds now, nil for nothing. last is what it was before, or nil.
+// requestLog returns what a LogHandler adds now, nil for nothing. last is the previous result for the request, or nil.
 func (c *Ctx) requestLog(last *requestlog.Attributes) *requestlog.Attributes {
 	if c.match.Route == "" && len(c.logAttributes) == 0 {
 		return nil

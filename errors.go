@@ -116,8 +116,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// loggedMethod and loggedPath return the request's method and path, cut to the length that a record may have: over HTTP/2 a client can
-// repeat a long path by a few bytes.
+// loggedMethod and loggedPath return the request's method and path, cut to the length that a log record may have: over HTTP/2 a client
+// needs only a few bytes to repeat a long path.
 func (c *Ctx) loggedMethod() string {
 	return syntax.Excerpt(c.Request.Method(), syntax.MaxLoggedMethod)
 }
@@ -138,7 +138,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// faultErrors are the errors that malformed requests are answered with, by fault. They are shared: nothing may change them.
+// faultErrors are the errors that answer malformed requests, by fault. They are shared: nothing may change them.
 var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	for fault := http1.NoFault + 1; fault < http1.FaultCount; fault++ {
 		errs[fault] = Error(fault.Status(), fault.String())
@@ -146,10 +146,9 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the others
-// requests. A handler that reads its body may also
-// get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading needs a worker's place and there is none. All are
-// shared as well.
+// The other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the others requests. A handler that
+// reads its body may also get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading needs a worker's place
+// and there is none. All are shared: nothing may change them, either.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")
@@ -260,8 +259,8 @@ var (
 var contentFields = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
 	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}
 
-// dropContent removes the fields of a body that isn't sent, since the answer becomes an error with the status. Content-Type stays: it
-// says in which format the error is told.
+// dropContent removes the fields of a body that isn't sent, since the answer becomes an error with the status. Content-Type stays, since
+// the format of the error depends on it.
 func (h *Header) dropContent(status int) {
 	for _, name := range contentFields {
 		h.list.Del(name)

@@ -65,7 +65,7 @@ type wire interface {
 	// overrunBody is called when there is no room for the body. It reports false if that was noticed before, and was counted.
 	overrunBody() bool
 
-	// Before a handler gives way or waits, the answers to earlier requests are sent. The errors include that of sending.
+	// giveWay and queueUp first send the answers to earlier requests. If that fails, they return its error.
 	admitter
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
@@ -79,7 +79,7 @@ type wire interface {
 	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. The caller
 	// passes the result, which may be nil, to hijack, or closes it. switches says that switchProtocols comes first.
 	prepareHijack(switches bool) (prepared net.Conn, err error)
-	// switchProtocols renders a 101 with these fields, or what stands for it, to be sent by hijack.
+	// switchProtocols renders a 101 with these fields, or the protocol's equivalent, to be sent by hijack.
 	switchProtocols(h *Header)
 	// hijack gives the caller the connection and the bytes received after the request, and sets hijacked.
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
@@ -91,9 +91,9 @@ type wire interface {
 
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
-	// fileSender returns a sender for the part, or nil if the connection can't send it. If it returns a sender and no head was sent, either
-	// it has given the loop away, since the file may have to be read from a disk, or stays says that the worker keeps the loop. In the
-	// latter case the head must not be flushed.
+	// fileSender returns a sender for the part, or nil if the connection can't send it. If stays is set, the worker keeps its loop, and the
+	// head must not be flushed. Otherwise, unless the head was sent before, fileSender has given the loop away, since the file may have to
+	// be read from a disk.
 	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
 	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
 	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.
@@ -210,8 +210,8 @@ func (e *abandonedError) Unwrap() []error {
 	return []error{e.error, ErrAbort}
 }
 
-// If the client has left before a head was sent, abandon makes the handler's error one that wraps ErrAbort, too. Most such errors only say
-// that the context has ended; others are logged. Another error with a status below 500 is sent: a client that has closed only its sending
+// If the client has left before a head was sent, abandon returns an error that wraps the handler's and ErrAbort. Most such errors only say
+// that the context has ended; others are logged. An error with a status below 500 is still sent: a client that has closed only its sending
 // side in the middle of a body can read it.
 func (x *exchange) abandon(ctx *Ctx, err error) error {
 	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {

@@ -11,7 +11,7 @@ func (s *Server) SilentBodies(least time.Duration) int {
 	return s.bodies.Silents(s.clock.Exact(), least)
 }
 
-// TrainClass has the server take the handlers of this class for brief ones that compute, until it measures something else.
+// TrainClass makes the server treat the handlers of this class as brief ones that compute, until measurements say otherwise.
 func TrainClass(s *Server, name string) {
 	train := func(k *class.Class) {
 		if k.Name == name {

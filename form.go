@@ -113,9 +113,9 @@ func (a *Args) String() string { return string(a.list.AppendTo(nil)) }
 // MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
 // Server.MaxBodyBytes bounds the body as a whole.
 type MultipartLimits struct {
-	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a
-	// negative value sends all files there. Values, names and part headers may take up to 10 MB of memory together in addition. That is
-	// a constant of mime/multipart; the body limit, by default 4 MB, bounds it further.
+	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a negative
+	// value sends all files there. Values, names and part headers may take another 10 MB of memory together. The 10 MB are a constant of
+	// mime/multipart; the body limit, by default 4 MB, bounds them further.
 	MaxMemory int64
 	// MaxParts limits the number of parts in a form. Zero means 1000, which is also the maximum of mime/multipart.
 	MaxParts int
@@ -145,9 +145,8 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	return nil, Error(400, "the form has no file "+strconv.Quote(name))
 }
 
-// SaveFile writes an uploaded file to a new file of a directory, which only its owner may read (mode 0600). Choose the name yourself:
-// file.Filename is the client's. A name that leads out of the directory is refused. If the name exists, the error wraps fs.ErrExist. After
-// an error no file is left.
+// SaveFile writes an uploaded file to a new file in a directory, with mode 0600. Choose the name yourself: file.Filename is the client's. A
+// name that leads out of the directory is refused. If the name exists, the error wraps fs.ErrExist. After an error no file is left.
 func SaveFile(file *multipart.FileHeader, directory *os.Root, name string) (err error) {
 	from, err := file.Open()
 	if err != nil {
@@ -174,7 +173,7 @@ var (
 	errNotWhole = errors.New("filo: BodyReader or MultipartReader has read from the body, so there is no whole form: call Body or the form's method before")
 )
 
-// formError returns an error of package formdata as handlers get it.
+// formError turns an error of package formdata into the one that handlers get.
 func formError(err error) error {
 	if fault, ok := err.(*formdata.Fault); ok {
 		return &HTTPError{Status: fault.Status, Detail: fault.Detail, Err: fault.Err}

@@ -25,7 +25,7 @@ type handlerTimeout struct {
 	failed bool // the answer couldn't be sent
 	// bodyBytes is the size of the answer's body, once fired is set.
 	bodyBytes int64
-	// contextOnly says that the handler has claimed the answer, and that the timer still ends the context.
+	// contextOnly says that the handler has claimed the answer, and the timer only ends the context.
 	contextOnly bool
 	exchange    *exchange // nil unless armed or contextOnly is set
 	// deadline is the zero time if none is set. Like armed, it is changed only by the handler's goroutine.
@@ -102,8 +102,8 @@ func (t *handlerTimeout) armLocked(c *Ctx, d time.Duration, e *HTTPError) {
 	}
 }
 
-// keepFields is called by the router between the middlewares of a route, and before its handler, so that the answer of a timeout has the
-// fields that middleware inside of it has set. The timer can't read the response's own fields, since the handler may be changing them.
+// keepFields is called by the router between the middlewares of a route, and before its handler. So a timeout's answer also has the fields
+// of middleware that runs after SetTimeout. The timer can't read the response's own fields, since the handler may be changing them.
 func (c *Ctx) keepFields() {
 	if c.timeout != nil {
 		c.timeout.keepFields(&c.Response.Header.list)
@@ -166,7 +166,7 @@ func (t *handlerTimeout) isOverLocked() bool {
 	return !t.fired && !time.Now().Before(t.deadline)
 }
 
-// answerNowLocked answers in the handler's place.
+// answerNowLocked answers instead of the handler.
 func (t *handlerTimeout) answerNowLocked() {
 	t.mu.AssertHeld()
 	t.fired = true
@@ -194,7 +194,7 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
 	err = c.driver.sendApart(c.out)
 	c.out, c.before = c.out[:0], 0
-	c.netConn.SetReadDeadline(clock.Past) // the handler may wait for its body; without deadlines the client's end ends the wait
+	c.netConn.SetReadDeadline(clock.Past) // ends the handler's wait for its body; without deadlines only the client ends that
 	return size, err
 }
 

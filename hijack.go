@@ -62,7 +62,7 @@ func (c *Ctx) mayTakeOver() error {
 
 var errHandlerReturned = errors.New("filo: only a handler takes the connection over, while it runs: the ErrorHandler answers")
 
-// upgrade is Upgrade for a protocol that was agreed on, whose fields the response has: see inside.Upgrade.
+// upgrade is Upgrade after agreeOn: the response already has the fields for the protocol. See inside.Upgrade.
 func (c *Ctx) upgrade() (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	if err := c.mayTakeOver(); err != nil {
@@ -85,7 +85,7 @@ func (c *Ctx) agreeOn(protocol string) error {
 	h := &c.Response.Header
 	h.list.SetID(field.Upgrade, protocol)
 	h.list.SetID(field.Connection, "Upgrade")
-	// Upgrade is ignored in an HTTP/1.0 request, and if Connection doesn't list it: then it wasn't meant for this server.
+	// The Upgrade field of an HTTP/1.0 request is ignored. So is one that Connection doesn't list: it wasn't meant for this server.
 	request := &c.Request.Header
 	if c.Request.line.Minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)

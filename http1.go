@@ -123,7 +123,8 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 }
 
 // bareLength returns the length that an answer whose status allows no body announces, noLength if none. declared is the handler's. RFC
-// 9110, section 8.6: no Content-Length with 204; with 304 it describes the answer to a GET. A 205 has an empty body (section 15.3.6).
+// 9110, section 8.6: a 204 has no Content-Length; a 304 may have the Content-Length of the answer to a GET. A 205 has an empty body
+// (section 15.3.6).
 func (r *Response) bareLength(declared int64) int64 {
 	switch r.status {
 	case 304:
@@ -186,7 +187,7 @@ func (c *conn) afterAnswer() {
 		c.rest = b
 		c.setReading(readingRest)
 		b.limit = bodyLimit(b.received + maxSkip)
-		// The bytes lent to the handler aren't needed any more: without them, skipping has room enough in the buffer.
+		// The bytes lent to the handler aren't needed any more. Without them the buffer has enough room to skip the body.
 		if race.Enabled {
 			c.poisonRequest()
 		}

@@ -105,10 +105,10 @@ func http2Window(n int) int32 {
 }
 
 // maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send at once. An urgent answer waits behind that
-// much of a large one: without this limit behind megabytes.
+// much of a large one. Without this limit it would wait behind megabytes.
 const maxUnsentHTTP2 = 128 << 10
 
-// newHTTP2 makes the connection one of HTTP/2. What has come so far waits for its first turn.
+// newHTTP2 makes the connection one of HTTP/2. The bytes that have come so far wait for its first turn.
 func (c *conn) newHTTP2(driver http2conn.Driver) *http2conn.Conn {
 	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
 	return http2conn.New(c.server.config.http2, driver, c.tlsState, c.in.Unread())
@@ -129,7 +129,7 @@ func (c *conn) requestCount() int32 {
 
 // http2Runner is what a worker that runs a handler needs of the connection's driver.
 type http2Runner interface {
-	// watch makes sure that the connection is taken from w if the handler that w runs inline from now on takes long. It is called when the
+	// watch makes sure that the connection is taken from w if the handler that w runs inline from now on takes long. It is called once the
 	// monitor can find w.
 	watch(w *scratch)
 	// giveAway gives the connection to another worker in place of w, which runs a handler and leads no loop any more.
@@ -172,7 +172,7 @@ func (c *conn) takeHTTP2Away() *scratch {
 	return t.Lender.(*scratch)
 }
 
-// What follows is for http2conn.Driver, which both drivers implement with it.
+// The methods below are the part of http2conn.Driver that both drivers share.
 
 // Bodies implements http2conn.Driver.
 func (c *conn) Bodies() *atomic.Int64 { return c.server.conns.bodiesOf(c) }

@@ -12,10 +12,10 @@ import (
 
 // blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
 // leader of a loop does; it doesn't count against Concurrency. Before it runs a handler that may take long, it becomes an ordinary worker,
-// and another worker reads. The worker that reads never waits for a write: the outbox has a goroutine for that when it has something to
-// send.
+// and another worker reads. The worker that reads never waits for a write: while there is something to send, the outbox has a goroutine for
+// that.
 //
-// As a job it has a worker read the connection.
+// As a job, blockingHTTP2 makes a worker read the connection.
 type blockingHTTP2 struct {
 	*conn
 	h      *http2conn.Conn
@@ -23,7 +23,7 @@ type blockingHTTP2 struct {
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
 	idle  chan struct{} // flushed sends to it; capacity 1
-	// lookedFor is the deadline that has passed when the owner last looked whether something had come; the owner's.
+	// lookedFor is the passed deadline for which the owner has already looked whether something had come; the owner's.
 	lookedFor clock.Time
 	// monitor takes the connection from a worker whose handler turns out to be slow. It runs while a handler runs inline.
 	monitor *time.Timer
@@ -41,7 +41,7 @@ func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
 	d.monitor = time.AfterFunc(time.Hour, d.retake)
 	d.monitor.Stop()
 	d.h = c.newHTTP2(d)
-	c.remote() // so that Clients and Running know it
+	c.remote() // so that Clients and Running know the address
 	d.h.Out.Open(d.h, nil, c.netConn, false)
 	c.detach()
 	c.http2.Store(d.h)
@@ -196,7 +196,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	})
 }
 
-// clientLeft implements http2Runner. Only a read would show it.
+// clientLeft implements http2Runner. Only a read would show that.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
 // Send implements http2conn.Driver.

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn has their bytes that have come.
+// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn keeps their bytes that have come.
 
 // readBody implements wire.
 func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
@@ -56,7 +56,7 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 			return err
 		}
 		if !r.Gathers {
-			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // it has a lock that comes before mu
+			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // before mu, since BeginSilence locks what comes before mu
 		}
 		s.scratch.running.Is(running.Reading)
 		waits = true
@@ -83,7 +83,7 @@ func http2BodyError(err error) error {
 	return err
 }
 
-// beforeWait prepares a wait for the body: nobody else may wait for this goroutine, and the client may wait for a 100.
+// beforeWait prepares a wait for the body: it gives away what others would wait for, and sends the 100 that the client may wait for.
 func (s *http2Exchange) beforeWait(b *body) error {
 	if err := s.leave(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *http2Exchange) bodyEnded(b *body) error {
 	return io.EOF
 }
 
-// takeTrailer gives the request the fields behind its body.
+// takeTrailer gives the request the trailer fields of its body.
 func (s *http2Exchange) takeTrailer() {
 	if trailer := s.Trailer(); trailer != nil {
 		list := &s.scratch.ctx.Request.Trailer.list

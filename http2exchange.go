@@ -68,7 +68,7 @@ func (s *http2Exchange) own() bool {
 }
 
 // wasTaken reports whether the monitor has taken the connection while the handler ran. If so, the monitor has recorded the request before
-// wasTaken returns. The handler still learns of it by own, and gets a place then if it waits.
+// wasTaken returns. The handler still learns of the loss by own, and needs a place then if it waits.
 func (s *http2Exchange) wasTaken() bool {
 	t := &s.scratch.http2.Turn
 	if s.h.IsDisowned(t) {
@@ -78,7 +78,7 @@ func (s *http2Exchange) wasTaken() bool {
 	return true
 }
 
-// disown ends what own has begun. The monitor may have looked for the stream meanwhile, and in vain.
+// disown ends what own has begun. The monitor may have looked in vain for the stream meanwhile: see http2Runner.watch.
 func (s *http2Exchange) disown() {
 	s.h.Disown(&s.scratch.http2.Turn)
 	s.driver.watch(s.scratch)
@@ -336,7 +336,7 @@ func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	return outer, false
 }
 
-// deadlineSet implements wire. Most waits read the deadlines from the Ctx.
+// deadlineSet implements wire. DuplexReader's waits need the deadline in the stream; all others read it from the Ctx.
 func (s *http2Exchange) deadlineSet(t time.Time, write bool) error {
 	if !write {
 		s.SetReadDeadline(s.server.clock.At(t))
@@ -376,7 +376,7 @@ func (s *http2Exchange) data(p []byte, flush bool) error {
 	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave, Apart: s.apart}))
 }
 
-// sent turns an error of the stream's answer into the handler's, and records what it says of the client.
+// sent turns an error of the stream's answer into the one that the handler gets, and records what the error says about the client.
 func (s *http2Exchange) sent(err error) error {
 	switch err {
 	case http2conn.ErrReset:

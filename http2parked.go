@@ -130,7 +130,7 @@ func (d parkedStream) endStream(whole bool) {
 var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
 	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
 
-// errNoHijack is the error for handlers of other requests that ask for their connection.
+// errNoHijack refuses a handler that asks for its connection, unless the request is an extended CONNECT.
 var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
 	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
 

@@ -154,8 +154,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.serveListener(listener, nil, ignoreServing)
 }
 
-// serveListener is Serve, over TLS if there is a configuration for it. It calls begun when connections are accepted, and the start can't
-// fail any more.
+// serveListener is Serve, over TLS if config isn't nil. It calls begun once connections are accepted and the start can't fail any more.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
 	once := &listening.Once{Listener: listener}
 	defer once.Close()
@@ -242,9 +241,9 @@ func (s *Server) admit(netConn net.Conn) {
 	}
 }
 
-// ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't
-// count against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must finally shut the
-// server down or close it, since a clock keeps running.
+// ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't count
+// against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must finally shut the server down or
+// close it, since its clock keeps running.
 func (s *Server) ServeConn(netConn net.Conn) error {
 	if err := s.start(); err != nil {
 		netConn.Close()

@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// loopConn is an HTTP/1 connection in a loop. Unless said otherwise a field belongs to the socket's owner.
+// loopConn is a connection in a loop, in either protocol. Unless said otherwise a field belongs to the socket's owner.
 //
 // As a net.Conn it differs from its socket by Write and RawWrite, which first send what is unsent.
 type loopConn struct {
@@ -91,9 +91,9 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write first sends what is unsent, and then all of p. It waits for the client if the owner does (stateWrite), in a handshake, and for
-// the lingerer. Otherwise it keeps the bytes that the client doesn't take at once. Then crypto/tls is the caller, with answers that will
-// wait in the loop, the answer of a time-out, or a reply to a key update that came with a read.
+// Write first sends what is unsent, and then all of p. It waits for the client if the owner does (stateWrite), in a handshake, and for the
+// lingerer. In other cases crypto/tls is the caller, and Write keeps the bytes that the client doesn't take at once: answers that will wait
+// in the loop, the answer of a time-out, or a reply to a key update that came with a read.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
@@ -181,7 +181,7 @@ func (lc *loopConn) remote() netip.AddrPort {
 }
 
 const (
-	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. With more a worker waits.
+	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. If more is unsent, a worker waits.
 	maxUnsent = 256 << 10
 	// maxUntaken is how much of crypto/tls's output may wait in the connection: answers, and replies to the key updates that a client
 	// sends with a body.
@@ -190,11 +190,11 @@ const (
 
 var errUntaken = errors.New("filo: the client doesn't read the replies to its key updates")
 
-// unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes, held and file has some.
+// unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes, held and file isn't empty.
 type unsent struct {
 	bytes []byte
 	file  *unsentFile // follows bytes; nil if none does
-	// held is a large body that follows bytes and has no worker to wait with it; nil if there is none. It is borrowed from the response,
+	// held is a large body that follows bytes, and with which no worker waits; nil if there is none. It is borrowed from the response,
 	// which doesn't reuse so large a buffer.
 	held    []byte
 	counted int64 // bytes of held that count against Server.MaxBufferedAnswers
@@ -245,9 +245,9 @@ func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
 	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor
-	// counts that against the handler, whose class must therefore be one that learns.
+	// counts the time against the handler's class, which must therefore be a measured one.
 	maxFirst = 1 << 20
-	// firstTime is about how long that takes if the file is in memory.
+	// firstTime is about how long it takes to send maxFirst bytes of a file that is in memory.
 	firstTime = 60 * time.Microsecond
 )
 

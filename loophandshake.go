@@ -55,8 +55,8 @@ func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && lc.woken == wokenInTime && lc.reading == readingHead
 }
 
-// helloInTime reports whether the hello lies in the socket although the time is over: it came while the process was paused. A handshake that
-// has begun, or is queued, isn't given more time.
+// helloInTime reports whether the hello has arrived although the time is over: it came while the process was paused. A handshake that has
+// begun, or is queued, isn't given more time.
 func (lc *loopConn) helloInTime() bool {
 	return !lc.failed && !lc.handshaking && !lc.ousted && lc.woken != wokenShed && lc.reading == readingHead && lc.helloCame()
 }
@@ -85,7 +85,7 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 		lc.failed = !complete && !ousted
 	}()
 	lc.scratch.worker.LeaveFor(nil, admit.None.Only())
-	runtime.Gosched() // the next leader goes first: otherwise all its connections would wait until this handshake has computed
+	runtime.Gosched() // the next leader goes first: otherwise all connections of the loop would wait until this handshake has computed
 	return lc.server.handshake(&lc.conn)
 }
 
@@ -109,8 +109,8 @@ func (lc *loopConn) IsSilent() bool {
 	return err == loop.ErrNotYet
 }
 
-// helloCame reports whether the client's hello has arrived completely, or isn't one. A client that sends only a part of its hello must not
-// hold a worker.
+// helloCame reports whether the client's hello has arrived completely, or the client has sent something else. A client that sends only a
+// part of its hello must not hold a worker.
 func (lc *loopConn) helloCame() bool {
 	if half, _ := lc.SawEnd(); half {
 		return true // nothing more will come

@@ -91,14 +91,14 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				continue
 			}
 			h.EndTurn(t)
-			h.Close() // a client that doesn't take what is left keeps no handler
+			h.Close() // ends the handlers, even if the client never takes the rest of the output
 			lc.http2Ended()
 			return false
 		}
 	}
 }
 
-// readBudget is how many requests a read counts as in a turn.
+// readBudget is how many requests of a turn's budget a read uses up.
 const readBudget = 8
 
 // http2Receive reads what has come. It reports false if nothing has.
@@ -126,8 +126,8 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	return true
 }
 
-// http2Suspend makes the connection wait without a worker. If write is set it waits until its client takes something, and the client isn't
-// late with bytes that it hasn't sent. It reports false if there is something to do after all.
+// http2Suspend makes the connection wait without a worker. If write is set, it waits until its client takes something; the client needn't
+// send anything meanwhile. http2Suspend reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.Now()
 	waits, deadline := h.Wait(now, w.in.Len() > 0 && !write)
@@ -177,8 +177,8 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	lc.endConn(false)
 }
 
-// Retaken implements loop.Conn: it takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
-func (lc *loopConn) Retaken() {
+// TakeAway implements loop.Conn. It takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
+func (lc *loopConn) TakeAway() {
 	if lc.http2.Load() != nil && lc.takeHTTP2Away() != nil {
 		lc.Post()
 	}
@@ -188,7 +188,7 @@ func (lc *loopConn) Retaken() {
 // look again. So watch takes the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {
-		(*loopConn)(d).Retaken()
+		(*loopConn)(d).TakeAway()
 	}
 }
 

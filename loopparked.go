@@ -77,7 +77,7 @@ func (p *ParkedConn) leaveWorker() {
 	p.received, p.serving = bytes.Clone(p.received), nil
 }
 
-// next implements parkable. Bytes that it reads are in received.
+// next implements parkable. It puts the bytes that it reads into received.
 func (d *loopParked) next(calls int) (step parkedStep, why Wake) {
 	lc, p := (*loopConn)(d), d.parked
 	switch {

@@ -173,7 +173,7 @@ func (s *Server) loopSockets(listener net.Listener) (fds []int, user net.Listene
 }
 
 // siblings returns n listening sockets on the listener's address, and closes the listener. The first socket is the listener's own, which
-// was bound without sharing. So a second instance of the program can't get the address, although the others share it.
+// was bound without sharing. So a second instance of the program can't get the address, although the other sockets share it.
 func siblings(o *sock.Options, listener *net.TCPListener, n int) (fds []int, err error) {
 	listeners := []net.Listener{listener}
 	defer func() {

@@ -398,7 +398,7 @@ func (lc *loopConn) endWaits() {
 	}
 }
 
-// Abandon implements loop.Conn. A goroutine that ends has answered, so its client may get the time to read the answer.
+// Abandon implements loop.Conn. A handler that ended its goroutine was answered, so its client may get the time to read the answer.
 func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 	owner := w.Owner().(*workerChan)
 	defer func() { owner.scratch = nil }() // the buffers may be in any state; deferred, since a body's Close may end the goroutine
@@ -412,10 +412,10 @@ func (lc *loopConn) Abandon(w *loop.Worker, goexit bool) {
 // abandon ends a connection whose turn has failed. If linger is set, the client first gets the time to read its answer.
 func (lc *loopConn) abandon(linger bool) {
 	if lc.state() == stateClosed {
-		return // its end has failed
+		return // a first attempt to end it has failed
 	}
 	defer func() {
-		if value := recover(); value != nil { // of the program's code that the end of its request calls
+		if value := recover(); value != nil { // a panic of the program's code, which ending the request calls
 			logPanic(lc.server.logger(), "panic at a connection's end", value, debug.Stack())
 			if !lc.hijacked || lc.parked != nil { // otherwise a handler has the connection
 				lc.endConn(false)

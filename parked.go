@@ -105,7 +105,8 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.parkSwitched(protocol != "", serve)
 }
 
-// parkSwitched is Park after a switch to another protocol: the response already has the fields for it. Without switches there is none.
+// parkSwitched is Park after a switch to another protocol: the response already has the fields for it. If switches isn't set, no protocol
+// was switched.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	if err := c.mayTakeOver(); err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// flush has a stream's connection send the bytes that the outbox has handed to it.
+// flush makes a stream's connection send the bytes that it got from the outbox.
 func (p *ParkedConn) flush() {
 	if s, ok := p.netConn.(*http2conn.StreamConn); ok {
 		s.LeaveTurn()
@@ -471,7 +472,7 @@ type parkable interface {
 	// next says what comes next. calls is how many times the function was called since serveBy began. Once ParkedConn.ending is set there
 	// is no further call.
 	next(calls int) (parkedStep, Wake)
-	// enter makes this goroutine one that may call the function. If it can't, it reports false and has the connection served later.
+	// enter gets this goroutine the right to call the function. If that fails, enter reports false, and the connection is served later.
 	enter() bool
 	// wait waits until next is worth another call: for all data to be sent if ParkedConn.ending is set, otherwise for a reason to call the
 	// function. Or it leaves the wait to others, and reports true.
@@ -584,7 +585,8 @@ func (d *blockingParked) end() {
 	d.endConn(!streams) // the client may always be sending
 }
 
-// setParkedWait begins a wait in the blocking driver. A carried connection has a deadline of its own, since its server's sweep needn't run.
+// setParkedWait begins a wait in the blocking driver. A carried connection gets a deadline of its own, since the server's sweep may not
+// run.
 func (p *ParkedConn) setParkedWait(deadline clock.Time) {
 	c := p.conn
 	c.setWait(stateParked, deadline)

@@ -17,10 +17,11 @@ import (
 // addresses that the proxy tells, and Ctx.ProxyHeader has the rest.
 //
 // A client could write such a header, too. So all connections must come from trusted peers: others are closed, and so are connections
-// without a header. The log says so, once in ten seconds at most. The header has ReadHeaderTimeout, and 4 KB at most. The server's own TLS
-// (ListenAndServeTLS, ServeTLS and their like) works behind it; a listener that makes TLS connections by itself doesn't.
+// without a header. The log says so, once in ten seconds at most. The header must arrive within ReadHeaderTimeout, and may have 4 KB at
+// most. The server's own TLS (ListenAndServeTLS, ServeTLS and their like) works behind it; a listener that makes TLS connections by itself
+// doesn't.
 type ProxyProtocol struct {
-	// TrustedPeers are the proxies' addresses. Empty, and without TrustUnixSocket, the protocol is off.
+	// TrustedPeers are the proxies' addresses. If it is empty and TrustUnixSocket isn't set, the protocol is off.
 	TrustedPeers []netip.Prefix
 	// TrustUnixSocket trusts every process that connects to a Unix socket.
 	TrustUnixSocket bool
@@ -113,7 +114,7 @@ func transport(netConn net.Conn) net.Conn {
 // refuseProxied counts a connection that is closed because of the PROXY protocol.
 func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 	s.counts.refused.Add(1)
-	s.refused(refusedProxyProtocol, remote, "error", reason, "remote", remote) // whom to trust, perhaps
+	s.refused(refusedProxyProtocol, remote, "error", reason, "remote", remote) // remote may be a proxy that should be trusted
 }
 
 var errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")

@@ -15,9 +15,9 @@ import (
 	"github.com/filohttp/filo/internal/version"
 )
 
-// This file has the records that the server logs about its own life and about the program. Its life: "serving" for each listener, "draining"
-// and "stopped", and "failed" with the error of Run; a server that serves no listener, but single connections or the requests of another
-// server, logs none of these. The program: mistakes that a server can see, though each single request is answered as told.
+// This file has two kinds of log records. Those about the server's life are "serving" for each listener, "draining" and "stopped", and
+// "failed" with the error of Run. A server that serves no listener, but single connections or the requests of another server, logs none of
+// these. The others are about mistakes of the program that no single answer shows.
 
 // logServing logs that a listener is served, with the values that an operator wants to compare with the configuration.
 func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
@@ -76,7 +76,7 @@ func (s *Server) logStopped() {
 }
 
 // failed logs the error, if there is one, with which Run or one of its variants returns, and returns it. The program may lose this error,
-// or its level: behind slog.SetDefault the records of log.Fatal are at level Info.
+// or log it at too low a level: after slog.SetDefault, log.Fatal logs at level Info.
 func (s *Server) failed(address string, err error) error {
 	if err != nil {
 		s.logger().Error("failed", "address", address, "error", err)
@@ -97,11 +97,11 @@ func (s *Server) answered() (n uint64) {
 	return n
 }
 
-// Version returns the version of filo in this program, such as "v0.1.0": "(devel)" for a directory that replaces the module, and "unknown"
-// if the build doesn't say, as in tests.
+// Version returns the version of filo in this program, such as "v0.1.0". It is "(devel)" for a directory that replaces the module, and
+// "unknown" if the build doesn't say, as in tests.
 func Version() string { return version.Of() }
 
-// warnings says which mistakes were logged: each of them once.
+// warnings records which mistakes were logged, so that each is logged only once.
 type warnings struct {
 	plainCookie, replaced atomic.Bool
 }
@@ -127,16 +127,16 @@ func (r *Response) warnPlainHTTP(name string) {
 // keptStatus stands for the status that the response already has.
 const keptStatus = 0
 
-// warnReplaced logs once that a handler answers with a status below 400 after it has refused the request: in
+// warnReplaced logs once that a handler answers with a status below 400 after it has refused the request. Here a return is missing:
 //
 //	if !allowed {
 //		c.Text(401, "log in first")
 //	}
 //	return c.JSON(200, secret)
 //
-// a return is missing. Only builds with the race detector call it, before each answer: a page that replaces an error on purpose is as
-// likely in production. An error that RenderError has turned into the response may be replaced. With keptStatus the answer keeps the
-// status, which the handler may have set for the page of an error. Then only an answer with a body was replaced.
+// Only builds with the race detector call warnReplaced, before each answer: in production the answer may as well be a page that replaces an
+// error on purpose. An error that RenderError has turned into the response may be replaced. With keptStatus the answer keeps the status,
+// which the handler may have set for the page of an error. In this case only the loss of a body counts as a replaced answer.
 func (c *Ctx) warnReplaced(status int) {
 	refused, s := c.Response.status, c.exchange.server
 	replaced := refused >= 400 && status < 400

@@ -52,7 +52,7 @@ type Request struct {
 	multipartRead bool
 }
 
-// begin sets r to the request with the head h, which lies in b. r.Header has its fields already.
+// begin sets r to the request with the head h, which lies in b. r.Header already has the fields.
 func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing) {
 	r.ctx, r.head, r.framing, r.line = c, b, f, h.Line
 	r.uriParsed, r.http2, r.major, r.extended = false, false, 0, false
@@ -459,9 +459,8 @@ type replacedBody struct {
 	wholeBody // whole is in a buffer of its own
 }
 
-// SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually
-// reader decodes what an earlier BodyReader returned. It returns io.EOF at the end; any other error becomes an error of the
-// body.
+// SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually reader
+// decodes what an earlier BodyReader returned. It must return io.EOF at the end; any other error becomes an error of the body.
 //
 // The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to
 // the bytes from reader and, separately, to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as

@@ -125,17 +125,17 @@ func (r *Response) SetBodyNoCopy(b []byte) {
 	r.source, r.ref = bodyRef, b
 }
 
-// SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. The server
-// reads the stream after the handler has returned, and then closes it if it is an io.Closer, on any goroutine. A file, or an io.SectionReader of
-// a file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection() *io.SectionReader that
-// returns the part of the file that the stream reads.
+// SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. On any goroutine, the
+// server reads the stream after the handler has returned, and then closes it if it is an io.Closer. A file, or an io.SectionReader of a
+// file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection() *io.SectionReader that returns the
+// part of the file that the stream reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 	r.resetBody()
 	r.source, r.stream, r.streamSize = bodyStream, stream, size
 }
 
-// Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream
-// for others.
+// Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream for larger
+// ones.
 func (r *Response) Write(p []byte) (int, error) {
 	r.toBuffer()
 	r.buffer = append(r.buffer, p...)

@@ -339,8 +339,8 @@ func TestFileBySendfile(t *testing.T) {
 	}
 }
 
-// "If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404. If the file may not be read, it is one
-// with status 403."
+// "If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404, and with status 403 if the server may not
+// read the file."
 func TestFileErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fs.ErrNotExist:                      404,

@@ -68,9 +68,9 @@ func (w *StreamWriter) wrap() bool {
 	return len(w.layers) > 0
 }
 
-// announceHead calls the functions of WrapBody for a head behind which no bytes can pass through them, so that they can add fields. If a
-// function wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't
-// forgotten, since the head may turn out not to be sent.
+// announceHead calls the functions of WrapBody for a head whose body they can't wrap, so that they can add fields. If a function wraps the
+// body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten, since the head
+// may turn out not to be sent.
 func (r *Response) announceHead() {
 	for _, wrap := range r.wraps {
 		var before field.List

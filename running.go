@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// This file has Server.Running. What it needs is recorded by each worker, and only of requests that may take long: a request is recorded when
-// its worker gives its loop away, when the monitor takes the loop from the worker, and at once where there is no loop. A quick handler that
-// runs where its request was read costs nothing. If it takes longer than a tick of the monitor, the monitor records it.
+// This file has Server.Running. Only requests that may take long are recorded: when their worker gives its loop away, when the monitor
+// takes the loop from the worker, and at once where there is no loop. So a quick handler that runs where its request was read costs
+// nothing.
 
 // RunningRequest is a request that is being handled.
 type RunningRequest struct {
@@ -72,7 +72,7 @@ func (s *Server) Running() []RunningRequest {
 	return requests
 }
 
-// runningRequest returns a request as Running tells it.
+// runningRequest returns a request in the form that Running returns.
 func runningRequest(r *running.Request[conn]) RunningRequest {
 	request := RunningRequest{Route: r.Name, State: RunningState(r.State), Client: r.Client, Age: r.Age}
 	c := r.Conn
@@ -94,8 +94,8 @@ func runningRequest(r *running.Request[conn]) RunningRequest {
 // maxDescribed is how many routes describeRunning names.
 const maxDescribed = 8
 
-// describeRunning names, for logs, the routes of requests, which are sorted, how many of each run, and how old the oldest is: "GET /report 2
-// (21.2s), GET /slow 1 (20s)".
+// describeRunning lists for logs the routes of requests, how many requests each has, and how old its oldest is, such as "GET /report 2
+// (21.2s), GET /slow 1 (20s)". The requests are sorted, the oldest first.
 func describeRunning(requests []RunningRequest) string {
 	var routes []string
 	count, oldest := make(map[string]int), make(map[string]time.Duration)
@@ -120,8 +120,8 @@ func describeRunning(requests []RunningRequest) string {
 	return b.String()
 }
 
-// recordEntered records that the current request has entered the class, unless the monitor will do so if the handler takes long. If the monitor
-// has just taken the loop or the connection away, it knew only the class before.
+// recordEntered records that the current request has entered the class, unless the monitor will do so if the handler takes long. If the
+// monitor has just taken the loop or the connection away, it has recorded only the previous class.
 func (x *exchange) recordEntered(class *class.Class) {
 	w := x.scratch
 	if w.leads() && !w.worker.Overtaken() {

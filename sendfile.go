@@ -72,7 +72,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 		file := unsentFile{now, offset, size, stream}
 		if err := d.sendFirst(&file); err != nil {
 			if errors.Is(err, sock.ErrNoSendfile) {
-				d.leaveLoop() // it will be copied, if need be where it is
+				d.leaveLoop() // the caller copies the file; if no place is free, the worker keeps its loop meanwhile
 			}
 			return size - file.left, false, err
 		}

@@ -191,10 +191,10 @@ type Server struct {
 	// HTTP/2 and waits for its handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by piece
 	// (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered by 408: of the bodies over
 	// 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If there is no
-	// such body, the one that has no room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try
-	// again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes
-	// of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit.
-	// Default DefaultMaxBufferedBodies, 128 MB.
+	// such body, the body without room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try again.
+	// Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes of a
+	// connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit. Default
+	// DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
@@ -229,11 +229,11 @@ type Server struct {
 	// ProxyProtocol makes the server take the clients' addresses from headers of the PROXY protocol, which proxies send. By default it is off.
 	ProxyProtocol ProxyProtocol
 
-	// ForOperator declares that only the program's operator reaches this server: that it listens on loopback addresses or Unix
-	// sockets, and that no proxy passes requests on to it. Pages about the program (packages debug and dashboard, prometheus.Handler,
-	// middleware.Guard) then need no token here. The field keeps nobody out by itself, so never set it on a server that has other
-	// clients, not even on one behind a proxy on the same machine: give the pages a second server. Default false, by which the pages
-	// admit nobody without a token.
+	// ForOperator declares that only the program's operator reaches this server: that it listens on loopback addresses or Unix sockets, and
+	// that no proxy passes requests on to it. Pages about the program (packages debug and dashboard, prometheus.Handler, middleware.Guard)
+	// then need no token here. The field keeps nobody out by itself, so never set it on a server that has other clients, not even on one
+	// behind a proxy on the same machine: give the pages a second server. By default it is false, and the pages admit nobody without a
+	// token.
 	ForOperator bool
 
 	// Logger receives the server's log records. The default is slog.Default.
@@ -255,10 +255,10 @@ type Server struct {
 	// package adaptor carries over from a net/http server.
 	ConnContext func(net.Conn) context.Context
 
-	// The parts of the server. The file that has a part's methods says what its invariant and its lock are.
+	// The parts of the server. The file with a part's methods describes its invariant and its lock.
 	//
-	// Requests read what stands before the first apart.Lines, and seldom write it. The parts behind are written for connections, large
-	// bodies, handshakes and the like.
+	// Requests read the parts before the apart.Lines, and seldom write them. The parts behind it are written for connections, large bodies,
+	// handshakes and the like.
 	configOnce sync.Once
 	config     serverConfig
 	life       life.Life
@@ -357,7 +357,7 @@ func (s *Server) configure() {
 		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
 		pool := s.newPool()
 		s.life.Hold(func() {
-			s.pool = pool // Stats looks at what is configured from here on
+			s.pool = pool // from here on Stats may read the configuration
 			s.conns.answered = make([]sharedCounts, 4*s.config.leaders)
 		})
 		s.initTasks()

@@ -51,7 +51,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
-		// A user's listener doesn't obey its deadline.
+		// A listener of the program's may ignore its deadline.
 		s.stopAccepting(true)
 	}
 	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.CancelHandshakes(ErrServerClosed) })
@@ -312,9 +312,9 @@ func (s *Server) Run(ctx context.Context, addr string) error {
 	return s.run(ctx, listener, nil)
 }
 
-// OnServing returns a context for Run and its variants. They call f with the address of their listener when they have begun to serve it:
-// all that a start may fail at has succeeded, such as reading a certificate. Functions that the given context has already are called first. f
-// may be called by several goroutines at once, and should return soon. Package contrib/restart finds out by this when a program is ready.
+// OnServing returns a context for Run and its variants. They call f with the address of their listener once they serve it: everything that
+// a start may fail at, such as reading a certificate, has succeeded. Functions that the given context has already are called first. f may
+// be called by several goroutines at once, and should return soon. Package contrib/restart uses this to learn when a program is ready.
 func OnServing(ctx context.Context, f func(net.Addr)) context.Context {
 	earlier := onServing(ctx)
 	return context.WithValue(ctx, servingKey{}, func(address net.Addr) {

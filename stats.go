@@ -236,7 +236,7 @@ type Limits struct {
 	// Driver is "loop" if loops serve a listener, and otherwise "blocking".
 	Driver string
 	// Leaders is the number of leaders, 0 in the blocking driver. The other limits are the fields of Server, and of HTTP2Options, that have
-	// their names.
+	// these names.
 	Leaders                                      int
 	Concurrency, Queue                           int
 	MaxConns, MaxConnsPerIP, MaxRequestsPerConn  int
@@ -270,7 +270,7 @@ type Timeouts struct {
 	// Handshake counts TLS handshakes that took longer than ReadHeaderTimeout. In the loop driver it also counts handshakes whose clients
 	// were slow while more than 1,024 other handshakes waited for their clients.
 	Handshake uint64
-	// Silent counts connections that sent nothing within ReadHeaderTimeout, as those that browsers open in advance.
+	// Silent counts connections that sent nothing within ReadHeaderTimeout, such as those that browsers open in advance.
 	Silent uint64
 	// Head counts request heads that took longer than ReadHeaderTimeout.
 	Head uint64
@@ -304,7 +304,7 @@ func (c *timeoutCounts) load() Timeouts {
 }
 
 // Refusals counts, since the start, what the server has refused because of a limit or a policy of its own. Refusals by handlers and
-// middleware aren't here.
+// middleware aren't counted here.
 type Refusals struct {
 	// MaxConns and MaxConnsPerIP count connections over these limits.
 	MaxConns, MaxConnsPerIP uint64
@@ -401,11 +401,11 @@ func (x *exchange) refusedBusy(err error) bool {
 	return true
 }
 
-// Tests use what follows, through package inside, to ask a server about itself: which counts aren't 0 although nothing is open, and which
-// waits go on although their event has happened. Nothing else calls it.
+// Only tests call the functions below, through package inside. They find counts that aren't 0 although nothing is open, and waits that go
+// on although their event has happened.
 
-// leftover describes the counts that must be 0 while no connection and no request is open, and aren't; "" if all are. A wrong count isn't
-// noticed for a long time: one below 0 lets in more requests than Server.Concurrency, and one above 0 fewer.
+// leftover is called while no connection and no request is open. It describes the counts that must be 0 then and aren't, or returns "". A
+// wrong count isn't noticed for a long time: one below 0 lets in more requests than Server.Concurrency, and one above 0 fewer.
 func (s *Server) leftover() string {
 	var all strings.Builder
 	check := func(name string, n int64) {
@@ -434,7 +434,7 @@ func (s *Server) leftover() string {
 	return all.String()
 }
 
-// audit passes the counts to check that are 0 while no worker serves.
+// audit passes to check the counts that must be 0 while no worker serves.
 func (wp *workerPool) audit(check func(name string, n int64)) {
 	for k, name := range map[admit.Kind]string{admit.Ordinary: "ordinary", admit.Quick: "quick", admit.QuickConn: "quick connections'",
 		admit.Always: "reserve's", admit.Closing: "closing"} {

@@ -34,7 +34,7 @@ type workerChan struct {
 	forgotten bool
 	// place is the worker's place in the pool. It belongs to the worker's goroutine while the worker is off the stack.
 	place admit.Place
-	// leading says that the worker leads a loop. Its goroutine doesn't count then. It belongs to the worker's goroutine.
+	// leading says that the worker leads a loop. The pool doesn't count its goroutine then. It belongs to the worker's goroutine.
 	leading bool
 	// toLead is the leadership that was sent to ch. The worker that takes it out of toLead, this one or another, becomes the leader.
 	toLead atomic.Pointer[leadership]

@@ -114,7 +114,7 @@ func (p *poolTest) work(w *workerChan, j *connJob) {
 	}
 }
 
-// serve has a new connection served. It reports nil if it was refused.
+// serve passes a new connection to the pool. It returns nil if the pool has refused the connection.
 func (p *poolTest) serve(t *testing.T) (*poolConn, *workerChan) {
 	t.Helper()
 	c := newPoolConn()
@@ -453,7 +453,7 @@ func TestWorkerPoolNoRefusalDuringClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
 		p := newPoolTest(t, workers, time.Hour)
-		// As many workers as the cap allows, which have been idle for long, and can't receive from their channels.
+		// There are as many workers as the cap allows. They have been idle for long, and can't receive from their channels.
 		held := make([]*workerChan, workers)
 		for i := range held {
 			held[i] = &workerChan{pool: &p.workerPool, ch: make(chan job), lastUse: 1}
@@ -859,7 +859,7 @@ type poolModel struct {
 	busy  []*poolConn
 }
 
-// serve has the pool serve a connection, and checks which worker serves it.
+// serve passes a connection to the pool, and checks which worker serves it.
 func (m *poolModel) serve(t *testing.T) {
 	t.Helper()
 	c, w := m.p.serve(t)

@@ -176,7 +176,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// "The files are read again when they may have changed … while clients come every Options.Interval, beside their handshakes."
+// While clients come, changed files are read again every Options.Interval, and no handshake waits for that.
 func TestChange(t *testing.T) {
 	a, pair, log := newAuthority(t, "CA"), files(t), new(records)
 	before := put(t, a, pair, "a.test", later)
@@ -197,7 +197,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// "What can't be used is refused and logged once, and the previous certificate stays".
+// Unusable files are refused and logged once, and the previous certificate stays.
 func TestRefused(t *testing.T) {
 	a, log := newAuthority(t, "CA"), new(records)
 	for name, test := range map[string]struct {

@@ -126,7 +126,7 @@ func measured(t testing.TB, f func(c *filo.Ctx, h filo.Handler)) {
 	s.Do(t, "GET /")
 }
 
-// "No request takes memory for being measured."
+// A measured request costs no memory.
 func TestMiddlewareAllocations(t *testing.T) {
 	measured(t, func(c *filo.Ctx, h filo.Handler) {
 		if n := testing.AllocsPerRun(1000, func() { _ = h(c) }); n > 0 {

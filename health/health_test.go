@@ -474,7 +474,7 @@ func TestDrainContext(t *testing.T) {
 	})
 }
 
-// "If ctx ends with the cause ErrReplaced, another process serves at the same address": nothing is drained, and a probe on an open
+// "The cause ErrReplaced of ctx means that another process serves at the same address." Nothing is drained, and a probe on an open
 // connection still gets a 200.
 func TestDrainContextReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// "Logger returns the server's logger, with attributes that say which request a record is about".
+// "Logger returns the server's logger with attributes that identify the request."
 func TestLoggerSaysWhichRequest(t *testing.T) {
 	var log bytes.Buffer
 	tenant := func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// "Probes and operators' routes are always answered": all of the server's places are taken, its queue is full, and refused clients come
-// back at once. No probe came before the overload began.
+// Probes and operators' routes are always answered: all of the server's places are taken, its queue is full, and refused clients come back
+// at once. No probe came before the overload began.
 func TestAlwaysUnderOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, http2 := range []bool{false, true} {

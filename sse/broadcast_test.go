@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	broadcastEvents = 50
+	broadcastEvents = 20
 	broadcastBytes  = 500
 	broadcastQueue  = 32 << 10
 )
@@ -90,7 +90,7 @@ func TestBroadcast(t *testing.T) {
 			window <- true
 			publish(t, hub, "all", fmt.Sprint(i, " ", strings.Repeat("x", broadcastBytes)))
 			// These are only for the slow client, whose system takes some 100 KB before events have to wait.
-			for range 5 {
+			for range 13 {
 				publish(t, hub, "bulk", strings.Repeat("x", 2000))
 			}
 		}

@@ -13,7 +13,11 @@ const architectureDocument = "docs/ARCHITECTURE.md"
 
 var identifier = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)?([A-Za-z]\w*)$`)
 
-// The files that the map of the code names exist, and each name in a row of "Where to go" is in one of the row's files.
+// aside is a file or a directory in inline code, and the text in parentheses right behind it.
+var aside = regexp.MustCompile("`([^`]+)` \\(([^()]*)\\)")
+
+// The files that the map of the code names exist, and each name in a row of "Where to go" is in one of the row's files. A name in parentheses
+// is in the file before them.
 func TestArchitecture(t *testing.T) {
 	whole := read(t, architectureDocument)
 	_, rows, found := strings.Cut(whole, "## Where to go")
@@ -30,10 +34,38 @@ func TestArchitecture(t *testing.T) {
 		count += len(files)
 		report(t, "no file", missing)
 		report(t, "no file of the row has", unknownNames(row, files))
+		report(t, "another file has", misplacedNames(row))
 	}
 	if count < 50 {
 		t.Errorf("the table names %d files", count)
 	}
+}
+
+// Each file of the root and each package below internal stands on the map.
+func TestArchitectureIsComplete(t *testing.T) {
+	layers, _, _ := strings.Cut(read(t, architectureDocument), "## Where to go")
+	report(t, "the layers lack", unmapped(layers))
+	if got := strings.Join(unmapped(strings.NewReplacer("`server.go`", "", "`outbox`", "").Replace(layers)), " "); got != "internal/outbox server.go" {
+		t.Errorf("without server.go and outbox the layers lack %q", got)
+	}
+}
+
+// unmapped returns the files of the root, tests excepted, and the packages below internal that a text doesn't name in inline code. The name
+// of a package stands for the packages below it, too.
+func unmapped(text string) (missing []string) {
+	named := map[string]bool{}
+	for _, match := range span.FindAllStringSubmatch(text, -1) {
+		named[filepath.Base(match[1])] = true
+	}
+	packages, _ := filepath.Glob(filepath.Join(root, "internal/*/"))
+	files, _ := filepath.Glob(filepath.Join(root, "*.go"))
+	for _, path := range append(packages, files...) {
+		name, _ := filepath.Rel(root, path)
+		if !named[filepath.Base(name)] && !strings.HasSuffix(name, "_test.go") {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 func report(t *testing.T, what string, names []string) {
@@ -45,11 +77,12 @@ func report(t *testing.T, what string, names []string) {
 
 // The test of the map finds mistakes in a row.
 func TestArchitectureMistakes(t *testing.T) {
-	for _, test := range []struct{ row, missing, unknown string }{
-		{"`stats.go` (`Limits`), `internal/loop`: `worker.go`", "", ""},
-		{"`bind`: `json.go` and `bind/json.go`", "", ""},
-		{"`json.go`, `gone.go`, `internal/http1/gone.go`", "json.go gone.go internal/http1/gone.go", ""},
-		{"`stats.go`: `Server.Stats`, `limits`, `lmit`, `Ctx.Gone`", "", "lmit Gone"},
+	for _, test := range []struct{ row, missing, unknown, misplaced string }{
+		{"`stats.go` (`Limits`), `internal/loop`: `worker.go`", "", "", ""},
+		{"`bind`: `json.go` and `bind/json.go`", "", "", ""},
+		{"`json.go`, `gone.go`, `internal/http1/gone.go`", "json.go gone.go internal/http1/gone.go", "", ""},
+		{"`stats.go`: `Server.Stats`, `limits`, `lmit`, `Ctx.Gone`", "", "lmit Gone", ""},
+		{"`stats.go` (`Limits`, by `lookAfter`), `internal/loop/monitor.go` (`lookAfter`)", "", "", "lookAfter"},
 	} {
 		files, missing := namedFiles(test.row)
 		if got := strings.Join(missing, " "); got != test.missing {
@@ -57,6 +90,9 @@ func TestArchitectureMistakes(t *testing.T) {
 		}
 		if got := strings.Join(unknownNames(test.row, files), " "); got != test.unknown {
 			t.Errorf("%s: the names %q are unknown, want %q", test.row, got, test.unknown)
+		}
+		if got := strings.Join(misplacedNames(test.row), " "); got != test.misplaced {
+			t.Errorf("%s: the names %q are misplaced, want %q", test.row, got, test.misplaced)
 		}
 	}
 }
@@ -81,6 +117,16 @@ func namedFiles(line string) (files, missing []string) {
 		}
 	}
 	return files, missing
+}
+
+// misplacedNames returns the names in parentheses that don't occur in the file or the directory before the parentheses.
+func misplacedNames(row string) (misplaced []string) {
+	for _, match := range aside.FindAllStringSubmatch(row, -1) {
+		if files, _ := namedFiles("`" + match[1] + "`"); len(files) > 0 {
+			misplaced = append(misplaced, unknownNames(match[2], files)...)
+		}
+	}
+	return misplaced
 }
 
 func inOneOf(directories []string, name string) string {

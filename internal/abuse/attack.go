@@ -104,9 +104,9 @@ type Figure struct {
 	Pings   int            // PINGs that the server has answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
-	// Ended counts the connections that the server has ended, or all of whose streams it has ended, by the way in which it did.
+	// Ended counts, by the kind of end, the connections that the server has ended, or on which it has ended all streams.
 	Ended map[string]int
-	// Endless counts the attackers none of whose connections has been ended.
+	// Endless counts the attackers that have never lost a connection.
 	Endless int
 	// Longest is the longest time that the server took to end a connection, or the streams begun there. LongestFrames counts the frames
 	// that were sent until then. With GOAWAY, the connection counts as ended when that arrives.

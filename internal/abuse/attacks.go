@@ -100,7 +100,8 @@ func continued(begin, piece string) func(*conn) {
 	})
 }
 
-// bomb keeps requests open whose heads have one field 15,000 times, each time by one byte: index. The table gets the first field.
+// bomb opens requests whose heads repeat one field 15,000 times, each time by a single byte, index, and keeps them open. The first field
+// enters the table.
 func bomb(first string, index byte) func(*conn) {
 	return func(c *conn) {
 		block := c.head(post, pathBody)

@@ -499,8 +499,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended them all or the connection. At the interval every, it sends on
-// each stream what next appends; if every is 0, it sends continually.
+// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At the interval every, it
+// sends on each stream what next appends; if every is 0, it sends continually.
 func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()

@@ -214,7 +214,7 @@ func (k Client) String() string {
 	return [...]string{"GET by HTTP/2", "POST by HTTP/1.1", "TLS handshakes"}[k]
 }
 
-// Begin begins a new phase: it has the requests that are due from now on.
+// Begin begins a new phase, for the requests that are due from now on.
 func (p *recorder) Begin() *Phase {
 	next := &Phase{polite: p, all: make(chan struct{})}
 	p.mu.Lock()

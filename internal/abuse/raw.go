@@ -83,7 +83,7 @@ func (r *raw) awaitUnread() {
 	}
 }
 
-// over records the end of the connection, which is the server's unless the attack is over.
+// over records the end of the connection. The server has caused it unless the attack is over.
 func (r *raw) over() {
 	switch {
 	case r.ctx.Err() != nil:
@@ -162,7 +162,7 @@ func clientHello() []byte {
 	return sent.bytes
 }
 
-// firstWrite is a connection that keeps what is written first, and fails.
+// firstWrite is a connection that keeps the bytes of the first Write, and fails that Write.
 type firstWrite struct {
 	net.Conn
 	bytes []byte

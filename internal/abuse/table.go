@@ -18,7 +18,7 @@ type tableCheck struct {
 	least   uint32 // what the next block must begin with, if due
 }
 
-// tableChange is the least table size in SETTINGS, which are the n-th that were sent.
+// tableChange is the least table size in the n-th SETTINGS that were sent.
 type tableChange struct {
 	n     int
 	least uint32

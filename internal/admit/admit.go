@@ -23,8 +23,8 @@ const (
 	// load.
 	Quick
 	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from its acceptance until its first
-	// request is refused or answered. Clients of an overloaded machine take long to send it. If these connections used Quick's few places,
-	// a probe would rarely find one.
+	// request is refused or answered. Clients of an overloaded machine take long to send their requests. If these connections used Quick's
+	// few places, a probe would rarely find one.
 	QuickConn
 	// Always is reserved for handlers that must always answer, such as those of probes that wait for checks, and of operators' pages. The
 	// limit bounds the cost of such a route when all clients call it.
@@ -94,8 +94,8 @@ func (a *Admission) IsFull() bool { return a.taken[Ordinary].Load() >= a.most[Or
 // Beyond returns how many ordinary places are taken beyond the limit.
 func (a *Admission) Beyond() int { return int(max(0, a.taken[Ordinary].Load()-a.most[Ordinary])) }
 
-// TakeBeyond takes an ordinary place, whether or not one is free, for a worker whose handler has begun without one. It belongs to the Place whose
-// ReceiveLate is called.
+// TakeBeyond takes an ordinary place, whether or not one is free, for a worker whose handler has begun without one. The Place whose
+// ReceiveLate is called gets it.
 func (a *Admission) TakeBeyond() { a.taken[Ordinary].Add(1) }
 
 // take takes a place of the kind. It returns false if none is free.

@@ -11,9 +11,10 @@ import (
 
 // queue lets goroutines without a place wait for an ordinary one.
 //
-// The oldest waiter is served first, as long as it comes to its turn well before maxWait: then the queue refuses nobody. If the oldest
-// waiter has waited for nearly maxWait, more requests arrive than can be served. In this order each would be served just when its client is
-// about to give up. Then the newest is served first: most of the served requests hardly wait, and the others are refused at their deadline.
+// The oldest waiter is served first, as long as its turn comes well before maxWait: then the queue refuses nobody. If the oldest waiter has
+// waited for nearly maxWait, more requests arrive than can be served. Served in this order, each would get its place just when its client
+// is about to give up. So the newest is then served first: most of the served requests hardly wait, and the others are refused at their
+// deadline.
 type queue struct {
 	most    int64             // the maximum number of waiters; immutable
 	maxWait time.Duration     // immutable

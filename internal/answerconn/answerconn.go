@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Conn is a connection made of the answer to a request that another server has received. What is written is the answer's body. What is read
-// ends when the client leaves.
+// Conn is a connection made of the answer to a request that another server has received. Writes send the answer's body. A Read waits until
+// the client leaves.
 type Conn struct {
 	transport hooks.Transport
 	Whole     bool       // the answer ends as it should; belongs to the goroutine that serves the request
@@ -29,7 +29,7 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// New returns a connection. Leave follows.
+// New returns a connection. The caller must call Leave in the end.
 func New(t hooks.Transport) *Conn {
 	// The other server's deadlines are for a request that is answered soon. The outbox has its own.
 	t.SetReadDeadline(time.Time{})

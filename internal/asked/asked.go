@@ -84,7 +84,7 @@ func SameOrigin(c *filo.Ctx, origin []byte) bool {
 	return false
 }
 
-// withoutDefaultPort cuts off the port that a scheme has anyway, and a colon without a port (RFC 3986, section 6.2.3).
+// withoutDefaultPort cuts off the default port of a scheme, and a colon without a port (RFC 3986, section 6.2.3).
 func withoutDefaultPort(host []byte, scheme string) []byte {
 	host = bytes.TrimSuffix(host, []byte(defaultPort(scheme)))
 	return bytes.TrimSuffix(host, []byte{':'})

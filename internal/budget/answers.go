@@ -11,7 +11,7 @@ import (
 type Answers struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
-	// waiting is how many handlers wait for a window of HTTP/2. They don't count in the bytes, since they have another limit.
+	// waiting is how many handlers wait for a window of HTTP/2. used doesn't include their memory, since another limit bounds their number.
 	waiting atomic.Int64
 }
 

@@ -1,5 +1,5 @@
 // Package budget bounds the memory that all clients of a server together make it keep: Bodies bounds the memory of request bodies, and
-// Answers that of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
+// Answers the memory of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
 package budget
 
 import (
@@ -48,7 +48,7 @@ type silentBody struct {
 const (
 	// silentTime is how long a client must have sent nothing before it is cut off.
 	silentTime = time.Second
-	// silentRest is the time between two searches that find none.
+	// silentRest is the time between two searches that find no silent body.
 	silentRest = 5 * time.Millisecond
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// "A request that is the only one to hold any may always, so that a body over the limit isn't refused for ever." And a refused Take doesn't
-// count.
+// "A request may always take more if no other request holds bytes, so that a body over the limit isn't refused for ever." A refused Take
+// doesn't count.
 func TestBodies(t *testing.T) {
 	for _, test := range []struct {
 		name                          string
@@ -59,7 +59,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// "From half of it on, what waits for handlers is at most a thirty-second part for each client."
+// "Once half of the limit is used, the queues of one client may use at most 1/clientShare of the limit."
 func TestMayQueue(t *testing.T) {
 	const limit = 3200
 	for _, test := range []struct {
@@ -129,8 +129,8 @@ func (c *cut) CutBody(room *Room) bool {
 	return true
 }
 
-// "The one whose client has been silent for the longest is cut off", but none before it has been silent for a second, and none whose wait
-// is over. After a search that has found none, the next search has to wait.
+// The body whose client has been silent for the longest is cut off, but none before a second of silence, and none whose wait is over. After
+// a search that has found none, the next search has to wait.
 func TestCutSilent(t *testing.T) {
 	const begin = clock.Time(time.Hour)
 	var b Bodies

@@ -43,8 +43,8 @@ func notModified(c *filo.Ctx) {
 	}
 }
 
-// Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified. nil means that the field is missing, which a
-// resource that exists may well lack.
+// Precondition is middleware.Precondition for the values of the fields ETag and Last-Modified. nil means that the field is missing; a
+// resource that exists may lack either.
 func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
 	h := &c.Request.Header
 	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and the same holds for the others

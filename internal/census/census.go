@@ -44,7 +44,7 @@ type client struct {
 	bodies atomic.Int64 // see http2conn.Conn.bodies
 }
 
-// Count counts a connection of an address. It reports false if the address has as many as it may already.
+// Count counts a connection of an address. It reports false if the address already has as many as it may have.
 func (c *Conns) Count(address netip.Addr, most int) bool {
 	each := c.clients[address]
 	if each.has(most) {
@@ -69,7 +69,7 @@ func (c *Conns) Uncount(address netip.Addr) {
 	}
 }
 
-// IsFull reports whether the address has connections, and as many as it may.
+// IsFull reports whether the address has connections, as many as it may have.
 func (c *Conns) IsFull(address netip.Addr, most int) bool {
 	return c.clients[address].has(most)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// "An IPv6 client has a whole /64 to choose addresses from, so that counts as one."
+// An IPv6 client can choose addresses from a whole /64, so a /64 counts as one client.
 func TestOf(t *testing.T) {
 	tcp := func(text, zone string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(text), Port: 1, Zone: zone} }
 	for _, test := range []struct {

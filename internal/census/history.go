@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// clientTurn is after which time a half of a History gives way to a new one.
+	// clientTurn is how long a half of a History takes new counts.
 	clientTurn = time.Minute
 	// maxHeavy is how many clients a sketch counts.
 	maxHeavy = 1024
@@ -19,13 +19,13 @@ const (
 	LogInterval = 10 * time.Second
 )
 
-// History has what became of the clients of the last one to two minutes, in halves: the current one, and the one of the minute before.
+// History counts what became of clients in the last one to two minutes, in two halves: the current one, and the one of the minute before.
 type History struct {
 	mu             race.Mutex[race.OfLeaf]
 	turned         clock.Time // when the current halves began; guarded by mu
 	ended, refused [2]sketch
 	logged         [MaxReasons]struct { // guarded by mu
-		next  clock.Time // no record before
+		next  clock.Time // no record is due before
 		count int        // refusals since the last record
 	}
 }

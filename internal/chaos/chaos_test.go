@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// rewrite puts a pause before each statement, on the statement's own line, and has the file get the time from package pause.
+// rewrite puts a pause before each statement, on the statement's own line, and makes the file get the time from package pause.
 func TestRewrite(t *testing.T) {
 	const source = `package p
 

@@ -67,7 +67,7 @@ type row struct {
 	name      string
 	procs     string
 	arguments []string
-	stops     bool // the process, for longer than time-outs
+	stops     bool // the process is stopped, for longer than time-outs
 }
 
 // Groups of the soak's kinds of clients. The kinds of the last group depend on no time-out. A client that has closed its side while it

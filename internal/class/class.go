@@ -1,4 +1,4 @@
-// Package class records how long handlers take. From this the server decides where to run them.
+// Package class records how long handlers take, by which the server decides where to run them.
 package class
 
 import (
@@ -16,10 +16,10 @@ const (
 	Quick = 10 * time.Microsecond
 	// Brief is the longest time for which a handler that computes may run where its request was read while nothing else is ready there.
 	Brief = 400 * time.Microsecond
-	// TimedCalls: a worker times one in TimedCalls calls of quick handlers.
+	// A worker times one in TimedCalls calls of quick handlers.
 	TimedCalls = 64
-	// SampledCalls: in one of SampledCalls calls of a handler between Quick and Brief, a worker finds out whether the handler computes or waits.
-	// Clients that ask for two or four such handlers in turn don't have the same handler sampled each time.
+	// A worker samples one in SampledCalls calls of a handler between Quick and Brief, to find out whether the handler computes or waits.
+	// With an even number, clients that request two or four such handlers in turn could have the same handler sampled each time.
 	SampledCalls = 7
 
 	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, and a sample that waited
@@ -41,8 +41,8 @@ const (
 )
 
 // Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs quick handlers where it has
-// read their request. It does so with brief ones that compute, too, if no other request is ready there. Before other handlers it gives its
-// loop to another worker. The zero Class is ready for use. It must not be copied.
+// read their request. It also runs brief handlers that compute there, if no other request is ready. Before other handlers it gives its loop
+// to another worker. The zero Class is ready for use. It must not be copied.
 type Class struct {
 	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
@@ -79,7 +79,7 @@ type Class struct {
 	_       apart.Lines
 }
 
-// fixed says whether a class learns where its calls run, or was told where.
+// fixed says whether measurements decide where the calls of a class run, or the program has decided it.
 type fixed uint8
 
 const (
@@ -98,10 +98,10 @@ func (k *Class) SetOffload() { k.fixed = offload }
 // SetAlways lets the calls of the class run in a reserve when no ordinary place is free. It must be called before the class is in use.
 func (k *Class) SetAlways() { k.always = true }
 
-// IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too: some find out that they have to wait.
+// IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too, since some of them turn out to wait.
 func (k *Class) IsAlways() bool { return k.always || k.fixed == inline }
 
-// Learns reports whether the class wasn't told where its calls run.
+// Learns reports whether measurements decide where the calls of the class run.
 func (k *Class) Learns() bool { return k.fixed == learned }
 
 // IsQuick reports whether the handler is known, or trusted, to be quick.
@@ -181,14 +181,14 @@ func (k *Class) Retaken() {
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
-// A class that was told to be inline counts as blocking once at least minBlocked of its calls have lost their loop, and at least one call
-// in blockedShare. A busy machine delays quick handlers, too, but fewer of them.
+// A class that the program has made inline counts as blocking once at least minBlocked of its calls have lost their loop, and at least one
+// call in blockedShare. A busy machine delays quick handlers, too, but fewer of them.
 const (
 	minBlocked   = 16
 	blockedShare = 16
 )
 
-// TakeBlocks reports, once, that the calls of a class which was told to be inline block.
+// TakeBlocks reports, once, that the calls of a class which the program has made inline block.
 func (k *Class) TakeBlocks() bool {
 	retakes := k.retakes.Load()
 	return k.fixed == inline && retakes >= minBlocked && retakes*blockedShare >= k.Inlined.Load()*TimedCalls && !k.blocks.Swap(true)

@@ -8,8 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "Estimates the median": the estimate comes to a value that half of the calls are below, wherever it began, and slow calls don't spoil it,
-// however slow they are.
+// Wherever the estimate begins, it comes to a value that half of the calls are below, and slow calls don't spoil it, however slow they are.
 func TestHandlerTimingMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }
@@ -51,7 +50,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 	}
 }
 
-// "The answers of earlier pipelined requests wait for a quick handler, but not for one that may be slow."
+// Earlier pipelined answers wait for a quick handler, but not for one that may be slow.
 func TestHandlerTimingQuick(t *testing.T) {
 	for _, test := range []struct {
 		median time.Duration
@@ -101,7 +100,7 @@ func TestTrustedClass(t *testing.T) {
 	}
 }
 
-// A class that was told its kind keeps it, whatever its calls' times and however often they cost a loop its leader.
+// A class whose kind the program has set keeps that kind, however long its calls take and however often they cost a loop its leader.
 func TestFixedClass(t *testing.T) {
 	var inline, offload Class
 	inline.SetInline()
@@ -156,8 +155,8 @@ func TestSteadyMedian(t *testing.T) {
 }
 
 // A brief handler counts as computing once enough samples say so, and no longer once some samples say that it waits, of which a few may be
-// outweighed by many others. A quick or a long handler doesn't count, nor one that has held up its loop or whose class was told where to
-// run.
+// outweighed by many others. A quick or a long handler doesn't count, nor one that has held up its loop or whose class the program has
+// fixed.
 func TestComputes(t *testing.T) {
 	var k Class
 	k.Median.Store(int64(Brief))
@@ -209,8 +208,8 @@ func TestComputes(t *testing.T) {
 	}
 }
 
-// TakeBlocks distinguishes calls that block from calls that a busy machine has stopped, and reports a class once. Only a class that was
-// told to be inline is reported: others learn to run elsewhere.
+// TakeBlocks distinguishes calls that block from calls that a busy machine has stopped, and reports a class once. Only a class that the
+// program has made inline is reported: others run elsewhere once they are measured.
 func TestTakeBlocks(t *testing.T) {
 	for name, test := range map[string]struct {
 		told    func(*Class)

@@ -6,14 +6,14 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs one after the other, in either driver. It measures one in TimedCalls calls of a quick
-// class, since two clock readings cost as much as a short handler, and every call of other classes. The zero Timer is ready for use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. It measures every call, but only one in
+// TimedCalls calls of a quick class, since two clock readings cost as much as a short handler. The zero Timer is ready for use.
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the measured call began; 0: no call is measured
 	// begun and entered count calls that are inline or of quick classes. begun counts those of servers' own classes, entered those of
-	// classes that handlers have entered. With a single count, if handlers enter one class each, only one of the two kinds of calls would
-	// ever be measured.
+	// classes that handlers have entered. If each handler enters one class, a single count would always measure the same one of the two
+	// kinds of calls.
 	begun, entered uint32
 
 	brief    uint32        // counts the calls of SampleTurn
@@ -41,8 +41,8 @@ func (t *Timer) SampleTurn() bool {
 	return t.brief%SampledCalls == 0
 }
 
-// SampleNext makes the next call, of k, the one that shows whether the handler computes or waits. Call it when there is little else to do:
-// while a handler waits, its thread may run other goroutines.
+// SampleNext samples the next call, which is one of k, to find out whether the handler computes or waits. Call it when there is little else
+// to do: while a handler waits, its thread may run other goroutines.
 func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 
 // DropSample undoes SampleNext.

@@ -48,7 +48,7 @@ type running struct {
 	driver     filo.Driver
 }
 
-// clients are what can be run, by name.
+// clients are the clients that can be run, by name.
 var clients = []struct {
 	name string
 	run  func(*running) (result, error)

@@ -39,8 +39,8 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
-// Waited returns how long a client was waited for. If a wait goes on for more than pause after its deadline, the process was paused, and only
-// the time before the deadline counts; 0 is no deadline.
+// Waited returns how long the server has waited for a client. If a wait goes on for more than pause after its deadline, the process was
+// paused, and only the time before the deadline counts; 0 is no deadline.
 func Waited(since, deadline, now Time, pause time.Duration) time.Duration {
 	if deadline != 0 && now.Sub(deadline) > pause {
 		now = deadline

@@ -32,7 +32,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// "None if the timeout is negative, which means unlimited."
+// "It returns 0, no deadline, if the timeout is negative, which means unlimited."
 func TestDeadlineUnlimited(t *testing.T) {
 	for _, timeout := range []time.Duration{-1, -time.Hour, math.MinInt64} {
 		if got := Time(time.Hour).Deadline(timeout); got != 0 {

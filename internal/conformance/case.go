@@ -79,7 +79,7 @@ func Seeds() [][]byte {
 // A request is the part of a Case in which the cases of a group differ.
 type request struct{ name, raw string }
 
-// each returns a case for every request. Its name comes after that of the group.
+// each returns a case for every request. The request's name follows the group's.
 func each(group Case, requests []request) []Case {
 	cases := make([]Case, len(requests))
 	for i, r := range requests {

@@ -12,8 +12,8 @@ const (
 	cutEnds  = 120
 	cutsElse = 60
 
-	// cutPause is how long a socket gets to deliver one part before the next is sent. Too short a pause makes a cut less sharp, but a
-	// correct server never fails because of it.
+	// cutPause is how long a socket gets to deliver one part before the next is sent. After too short a pause the server may read both
+	// parts at once, which no correct server fails for.
 	cutPause = time.Millisecond
 )
 
@@ -33,7 +33,7 @@ func Cuts(n int) []int {
 // readWaiter is a connection that knows when its peer has read everything that was sent.
 type readWaiter interface{ WaitRead() error }
 
-// Exact reports whether cuts are exact on a connection: it knows when its peer has read everything that was sent.
+// Exact reports whether cuts are exact on a connection, since it knows when its peer has read everything that was sent.
 func Exact(conn net.Conn) bool {
 	_, exact := conn.(readWaiter)
 	return exact

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// IsRequired reports whether a server breaks the protocol if a case with this sentence fails with err. It does if the sentence says MUST,
-// unless the sentence leaves a choice (MAY) or describes filo's choice. It also does if it has sent something that no server may send. It
-// doesn't if the only deviation is that the end of the connection delimits the body.
+// IsRequired reports whether a server breaks the protocol if a case with this sentence fails with err. That is so if the sentence says
+// MUST, unless it leaves a choice (MAY) or describes filo's choice, and if the server has sent something that no server may send. It isn't
+// so if the only deviation is that the end of the connection delimits the body.
 func IsRequired(sentence string, err error) bool {
 	if errors.Is(err, errUntilEnd) {
 		return false

@@ -217,10 +217,10 @@ func Value(header []byte, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// Pairs returns the names and values in header, the value of a Cookie field, in order. Like net/http it is more
-// lenient than a server has to be, as other software sets cookies too: white space around a pair is dropped, as are
-// quotes around a value; a value may hold spaces and commas; a pair without "=" has an empty value. A pair whose name
-// isn't a token, or whose value holds other bytes, is skipped. Names and values are borrowed from header.
+// Pairs returns the names and values in header, the value of a Cookie field, in order. Like net/http, Pairs is more lenient than a server
+// has to be, since other software sets cookies too: white space around a pair is dropped, as are quotes around a value; a value may hold
+// spaces and commas; a pair without "=" has an empty value. A pair whose name isn't a token, or whose value holds other bytes, is skipped.
+// Names and values are borrowed from header.
 func Pairs(header []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for rest := header; len(rest) > 0; {

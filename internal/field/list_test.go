@@ -20,7 +20,7 @@ func (m modelList) index(name string) int {
 	return slices.IndexFunc(m, func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// set does what List.Set's document says: "It takes the place of the first of them."
+// set does what List.Set's comment says: "Set replaces all fields called name by one with the value, at the position of the first of them."
 func (m modelList) set(name, value string) modelList {
 	at := m.index(name)
 	if at < 0 {
@@ -44,8 +44,8 @@ func (m modelList) del(name string) modelList {
 	return slices.DeleteFunc(slices.Clone(m), func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// cleaned returns what a List makes of a value: "control bytes in a value (CR, LF and NUL among them) are replaced by spaces", and white
-// space around a value is no part of it (RFC 9110, section 5.5).
+// cleaned returns what a List makes of a value: control bytes become spaces, and white space around a value is no part of it (RFC 9110,
+// section 5.5).
 func cleaned(value string) string {
 	b := []byte(value)
 	for i, c := range b {

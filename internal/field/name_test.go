@@ -56,7 +56,7 @@ func TestKnownFieldNames(t *testing.T) {
 	}
 }
 
-// "hash has no collision among them": in a collision, the earlier name wouldn't be found.
+// The known names have no collisions: in a collision, the earlier name wouldn't be found.
 func TestFieldHashCollisions(t *testing.T) {
 	taken := make(map[uint8]string)
 	for _, name := range names {

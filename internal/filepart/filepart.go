@@ -1,4 +1,5 @@
-// Package filepart finds the file that a reader reads, and how far the reader has come, so that the system can send the rest without it.
+// Package filepart finds the file that a reader reads, and how far the reader has come, so that the system can send the rest of the file
+// without the reader.
 package filepart
 
 import (

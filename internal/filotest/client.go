@@ -103,8 +103,8 @@ func (c *Client) Reset() {
 	c.Close()
 }
 
-// Served waits for the answer to a request. For a moment another request may have the last place, or a leader that has lost its loop
-// because its thread got no processor: then the client asks once more.
+// Served waits for the answer to a request. The last place may be taken for a moment, by another request or by a leader that has lost its
+// loop because its thread got no processor. Then the client asks once more.
 func (c *Client) Served(again, want string) {
 	c.T.Helper()
 	Await(c.T, "a place for a request", func() bool {
@@ -120,7 +120,7 @@ func (c *Client) Served(again, want string) {
 	})
 }
 
-// WantRefusal sends a request and reads its refusal to the end: it is whole, says when to come back, and that the connection closes.
+// WantRefusal sends a request and reads its refusal to the end: it must be whole, and say when to come back and that the connection closes.
 func (c *Client) WantRefusal(status int) {
 	c.T.Helper()
 	if err := c.Refusal(status); err != nil {

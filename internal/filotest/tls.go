@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// EachTransport runs a test over sockets, in memory, and with TLS, by a listener's and the server's own.
+// EachTransport runs a test over sockets, in memory, with a listener's TLS, and with the server's own TLS.
 func EachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*Server, *Client))) {
 	t.Run("socket", func(t *testing.T) {
 		test(t, func(config *filo.Server) (*Server, *Client) {
@@ -58,7 +58,7 @@ var Certificate = sync.OnceValue(func() tls.Certificate {
 		Subject:      pkix.Name{CommonName: "filo.test"},
 		DNSNames:     []string{"filo.test"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		// From before the time in a synctest bubble.
+		// Before the time in a synctest bubble.
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:  time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC),
 	}

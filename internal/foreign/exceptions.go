@@ -97,7 +97,7 @@ func (r *report) judge() bool {
 
 var dullLine = regexp.MustCompile(`(?m)^\x16?(===|--- PASS|--- SKIP).*\n`)
 
-// shorten returns the beginning and the end of an output, without what says that tests begin and pass.
+// shorten returns the beginning and the end of an output, without the lines that say that tests begin and pass.
 func shorten(output []byte) []byte {
 	output = dullLine.ReplaceAll(output, nil)
 	const most = 6000

@@ -13,7 +13,7 @@ import (
 // source is a commit of a repository that isn't a Go module.
 type source struct{ repository, commit string }
 
-// fetchTime is the maximum time for fetching one.
+// fetchTime is the maximum time for fetching one source.
 const fetchTime = time.Minute
 
 // fetch returns the directory of a source, which is fetched once and kept in the user's cache. No test may depend on another company's

@@ -20,7 +20,7 @@ var detours = map[string]string{
 	"setupHTTP2_ServeTLS() error":         "if Replaced != nil { return nil }",
 }
 
-// internals are Go's internal packages. Its tests find copies of them.
+// internals are the internal packages that Go's tests import. The tests get copies.
 var internals = []string{"internal/testenv", "net/http/internal", "net/http/internal/ascii", "net/http/internal/testcert"}
 
 // aliases are internal packages that can't be copied, since the real one must be used. What tests find instead is in inserted.

@@ -254,7 +254,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// selected returns the functions that tests is for.
+// selected returns the functions that tests selects.
 func (s *suite) selected(dir string) (names []string, err error) {
 	for pattern, function := range s.tests {
 		files, err := filepath.Glob(filepath.Join(dir, s.packages[0].dir, pattern))

@@ -29,7 +29,7 @@ func (c *Counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count makes n the number of bytes that count.
+// count sets the number of counted bytes to n.
 func (c *Counter) count(n int64) error {
 	if n < c.counted {
 		c.Give(c.counted - n)

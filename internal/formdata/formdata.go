@@ -52,7 +52,7 @@ const (
 	// maxBoundary is from RFC 2046, section 5.1.1: boundaries are "no longer than 70 characters".
 	maxBoundary = 70
 
-	// partHeaderSlack is what partLimiter allows for the header of a part, since it measures the part with its header.
+	// partHeaderSlack is how many bytes partLimiter allows for a part's header, which it measures together with the part.
 	partHeaderSlack = 64 << 10
 )
 

@@ -242,7 +242,7 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// ask has the server listen on a new socket, and returns the status of a request on a connection that begins with the header.
+// ask makes the server listen on a new socket, and returns the status of a request on a connection that begins with the header.
 func ask(t *testing.T, server *filo.Server, network, header string, version int) int {
 	t.Helper()
 	address := "127.0.0.1:0"

@@ -87,7 +87,7 @@ func (l *local) refusal(c *filo.Ctx) error {
 	return nil
 }
 
-// bySocketFile reports whether the client has connected to a Unix socket. The program's net.Listener may not know an address.
+// bySocketFile reports whether the client has connected to a Unix socket. A net.Listener of the program's may have no address.
 func bySocketFile(c *filo.Ctx) bool {
 	local := c.LocalAddr()
 	return local != nil && local.Network() == "unix"

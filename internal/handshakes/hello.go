@@ -2,8 +2,8 @@ package handshakes
 
 import "encoding/binary"
 
-// IsWholeHello reports whether b holds a whole ClientHello, in one record or in several. It is also true for bytes that aren't the
-// beginning of one: crypto/tls refuses them at once.
+// IsWholeHello reports whether b holds a whole ClientHello, in one record or in several. It also reports true for bytes with which no
+// ClientHello begins, since crypto/tls refuses them at once.
 func IsWholeHello(b []byte) bool {
 	const recordHeader, handshakeRecord, messageHeader, maxMessage = 5, 22, 4, 64 << 10
 	var header [messageHeader]byte // of the message: its type and its size

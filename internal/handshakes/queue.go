@@ -123,8 +123,8 @@ func (q *Queue) long() time.Duration {
 	return longHandshake
 }
 
-// Begin reports whether the connection's handshake may begin. If not it is queued, and the owner is woken when it may: then it calls Begin
-// once more. client is the address that the handshake counts for. End follows in any case.
+// Begin reports whether the connection's handshake may begin. Otherwise the handshake is queued; the owner is woken when it may begin, and
+// calls Begin again. The handshake counts for the address client. The owner must call End in any case.
 func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package hooks is where the root leaves the functions that package inside offers to filo's own packages. It may import neither of them, so
-// the functions have no types here. The types of their parameters and results are here as well, if the root knows them.
+// Package hooks holds the functions that the root provides, and that package inside offers to filo's own packages. It may import neither
+// the root nor inside, so the functions have no types here. It also has those types of their parameters and results that the root uses.
 package hooks
 
 import (

@@ -162,7 +162,7 @@ func TestChunksRefused(t *testing.T) {
 	}
 }
 
-// "maxChunkExtensions is how many bytes of chunk extensions one body may have", in however many of its chunks.
+// "maxChunkExtensions limits the bytes of all chunk extensions of a body together", however many chunks have some.
 func TestChunkExtensionLimit(t *testing.T) {
 	one := ";" + strings.Repeat("a", maxChunkExtensions-1)
 	quoted := ";a=\"" + strings.Repeat("b", maxChunkExtensions-5) + "\""

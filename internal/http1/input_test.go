@@ -96,8 +96,8 @@ func TestInputBuffer(t *testing.T) {
 	}
 }
 
-// "room returns how many bytes, unread ones included, fit without moving any": a body of that size is read in place, and one
-// more byte doesn't fit.
+// "Room returns how many bytes, unread ones included, fit without moving any": a body of that size is read in place, and one more byte
+// doesn't fit.
 func TestInputBufferRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	for range 200 {

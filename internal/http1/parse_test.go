@@ -340,7 +340,7 @@ func TestHeadSplitsAtLimits(t *testing.T) {
 	}
 }
 
-// "A head that arrives byte by byte costs no more than one that comes whole": the parser looks at no byte twice, except for the version
+// "A head that arrives byte by byte costs no more than one that arrives whole": the parser looks at no byte twice, except for the version
 // (which is short), the names (once more, to look them up), and the white space at the end of values. To prove this, the test overwrites
 // all bytes that the parser has seen with ones that it would refuse.
 func TestHeadIsLookedAtOnce(t *testing.T) {

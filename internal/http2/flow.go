@@ -30,8 +30,8 @@ func Sent(connection, stream *SendWindow, n int) {
 	*stream -= SendWindow(n)
 }
 
-// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever as many bytes
-// as it has were drained and no received byte is left. So only a body whose reader waits for more gets a large window.
+// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever a whole window
+// of bytes was drained and no received byte is left. So only a body whose reader waits for more gets a large window.
 //
 // The window's size is always the sum of three numbers: the bytes that the client may send, those that it has sent and nobody has drained,
 // and those that were drained and aren't credited yet.
@@ -45,7 +45,7 @@ type ReceiveWindow struct {
 // MaxReceiveWindow is the size in bytes up to which a receive window grows by default.
 const MaxReceiveWindow = 4 << 20
 
-// Open makes the window as large as it is at first.
+// Open gives the window its first size.
 func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: size} }
 
 // Size returns how large the window is.
@@ -54,7 +54,7 @@ func (w *ReceiveWindow) Size() int32 { return w.size }
 // Undrained returns how many received bytes haven't been drained.
 func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
 
-// Recount makes Drained begin at 0.
+// Recount resets Drained to 0.
 func (w *ReceiveWindow) Recount() { w.drained = 0 }
 
 // Drained returns how many bytes were drained since the size changed, or since Recount.

@@ -177,12 +177,12 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	case len(target) == 0:
 		return nil, nil, FaultPath
 	case target[0] != '/' && (string(target) != "*" || string(method) != "OPTIONS"):
-		h.refused = http1.FaultTarget // a target, but none of a request by HTTP/2
+		h.refused = http1.FaultTarget // a valid target, but not one that HTTP/2 allows
 	}
 	return method, target, NoFault
 }
 
-// The texts that a head may have without a field that brought them.
+// Texts that a head may get without a field of the client's.
 var (
 	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
 	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")
@@ -263,7 +263,7 @@ func withoutPort(host []byte, port string) []byte {
 	return host
 }
 
-// addCrumb adds a part of the cookie. RFC 9113, section 8.2.3: they are joined by "; ".
+// addCrumb adds a part of the cookie. RFC 9113, section 8.2.3: the parts are joined by "; ".
 func (h *Head) addCrumb(value []byte) {
 	if h.crumbs {
 		h.cookie = append(h.cookie, "; "...)
@@ -280,7 +280,8 @@ func (h *Head) add(name, value []byte, id field.ID) {
 	}
 }
 
-// refuse records the head's error. An error makes the request malformed if it would do so in each version of HTTP, and isn't about a limit.
+// refuse records the head's error. The error makes the request malformed if it does so in every version of HTTP, unless it is about a
+// limit.
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {

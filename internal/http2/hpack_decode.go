@@ -34,7 +34,7 @@ type Decoder struct {
 	reduced bool   // the next block must make the table smaller
 }
 
-// Reset makes d a decoder for a new connection. It keeps memory.
+// Reset makes d a decoder for a new connection. It keeps its memory.
 func (d *Decoder) Reset() {
 	d.table.evict(0)
 	d.table.text = d.table.text[:0]
@@ -150,7 +150,7 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	text, start, ok := t.text, len(t.text), true
 	var f fieldView
 	if known != nil {
-		_, origin := t.lookup(index) // prepare may have moved it
+		_, origin := t.lookup(index) // prepare may have moved the text
 		f.name, f.id, f.validName = known.name(origin), known.id, known.validName
 		if indexed {
 			text = append(text, f.name...)

@@ -269,8 +269,8 @@ func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	return append(dst, byte(v))
 }
 
-// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter of a value, for two nanoseconds or so a
-// byte: with a short value that isn't worth it.
+// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter of a value and takes about two
+// nanoseconds a byte, which a short value isn't worth.
 const huffmanMinLen = 64
 
 // appendString appends a string literal, with Huffman's code if that is shorter.

@@ -323,7 +323,7 @@ var encoderPool = func() (pool []Literal) {
 		NewLiteral("AUTHORIZATION", "Bearer"), NewLiteral("Vary", ""), NewLiteral("X-Large", strings.Repeat("large", 1000)))
 }()
 
-// encodeByScript has an Encoder do what script says, with settings and other workers' blocks in between, and decodes everything.
+// encodeByScript makes an Encoder do what script says, with settings and other workers' blocks in between, and decodes everything.
 func encodeByScript(t testing.TB, script []byte) {
 	e, p := newEncoder(), newPeer()
 	least, last, changed := uint32(initialTableSize), uint32(initialTableSize), false

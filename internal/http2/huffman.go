@@ -60,7 +60,7 @@ func twoHuffmanSteps(first, second byte, bits uint) huffmanStep {
 func (s huffmanStep) count() int      { return int(s >> 24) }
 func (s huffmanStep) symbols() uint16 { return uint16(s >> 8) } // the first in the low byte
 
-// bits returns the length of the codes together. The mask tells the compiler that one instruction shifts by it.
+// bits returns the length of the codes together. The mask tells the compiler that a shift by the result needs one instruction.
 func (s huffmanStep) bits() uint { return uint(s & 63) }
 
 var (

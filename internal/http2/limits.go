@@ -16,12 +16,12 @@ type GlitchLimits struct {
 var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 
 // Glitches charges a client for frames that well-behaved clients rarely send, because they cost the server more than the client, or serve
-// no purpose. It is one account for all of them, since attacks mix their frames. The zero value owes nothing.
+// no purpose. There is one account for all such frames, since attacks mix them. The zero value owes nothing.
 //
-// Each costs 1:
-//   - RST_STREAM that the server sends, except with NO_ERROR: a client may provoke any of the others.
-//   - what Cost says of a frame.
-//   - what StreamCost says of a frame and its stream.
+// Each of these costs 1:
+//   - RST_STREAM that the server sends, except with NO_ERROR: the client may have provoked it.
+//   - a frame for which Cost returns 1.
+//   - a frame for which StreamCost returns 1 because of its stream.
 //   - SETTINGS with ACK where there was nothing to acknowledge.
 type Glitches struct {
 	// paid is when everything will be paid off at the rate of the limits. So the account is one number, and loses no fraction.
@@ -60,9 +60,9 @@ const (
 	maxEarnedContent = 1 << 30
 )
 
-// Data records that n bytes of an answer's content were sent. all says that they were all that waited. Then they are two reasons, one for
-// each window, even if they are few, since the handler wrote no more. Otherwise they are one reason if they are a kilobyte or more. Fewer
-// are none: the client's window is small.
+// Data records that n bytes of an answer's content were sent. all says that nothing else of the answer waited. Then they give two reasons,
+// one for each window, however few they are, since the handler wrote no more. Otherwise a kilobyte or more gives one reason, and less gives
+// none, since the client's window is small.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -72,8 +72,8 @@ func (e *Earned) Data(n int, all bool) {
 	}
 }
 
-// Answer records that an answer was sent as a whole, and for how many bytes of its content the client hasn't opened its stream's window again.
-// It is a reason.
+// Answer records that an answer was sent as a whole, and for how many bytes of its content the client hasn't opened its stream's window
+// again. That gives a reason, too.
 func (e *Earned) Answer(content int) {
 	e.add(1)
 	e.answers = min(e.answers+1, maxEarned)

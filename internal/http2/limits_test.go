@@ -115,7 +115,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// "For each of them the client may send one PING, one small WINDOW_UPDATE, or one frame for a stream that is over."
+// For each reason the client may send one PING, one small WINDOW_UPDATE, or one frame for a stream that is over.
 func TestEarn(t *testing.T) {
 	var e Earned
 	ping, update := Frame{Type: FramePing}, Frame{Type: FrameWindowUpdate, Value: 5}

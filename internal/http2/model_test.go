@@ -77,7 +77,7 @@ func giveField(h *Head, name, value string) {
 	h.Field([]byte(name), []byte(value), field.Lookup(name), valid)
 }
 
-// feed has the model read the bytes.
+// feed makes the model read the bytes.
 func (m *model) feed(b []byte) {
 	m.in = append(m.in, b...)
 	if !m.prefaced {
@@ -260,7 +260,7 @@ func (m *model) open(id uint32) *modelStream {
 	return s
 }
 
-// apply has a frame take effect on a stream that goes on.
+// apply applies a frame to a stream that goes on.
 func (m *model) apply(f *Frame, s *modelStream) Fault {
 	switch f.Type {
 	case FrameData:
@@ -282,7 +282,7 @@ func (m *model) apply(f *Frame, s *modelStream) Fault {
 	return NoFault
 }
 
-// drain has a handler read n bytes.
+// drain makes a handler read n bytes.
 func (m *model) drain(s *modelStream, n int) {
 	s.drained += int64(n)
 	s.credited += int64(s.receive.Drain(n, MaxReceiveWindow))

@@ -77,8 +77,8 @@ func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	return NoFault
 }
 
-// Take returns the priority of a stream that the client opens, if there is one. It forgets those of this stream and of all with lower IDs,
-// since they are no longer idle.
+// Take returns the priority of a stream that the client opens, if there is one. It forgets the priorities of this stream and of all streams
+// with lower IDs, since they are no longer idle.
 func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
 	if len(q.entries) == 0 {
 		return p, false
@@ -104,7 +104,7 @@ type Sender[S any] struct {
 	priority   Priority
 }
 
-// Init makes it the place of a stream, which waits for nothing yet.
+// Init makes n the place of a stream, which waits for nothing yet.
 func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 	*n = Sender[S]{stream: stream, id: id, priority: p}
 }
@@ -131,7 +131,7 @@ type agenda[S any] struct {
 	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
 	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next
 	used  uint8                 // a bit for each urgency that has a ring
-	whole uint8                 // a bit for each urgency where it is the turn of one that isn't incremental
+	whole uint8                 // a bit for each urgency at which a stream that isn't incremental comes next
 }
 
 // Empty reports whether no stream waits.
@@ -161,7 +161,7 @@ func (q *Schedule[S]) Add(n *Sender[S]) {
 	q.up(int(n.at))
 }
 
-// Remove makes a stream that waits wait no longer.
+// Remove takes a stream that waits out of the schedule.
 func (q *Schedule[S]) Remove(n *Sender[S]) {
 	switch {
 	case n.next != nil:

@@ -216,9 +216,9 @@ func (s *IDs) Open(id uint32) Fault {
 // Last returns the number of the last stream that the client has opened, 0 for none. GOAWAY states it.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and not
-// wrong. It holds for all streams before that one, too. So there is no list that a client could make grow, and frames that are overlooked
-// are charged all the same.
+// Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and
+// not wrong. That holds for all streams with lower numbers, too, so there is no list that a client could make grow. The frames that are
+// overlooked because of this are charged all the same.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
 // State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a

@@ -185,7 +185,7 @@ func TestFramesInStates(t *testing.T) {
 	}
 }
 
-// sends has an event that the server sends on a stream take effect.
+// sends applies an event that the server sends on a stream.
 func (m *model) sends(id uint32, e Event) {
 	s := m.table.Find(id)
 	if e == SendReset {
@@ -411,7 +411,7 @@ func (m *model) windowsLow() bool {
 	return low
 }
 
-// randomWork has handlers read, answer and reset, the same in both models.
+// randomWork makes handlers read, answer and reset, the same in both models.
 func randomWork(random *rand.Rand, models ...*model) {
 	id := uint32(random.IntN(40))
 	what, part := random.IntN(5), random.IntN(1<<16)

@@ -317,7 +317,7 @@ func (s *Stream) informLocked(status int, list *field.List) {
 	h.queue = http2.EndHeaders(h.queue, start, s.id, false)
 }
 
-// refuseLocked answers without a handler, or in its place. It returns the size of the body.
+// refuseLocked answers without a handler, or instead of it. It returns the size of the body.
 func (s *Stream) refuseLocked(a *Answer, head bool) (size int64) {
 	s.h.mu.AssertHeld()
 	h := s.h

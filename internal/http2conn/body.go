@@ -21,7 +21,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	h.mu.Lock()
 	if h.lacksRoomLocked(f) {
 		h.mu.Unlock()
-		h.shared.Bodies.CutSilent(h.shared.Clock.Exact()) // it takes locks that come before mu
+		h.shared.Bodies.CutSilent(h.shared.Clock.Exact()) // CutSilent takes locks that come before mu
 		h.mu.Lock()
 	}
 	if !h.recv.Receive(f.Size) {
@@ -51,7 +51,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. If the stream ends by it, ended is the stream's watcher.
+// takeDataLocked takes DATA of a stream that may still receive some. If the DATA end the stream, ended is the stream's watcher.
 func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -91,7 +91,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if it is, look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if the pace is used up, Look finds that the time is over
 		s.awaitsSince = now
 	}
 }
@@ -139,7 +139,7 @@ type Reading struct {
 	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
-	// BeforeWait is called, without mu, before the wait that begins at start, and once more when it gathers no longer. May be nil.
+	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read no longer gathers. May be nil.
 	BeforeWait func(start clock.Time) error
 	// end returns why no more bytes will arrive, nil if some may. It is called with mu held, and not again after an error. The default is
 	// endOfBodyLocked.
@@ -276,7 +276,7 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	race.Enter(&s.reader, readerAsks)
 	h.asksLook.Store(true)
 	h.mu.Unlock()
-	h.WakeOwner() // it takes locks that come before mu
+	h.WakeOwner() // WakeOwner takes locks that come before mu
 	h.mu.Lock()
 	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
 	for s.reader == readerAsks && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {

@@ -151,6 +151,9 @@ func (s *Stream) unsentCostLocked() int64 {
 func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
 	s.h.mu.AssertHeld()
 	before := s.unsentCostLocked()
+	if buffer != s.buffer {
+		s.h.buffered = buffer != nil
+	}
 	s.unsent, s.buffer, s.borrowed = b, buffer, borrowed
 	if n := s.unsentCostLocked() - before; n != 0 {
 		s.h.shared.Answers.Add(n)
@@ -167,7 +170,11 @@ func (s *Stream) aheadLocked(high, low int) int {
 // keepsLocked is aheadLocked for a stream whose handler can wait instead: it returns no more bytes than there is room for.
 func (s *Stream) keepsLocked() int {
 	s.h.mu.AssertHeld()
-	switch n := s.aheadLocked(maxStreamUnsent, maxShutUnsent); {
+	n := s.aheadLocked(maxStreamUnsent, maxShutUnsent)
+	if s.buffer == nil && s.h.buffered {
+		n = min(n, maxQueuedUnsent)
+	}
+	switch {
 	case n <= len(s.unsent) && !s.borrowed:
 		return n
 	case n > maxSmallUnsent && (s.buffer != nil || s.h.mayHoldLocked(maxStreamUnsent)):

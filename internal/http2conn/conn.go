@@ -79,6 +79,7 @@ type Conn struct {
 	awaiting   int32         // streams that await more of their request: see Stream.awaits
 	earned     http2.Earned
 	flushDue   bool // a goroutine is about to flush: see FlushSoon
+	buffered   bool // a stream has an unsentBuffer
 	output     output
 	wakeEmpty  bool // the owner must know when the last stream ends
 	// updateDue says that the next field block, of any stream, must begin with an update of HPACK's table. Until that block is in
@@ -149,8 +150,10 @@ const (
 	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
 	maxStreamUnsent = 256 << 10
 	lowStreamUnsent = maxStreamUnsent / 2
-	// maxShutUnsent is how much of it may wait while the client's windows are closed. That is less memory than a waiting handler would
-	// take.
+	// maxQueuedUnsent is how much of each further answer may wait while so much of another answer waits on the connection. With more, the
+	// connection wouldn't be faster, since it carries one frame after the other.
+	maxQueuedUnsent = 16 << 10
+	// maxShutUnsent is how much of an answer may wait while the client's windows are closed: less memory than a waiting handler takes.
 	maxShutUnsent = 4 << 10
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second

@@ -67,8 +67,7 @@ func (d *slowFlusher) Send(b []byte) (kept bool) {
 	return false
 }
 
-// An answer is sent to its end even if the connection takes each part before the flusher looks again, and Drained finds the flusher at
-// work.
+// An answer is sent to its end even if the connection takes each part at once, so that Drained is called while the flusher still works.
 func TestFlushGoesOn(t *testing.T) {
 	sink := &discardConn{taken: make(chan int, 1<<16)}
 	d := new(slowFlusher)

@@ -103,7 +103,7 @@ func (h *Conn) headLate(t *Turn, _ clock.Time) {
 	h.goAway(t, http2.ProtocolError, "the request head took too long to arrive")
 }
 
-// The silence of a client: it is asked by a PING, whose answer is awaited.
+// The silence of a client: the client gets a PING, and must answer it.
 
 // pingTimeout is how long the answer to a PING may take.
 const pingTimeout = 15 * time.Second
@@ -131,7 +131,7 @@ func (h *Conn) ping(t *Turn, now clock.Time) {
 
 // The next step of LeaveSoon.
 
-// goAwayTime is how long the client's answer to the PING behind the first GOAWAY is awaited.
+// goAwayTime is how long the client may take to answer the PING behind the first GOAWAY.
 const goAwayTime = 100 * time.Millisecond
 
 func (h *Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }

@@ -265,14 +265,14 @@ func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	}
 	if h.wakeAwaiting && (what == awaitsEnd || what == awaitsWindow) {
 		h.wakeAwaiting = false
-		go h.WakeOwner() // it takes locks that come before mu
+		go h.WakeOwner() // WakeOwner takes locks that come before mu
 	}
 }
 
 // overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
 const overCost = 20
 
-// leaveUndecided has the stream's handler run when the input is used up.
+// leaveUndecided makes the stream's handler run when the input is used up.
 func (h *Conn) leaveUndecided(s *Stream) {
 	p := h.openPending()
 	p.undecided = append(p.undecided, s.id)

@@ -83,7 +83,7 @@ func (h *Conn) freePlaceLocked() {
 	h.used = h.shared.Clock.Now()
 	if h.wakeEmpty && h.counts.Streams() == 0 {
 		h.wakeEmpty = false
-		go h.WakeOwner() // it takes locks that come before mu
+		go h.WakeOwner() // WakeOwner takes locks that come before mu
 	}
 }
 

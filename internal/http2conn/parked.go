@@ -77,7 +77,7 @@ func (s *Stream) parkedGoneLocked() {
 	case parkBusy, parkAgain, parkClosed:
 		go s.parked.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
 	case parkResting, parkSending:
-		// the goroutine that serves the stream does it
+		// the goroutine that serves the stream fails its outbox
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *StreamConn) Rest(sends bool) (left bool) {
 	return next != parkBusy
 }
 
-// Wake has the stream served.
+// Wake makes a goroutine serve the stream.
 func (c *StreamConn) Wake() {
 	s := (*Stream)(c)
 	s.h.mu.Lock()

@@ -27,8 +27,8 @@ func TestParkedStreamRests(t *testing.T) {
 		name          string
 		event         func(h *Conn, s *Stream)
 		rests, sends  bool // the result of Rest, and its result if only the outbox counts
-		servedLater   bool // the event has a resting stream served
-		servedSending bool // the event has a stream served that only waits for its outbox
+		servedLater   bool // after the event a goroutine serves a resting stream
+		servedSending bool // the same for a stream that only waits for its outbox
 	}{
 		{"nothing", func(*Conn, *Stream) {}, true, true, false, false},
 		{"Wake", func(_ *Conn, s *Stream) { (*StreamConn)(s).Wake() }, false, false, true, true},

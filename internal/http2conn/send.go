@@ -85,7 +85,7 @@ func (h *Conn) frameLocked() {
 		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.shared.Writing) { // if it is, look finds that the time is over
+			if !s.writePace.UsedUp(h.shared.Writing) { // if the pace is used up, Look finds that the time is over
 				s.awaitsSince = h.used
 			}
 		}
@@ -137,15 +137,15 @@ func (h *Conn) hasManyLocked() bool {
 	return h.counts.Streams() >= manyStreams
 }
 
-// FlushSoon is flush for a handler that has returned.
+// FlushSoon is Flush for a handler that has returned.
 func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flushSoonLocked()
 }
 
-// flushSoonLocked is flush for a handler that doesn't run inline. On a connection with many streams other handlers may be about to send as
-// well. The first one lets the goroutines run that are ready to, and then sends the answers of all with one write.
+// flushSoonLocked is Flush for a handler that doesn't run inline. On a connection with many streams other handlers may be about to send as
+// well. The first one to send lets goroutines that are ready run, and then sends all answers with one write.
 func (h *Conn) flushSoonLocked() {
 	h.mu.AssertHeld()
 	if h.flushDue {

@@ -52,10 +52,10 @@ type Counts struct {
 	Overloads, RefusedBodies                *atomic.Uint64
 }
 
-// endsConns reports whether a connection that has had a request ends, although its client could go on.
+// endsConns reports whether the server ends each connection that has had a request.
 func (s *Shared) endsConns() bool { return s.Draining.Load() || s.NoReuse.Load() }
 
-// waited returns for how long a client was waited for.
+// waited returns how long the server has waited for a client.
 func (s *Shared) waited(since, deadline, now clock.Time) time.Duration {
 	return clock.Waited(since, deadline, now, s.Pause)
 }

@@ -53,7 +53,7 @@ func newSteppedConn(t *testing.T) *steppedConn {
 	return c
 }
 
-// come has the connection read b from the client, and returns the last step.
+// come makes the connection read b from the client, and returns the last step.
 func (c *steppedConn) come(b []byte) (step Step) {
 	c.Received(c.turn, c.turn.In.Space(), copy(c.turn.In.Space(), b))
 	for step = StepNext; step == StepNext; {
@@ -120,7 +120,7 @@ func (c *steppedConn) read(s *Stream) (done chan struct{}) {
 	return done
 }
 
-// leave has the connection send the first GOAWAY.
+// leave makes the connection send the first GOAWAY.
 func (c *steppedConn) leave() {
 	c.requests.Store(1)
 	c.CloseSoon()

@@ -195,7 +195,7 @@ func (h *Conn) WakeOwner() {
 	}
 }
 
-// endWaking returns when nobody wakes the owner any more. A late wake-up would end the wait of the lingerer, which has the socket then: its
+// endWaking waits until nobody wakes the owner any more. A late wake-up would end the wait of the lingerer, which has the socket then: its
 // client would lose the last answers.
 func (h *Conn) endWaking() {
 	for h.wakers.Or(wakersOver); h.wakers.Load() != wakersOver; {

@@ -214,8 +214,8 @@ const maxSmallUnsent = 32 << 10
 
 var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
-// keepLocked adds a copy of p to the bytes that wait, which are then at most maxStreamUnsent. Those that frameLocked has framed aren't
-// looked at any more, so the buffer's beginning can be used again.
+// keepLocked adds a copy of p to the bytes that wait, which are then at most maxStreamUnsent. Nobody reads the bytes that frameLocked has
+// framed any more, so the buffer's beginning can be used again.
 func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()
 	unsent, buffer := s.unsent, s.buffer

@@ -64,7 +64,7 @@ func TestBuffersReuse(t *testing.T) {
 	}
 }
 
-// "A bound in bytes": buffers beyond it are left to the garbage collector, and a buffer that is taken out makes room.
+// The list's size is bounded: buffers beyond the bound are left to the garbage collector, and a buffer that is taken out makes room.
 func TestBuffersBound(t *testing.T) {
 	skipUnlessKept(t)
 	const size = 4 << 20
@@ -129,7 +129,7 @@ func TestBuffersConcurrent(t *testing.T) {
 	list.check(t)
 }
 
-// "A build with the race detector overwrites released buffers": code that has kept one sees other bytes.
+// Builds with the race detector overwrite released buffers: code that has kept one sees other bytes.
 func TestPutBufferIsOverwritten(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("for builds with the race detector")

@@ -68,7 +68,7 @@ func LLVMFuzzerTestOneInput(data *C.uint8_t, size C.size_t) C.int {
 	e := start()
 	values := decode(unsafe.Slice((*byte)(unsafe.Pointer(data)), int(size)), e.types)
 	if err := runInput(entry{Values: values}); err != nil {
-		// A panic aborts a program that Go doesn't own, which libFuzzer sees.
+		// In a program whose main function isn't Go's, a panic aborts the process, which libFuzzer sees.
 		panic(fmt.Sprintf("%s fails with %#v:\n%v", target.Name, values, err))
 	}
 	return 0

@@ -76,7 +76,7 @@ func (l *Life) Start(start func()) bool {
 	return true
 }
 
-// OnShutdown has f run, on its own goroutine, when draining begins; if it has begun, f runs at once.
+// OnShutdown makes f run, on its own goroutine, when draining begins; if it has begun, f runs at once.
 func (l *Life) OnShutdown(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *Life) EndsRest(now func() clock.Time) bool {
 	return l.Draining.Load() && now() >= l.restUntil.Load()
 }
 
-// EndsConns reports whether a connection that has been answered ends, although its client could go on.
+// EndsConns reports whether the server ends each connection that has been answered.
 func (l *Life) EndsConns() bool { return l.Draining.Load() || l.NoReuse.Load() }
 
 // BeginDraining makes the server drain, after that number of answered requests. It returns the open listeners, and whether this call was the

@@ -94,7 +94,7 @@ func silentTLS(t *testing.T) *tls.Conn {
 	return tlsConn
 }
 
-// crypto/tls alone would wait five seconds to send its goodbye to a client that doesn't read.
+// crypto/tls alone would wait five seconds to send its close alert to a client that doesn't read.
 func TestCloseTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tlsConn, start := silentTLS(t), time.Now()
@@ -108,7 +108,7 @@ func TestCloseTLS(t *testing.T) {
 	})
 }
 
-// Cut doesn't wait at all: "TLS can't say goodbye".
+// Cut doesn't wait at all: a TLS connection ends without its close alert.
 func TestCutTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tlsConn, start := silentTLS(t), time.Now()
@@ -122,7 +122,7 @@ func TestCutTLS(t *testing.T) {
 	})
 }
 
-// "A client mustn't take an answer that was broken off for a whole one": it gets a reset, also over TLS.
+// A client can tell a truncated answer from a complete one: it gets a reset, also over TLS.
 func TestResetOnClose(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {

@@ -50,8 +50,8 @@ func socketPair(t *testing.T) (client, server *net.TCPConn) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// "To close at once would make the system send a reset, and a reset may destroy the answer before the client has read it": a client
-// that goes on sending gets the answer and the end of what the server sends. When it has ended its own side, all is over.
+// A reset could destroy the answer before the client has read it. So a client that goes on sending gets the answer and the end of the
+// server's side. The connection ends when the client has ended its own side.
 func TestAnswerArrives(t *testing.T) {
 	client, server := socketPair(t)
 	sent := bytes.Repeat([]byte("x"), 3<<20)
@@ -223,8 +223,8 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 	}
 }
 
-// "A limit on everything": at most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further
-// ones stay the caller's, and places are free again when others are done.
+// At most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further ones stay the caller's, and
+// places are free again when others are done.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group

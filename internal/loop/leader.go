@@ -97,7 +97,7 @@ func (s *Seat) retake(word uint64) {
 	leader.loseSocket()
 }
 
-// MayLose allows the goroutine that takes the seat away to take the connection of the turn, too, by Conn.Retaken. MayLose(nil) ends the
+// MayLose allows the goroutine that takes the seat away to take the connection of the turn, too, by Conn.TakeAway. MayLose(nil) ends the
 // permission.
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
@@ -105,7 +105,7 @@ func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 // now, that turn's connection is taken, and goes on in another worker.
 func (w *Worker) loseSocket() {
 	if s := w.losable.Load(); s != nil {
-		s.served.Retaken()
+		s.served.TakeAway()
 	}
 }
 

@@ -240,8 +240,8 @@ const (
 )
 
 // watchUser closes the loops' socket when user is closed. While no connection arrives watchUser costs nothing: it waits in Accept, beside
-// the loop. If it gets a connection before the loop does, it gives that connection to a loop. Then it leaves accepting to the loop, which
-// does it at less than half the cost, and only checks now and then until no more connections arrive.
+// the loop. If it gets a connection before the loop does, it gives that connection to a loop. Then it leaves accepting to the loop, at less
+// than half the cost. Until no more connections arrive, it only checks now and then whether user was closed.
 func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()

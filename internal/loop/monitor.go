@@ -20,12 +20,12 @@ const (
 // monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
 // ago loses its seat. So no request needs a clock reading. There are no ticks while the loop is idle.
 //
-// The ticks are timers of the runtime. A goroutine that reads from a timer of the system wouldn't be woken in vain. But while it reads it
-// keeps its processor until sysmon takes the processor away, which may be 20 ms later.
+// The ticks are timers of the runtime. With a timer of the system (timerfd) the goroutine would never be woken in vain. But while it reads
+// from the timer it keeps its processor until sysmon takes the processor away, which may be 20 ms later.
 type monitor struct {
 	busy  atomic.Bool   // the leaders' waits are short on average; the filler's
 	idle  atomic.Bool   // there are no ticks
-	wake  chan struct{} // begins them again; cap 1
+	wake  chan struct{} // begins the ticks again; cap 1
 	ended chan struct{}
 }
 

@@ -25,9 +25,9 @@ type napper struct {
 const (
 	// napTime is how long a nap takes at most, in milliseconds. After that the leader goes to the parker, where it holds no thread.
 	napTime = 1
-	// maxNapMean is how short waits must be on average for naps. With longer ones too many naps would end without an event.
+	// Leaders nap while the average wait is at most maxNapMean. With longer waits too many naps would end without an event.
 	maxNapMean = 300 * time.Microsecond
-	// busyMean is how short waits must be on average for the loop to count as busy: see monitor.
+	// The loop counts as busy while the average wait is at most busyMean: see monitor.
 	busyMean = 300 * time.Microsecond
 	// napsTime is how long leaders take naps before one goes to the parker, in case no thread looks after timers and the runtime's poller.
 	napsTime = 5 * time.Millisecond

@@ -50,7 +50,7 @@ func (p *parker) open(inner epollSet) error {
 
 // polledFile makes fd, which it owns, a file that the runtime's poller watches.
 func polledFile(fd int, name string) (*os.File, syscall.RawConn, error) {
-	syscall.SetNonblock(fd, true) // otherwise os.NewFile doesn't register it
+	syscall.SetNonblock(fd, true) // otherwise os.NewFile doesn't register the file with the poller
 	file := os.NewFile(uintptr(fd), name)
 	raw, err := file.SyscallConn()
 	if err == nil {

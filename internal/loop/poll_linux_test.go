@@ -61,7 +61,7 @@ var errNoWait = errors.New("no waiting")
 // stubServed records what a socket tells its connection.
 type stubServed struct{ told []string }
 
-func (s *stubServed) Retaken()              {}
+func (s *stubServed) TakeAway()             {}
 func (s *stubServed) Turn(*Worker) bool     { return false }
 func (s *stubServed) Abandon(*Worker, bool) { s.told = append(s.told, "abandon") }
 func (s *stubServed) PeerLeft(broken bool) {

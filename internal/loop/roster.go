@@ -13,7 +13,7 @@ import (
 // roster keeps as few leaders of a loop awake as the work takes. Leaders that compete for a processor, with each other or with other
 // programs, delay their clients by whole time slices. Leaders that have little to do spend much of their time on going to sleep and waking
 // up. So a leader that finds nothing rests until its bell rings, unless it is the last one awake: that one looks after the loop, and waits
-// in the parker. A leader that doesn't keep up calls the one that rested last.
+// in the parker. A leader that doesn't keep up wakes the one that rested last.
 type roster struct {
 	mu     race.Mutex[race.OfLeaf]
 	awake  int     // leaders that don't wait for their bells; guarded by mu
@@ -21,7 +21,7 @@ type roster struct {
 	closed bool    // no leader rests any more; guarded by mu
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
-	until   clock.Atomic[clock.Nanos] // no leader is called before: it would have no processor
+	until   clock.Atomic[clock.Nanos] // until then no leader is woken: it would have no processor
 	pause   time.Duration             // how far ahead until was set last; guarded by mu
 }
 

@@ -18,8 +18,7 @@ const (
 	// turnRounds batches.
 	maxTurn    = 500 * time.Microsecond
 	turnRounds = 4
-	// wakeRounds: a leader that takes as many events as it may from the epoll set, and has been awake for as many batches as this, calls
-	// another leader.
+	// A leader that takes as many events as it may from the epoll set, and has been awake for wakeRounds batches, wakes another leader.
 	wakeRounds = 2
 	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
 	// value while it isn't known yet whether another client has asked.
@@ -103,7 +102,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // a leader that is filling the batch calls this one when there is much to do
+		return l.hasBatch() // the leader that fills the batch wakes this one when there is much to do
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {
@@ -181,7 +180,7 @@ func (s *Seat) catchBreath() {
 	s.share.begin()
 }
 
-// rest waits for work. If another leader is awake, that one will wake this one. Otherwise this one waits for the loop's events.
+// rest waits for work. If another leader is awake, the caller waits until it is woken. Otherwise it waits for the loop's events.
 func (s *Seat) rest() {
 	l := s.loop
 	s.resting.Store(true)

@@ -31,7 +31,7 @@ func newTestLoop(t *testing.T, seats int) *Loop {
 	return l
 }
 
-// restInTest has the leader of a seat rest.
+// restInTest makes the leader of a seat rest.
 func restInTest(s *Seat) {
 	r := &s.loop.roster
 	s.resting.Store(true)
@@ -214,7 +214,7 @@ func endTestGroup(t *testing.T, g *Group, leaders *sync.WaitGroup) {
 	leaders.Wait()
 }
 
-// After a leader had to share its processor, no others are called for a pause, which is longer if this happens again soon. The leader rests
+// After a leader had to share its processor, no others are woken for a while, and for longer if this happens again soon. The leader rests
 // unless it is the last one awake.
 func TestLeadersWithoutAProcessor(t *testing.T) {
 	const leaders = 8
@@ -255,7 +255,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 	}
 }
 
-// A leader that gets as many events as fit a batch, and not for the first time since it woke up, calls another leader.
+// A leader that gets as many events as fit a batch, and not for the first time since it woke up, wakes another leader.
 func TestFullBatchCallsHelp(t *testing.T) {
 	l := newTestLoop(t, 2)
 	s, w := l.seats[0], newFakeWorker()

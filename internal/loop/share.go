@@ -12,7 +12,7 @@ import (
 const (
 	// shareTime is how long a busy leader measures its share of the processor.
 	shareTime = 5 * time.Millisecond
-	// lostShare: if other threads get more than this percentage of that time, the leader lacks a processor of its own.
+	// If other threads get more than lostShare percent of shareTime, the leader lacks a processor of its own.
 	lostShare = 20
 )
 

@@ -30,9 +30,9 @@ type Conn interface {
 	Writable()
 	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
 	Closing()
-	// Retaken says that the seat was taken away from the worker that serves the connection, and that the connection must be taken, too: see
-	// Worker.MayLose. Any goroutine may call it.
-	Retaken()
+	// TakeAway takes the connection from the worker that serves it, after the worker's seat was taken away: see Worker.MayLose. Any
+	// goroutine may call it.
+	TakeAway()
 	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
 	// the owner's goroutine, or returns the reason why the owner mustn't wait.
 	BeforeWait() error
@@ -414,7 +414,7 @@ func (s *Socket) Cut() error {
 	if _, claimed := s.set(pollClosing); claimed {
 		s.Post()
 	} else if !s.whileOpen(func(fd int) { sock.Shutdown(fd, syscall.SHUT_RDWR) }) {
-		s.closeTaken() // the owner has just closed it, perhaps because of pollClosing
+		s.closeTaken() // the owner has just closed the socket, perhaps because of pollClosing
 	}
 	return nil
 }

@@ -98,8 +98,8 @@ func (p *polledSocket) close(g *Group) {
 	g.polled.Add(-1)
 }
 
-// loopWaits is how many waits of a request the loop ends. From the next one on, the request's goroutine waits by itself. To move the socket
-// and to move it back are eight system calls.
+// loopWaits is how many waits of a request the loop ends. From the next one on, the request's goroutine waits by itself. Moving the socket,
+// and moving it back, takes eight system calls.
 const loopWaits = 1
 
 // If the goroutine must wait by itself, moveOut returns the polledSocket to wait on. It returns nil if the loop will wake the goroutine.

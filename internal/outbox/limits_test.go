@@ -43,7 +43,7 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	}
 }
 
-// "A wait ends after the grace period, and what was taken buys no more than another one."
+// A wait ends after the grace period, and the bytes taken earn at most another one.
 func TestStall(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {

@@ -75,7 +75,7 @@ type seal struct {
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 	if socket == nil {
-		o.mu.SetRank(race.Unranked{}) // conn's deadlines are set under it
+		o.mu.SetRank(race.Unranked{}) // conn's deadlines are set with mu held
 	}
 }
 
@@ -327,8 +327,8 @@ func (o *Outbox) Fail(err error) {
 }
 
 // breakLocked records that a write has failed. If the client has left, the owner's reads say so too, after the input that came before. A
-// failure for another reason, such as a lack of memory, may not be reported to the owner: then it would wait for the client, and the client
-// for bytes that can't be sent.
+// failure for another reason, such as a lack of memory, may not be reported to the owner: then the owner would wait for the client, and the
+// client for bytes that can't be sent.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)

@@ -129,8 +129,8 @@ func TestPumpInParts(t *testing.T) {
 	}
 }
 
-// "The error is ErrFull if more would wait than the limit allows: then nothing of b is sent. One message always may wait." The bytes of a
-// Write don't count.
+// "The error is ErrFull if more would wait than the limit allows; then no part of b is sent. A single message may always wait." The bytes
+// of a Write don't count.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		socket := newStubSocket()
@@ -158,7 +158,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// "What TLS has to say by itself is bounded all the same", and the program's messages over TLS have the same limits as without it.
+// "The records that TLS sends by itself, since the client asks for them, are limited too", and the program's messages over TLS have the
+// same limits as without it.
 func TestPut(t *testing.T) {
 	o := open(newStubSocket(), false)
 	o.SetLimit(1000)

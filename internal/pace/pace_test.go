@@ -24,7 +24,7 @@ func after(limits Limits, steps ...step) (p Pace) {
 	return p
 }
 
-// "An account of time: it begins with a grace period, each wait takes from it, and bytes add to it."
+// "A peer has an account of time. It begins with a grace period. Each wait uses some of it, and bytes add to it at a minimum rate."
 func TestDeadline(t *testing.T) {
 	limits := Limits{30 * time.Second, 500}
 	for _, test := range []struct {
@@ -107,7 +107,7 @@ func TestDeadlineIsWhenLate(t *testing.T) {
 	}
 }
 
-// "Too slow: whether no bytes have moved since, or too few."
+// Without a rate, a peer is too slow only if no bytes have moved since the wait began.
 func TestLateWithoutRate(t *testing.T) {
 	for _, rate := range []int{0, -1} {
 		limits := Limits{time.Second, rate}

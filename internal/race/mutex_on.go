@@ -73,8 +73,8 @@ type holder struct {
 	n int
 }
 
-// holders has one for each goroutine that holds a lock. A goroutine claims one of the holdersTried holders that follow the place to which
-// its address leads.
+// holders has a holder for each goroutine that holds a lock. A goroutine claims one of the holdersTried holders that follow the place to
+// which its address leads.
 var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64

@@ -102,7 +102,7 @@ func (r *Answer) Refresh(c *filo.Ctx, outer []Field) {
 	Restore(c, outer)
 	r.Give(c)
 	h := &c.Response.Header
-	h.Del("Age") // it was made anew
+	h.Del("Age") // the response is as new as the 304
 	h.Del("Date")
 	for i, f := range newer {
 		switch {

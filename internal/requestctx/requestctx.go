@@ -18,8 +18,9 @@ var ErrClientGone = errors.New("filo: client closed the connection")
 
 // Watcher watches a client while a handler runs.
 type Watcher interface {
-	// StartWatch begins to watch the client, until EndWatch: the context is cancelled when the client leaves. It reports what is known to
-	// have happened: the client has closed its sending side (half), or is gone. Any goroutine may call StartWatch, holding the context's mu.
+	// StartWatch begins to watch the client, until EndWatch: the context is cancelled when the client leaves. It reports what the client is
+	// already known to have done: it has closed its sending side (half), or is gone. Any goroutine may call StartWatch, holding the
+	// context's mu.
 	StartWatch(r *Context) (half, gone bool)
 	// EndWatch undoes StartWatch, if it was called, and the preparation for it. Nobody calls StartWatch at the same time or afterwards.
 	EndWatch()

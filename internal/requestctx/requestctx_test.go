@@ -28,7 +28,7 @@ var armings = []struct {
 	{"AfterFunc", func(ctx context.Context) { context.AfterFunc(ctx, func() {})() }, true},
 }
 
-// "It costs one small allocation until its end is asked for, by Done, Err, or a context made of it that ends".
+// "The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end."
 func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 	for _, use := range armings {
 		r, w := New(context.Background(), nil, false), new(testWatcher)
@@ -90,7 +90,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A context whose end is asked for after its request has ended already. The deadline is fixed once the end was asked for.
+// A context whose end is asked for after its request has ended is done at once. The deadline is fixed once the end was asked for.
 func TestEndedBefore(t *testing.T) {
 	r := New(context.Background(), nil, false)
 	if !r.SetDeadline(time.Now().Add(time.Hour)) {

@@ -29,8 +29,8 @@ func addRequest(c *filotest.RawHTTP2, id uint32, q *request, most int) {
 	}
 }
 
-// windows begins with closed windows, and opens them bit by bit: the server must send exactly what each of them allows. That it sends no more
-// is what RawHTTP2 checks.
+// windows begins with closed windows, and opens them bit by bit: the server must send exactly what each of them allows. RawHTTP2 checks
+// that the server sends no more.
 func windows(v *visit) error {
 	c := v.newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	open := make(map[uint32]*request)

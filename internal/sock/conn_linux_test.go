@@ -132,7 +132,7 @@ func TestConnBroken(t *testing.T) {
 	}
 }
 
-// "The end of the client's side, or an error because the client is gone", and the bytes that could be read can still be read.
+// Ended finds the end of the client's side, or an error because the client has left, and takes no bytes: they can still be read.
 func TestEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		end         func(*net.TCPConn)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"os"
 	"syscall"
-	"time"
 	"unsafe"
 )
 
@@ -57,13 +56,4 @@ func RingEventFD(fd int) {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	Write(fd, one[:])
-}
-
-// ThreadTime returns the calling thread's ID, and how long it has run.
-func ThreadTime() (thread int, ran time.Duration) {
-	const clockThreadTime = 3
-	var t syscall.Timespec
-	id, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0)
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadTime, uintptr(unsafe.Pointer(&t)), 0)
-	return int(id), time.Duration(t.Nano())
 }

@@ -36,7 +36,7 @@ type Tasks struct {
 	idle chan struct{}
 	// ctx ends the tasks' contexts. Set by Init, and immutable then.
 	ctx context.Context
-	// Cancel ends them for a reason. Set by Init, and immutable then.
+	// Cancel ends the tasks' contexts for a reason. Set by Init, and immutable then.
 	Cancel context.CancelCauseFunc
 }
 

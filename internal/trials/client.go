@@ -216,7 +216,7 @@ func kindOf(err error) string {
 	return streamID.ReplaceAllString(withoutAddress(err.Error()), "$1 N")
 }
 
-// streamID is what net/http has of a stream in an error.
+// streamID matches the number of a stream in an error of net/http.
 var streamID = regexp.MustCompile(`(stream ID|LastStreamID)[ =]\d+`)
 
 // open opens a connection. If c.tls is set, the first request makes the TLS handshake.

@@ -119,7 +119,7 @@ func (a *attempt) fullDisk() (err error) {
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return err
 	}
-	// It keeps two directories and at most four files, one of which has a record beside it while it is being uploaded.
+	// The application keeps two directories and at most four files, one of which has a record beside it while it is being uploaded.
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=7", diskSize)); err != nil {
 		return fmt.Errorf("%w: mounting a tmpfs: %w", errUnrun, err)
 	}

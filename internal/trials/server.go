@@ -86,7 +86,7 @@ var address = regexp.MustCompile(`[0-9.]+:[0-9]+(->[0-9.]+:[0-9]+)?`)
 // withoutAddress removes addresses, so that records about different addresses are equal.
 func withoutAddress(text string) string { return address.ReplaceAllString(text, "ADDRESS") }
 
-// serveTrial does what its standard input says, until that ends: so the process ends with the one that has started it.
+// serveTrial follows the commands on its standard input until that ends. So this process ends when its parent does.
 func serveTrial(o orders, in *bufio.Reader, out *json.Encoder) error {
 	s := &server{orders: o, pattern: kit.NewPattern(o.Seed), log: map[string]int{}, served: make(chan error, 2)}
 	if err := s.prepare(); err != nil {

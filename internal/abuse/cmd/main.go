@@ -196,8 +196,8 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 	}
 	args := []string{self, "-" + oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
 		fmt.Sprintf("-once=%t", c.once), "-sources", fmt.Sprint(c.sources), "-for", c.duration.String()}
-	// Attackers are other machines, so they should take no processor from the server or from the polite client. They get 19, the lowest priority,
-	// whatever this process has. Attackers add up: 63 of them still take half of a machine from a server that has 0.
+	// Attackers stand for other machines, so they should take no processor from the server or from the polite client. They get niceness 19,
+	// the lowest priority, whatever this process has. Together, 63 attackers still take half of the machine from a server with niceness 0.
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "39"}, args...)
 	}
@@ -316,7 +316,7 @@ func (c *config) runRow(r *row, polite *abuse.Polite) (err error) {
 	return nil
 }
 
-// calls asks the server for the counts of its Site; false if it doesn't run one.
+// calls asks the server for the counts of its Site; ok is false if the server has none.
 func (c *config) calls() (calls, peak int, ok bool) {
 	status, body, err := abuse.Get(context.Background(), c.dialer(func() string { return c.source }, false, []string{"h2"}), "/calls")
 	if err != nil || status != 200 {

@@ -67,7 +67,7 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// siteFile makes the file that /file has.
+// siteFile makes the file that /file serves.
 func siteFile() (string, error) {
 	dir, err := os.MkdirTemp("", "abuse")
 	if err != nil {

@@ -20,7 +20,7 @@ type usage struct {
 // load returns how many processors were busy with the server.
 func (u *usage) load() string { return fmt.Sprintf("%.2f", u.cpu.Seconds()/u.span.Seconds()) }
 
-// sampling is how often memory is looked at.
+// sampling is the time between two measurements of the memory.
 const sampling = 50 * time.Millisecond
 
 // measure calls f and returns what the server has used meanwhile. The polite client's figure of that time goes to figure.
@@ -71,7 +71,7 @@ func (c *config) watch(f func() error) (usage, error) {
 // tick is the unit of times in /proc/PID/stat, which Linux has on all of Go's architectures (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// readUsage adds up the processor time and the resident memory of processes. One that has ended is an error.
+// readUsage adds up the processor time and the resident memory of processes. A process that has ended is an error.
 func readUsage(pids []string) (cpu time.Duration, memory int64, err error) {
 	for _, pid := range pids {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// active: one site in active pauses at all in a run. Only few do, so that each pauses often enough to disturb another goroutine.
+	// One in active sites pauses at all in a run. So few do, so that each pauses often enough to disturb another goroutine.
 	active = 6
-	// often: at a site that pauses, one in often of the first visits pauses. Later visits pause less often, by their number divided by
-	// rarer: otherwise a site that is visited for each byte would take all of the run's time.
+	// One in often of the first visits to such a site pauses. Later visits pause less often, by their number divided by rarer: otherwise a
+	// site that is visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
 	// sites is the maximum number of sites.
 	sites = 1 << 16
@@ -84,8 +84,8 @@ func mix(a, b uint64) uint64 {
 // Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock isn't changed.
 func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
 
-// Now is time.Now by the clock that Step moves. Seconds since 1885 are in these bits of a Time with a monotonic clock reading; a test
-// watches that.
+// Now is time.Now by the clock that Step moves. A Time with a monotonic clock reading has the seconds since 1885 in these bits, as a test
+// checks.
 func Now() time.Time {
 	t := time.Now()
 	if by := step.Load(); by != 0 {

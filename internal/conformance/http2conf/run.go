@@ -20,8 +20,8 @@ const (
 	// timeout bounds one connection. No answer in the table takes the server any time.
 	timeout = time.Minute
 
-	// sparse is how many places at which a case could be cut in two there are for each place at which it is cut: a cut takes a connection of
-	// its own. Cases begin to count at different places.
+	// A case is cut in two at only one in sparse of the possible places, since each cut takes a connection of its own. The first place
+	// differs from case to case.
 	sparse = 7
 
 	// atOnce is how many cases run at a time. Some wait for a second.
@@ -374,7 +374,8 @@ func (s *session) next() error {
 	return nil
 }
 
-// write sends frames in one write. A server that has ended the connection need not read on, so that may fail: what counts is what comes.
+// write sends frames in one write. A server that has ended the connection need not read on, so a failed write is no error: only the
+// server's frames count.
 func (s *session) write(list []Frame) {
 	for _, f := range list {
 		s.sent(f)

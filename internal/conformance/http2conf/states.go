@@ -38,7 +38,7 @@ const (
 	onIdle   = "Receiving any frame other than HEADERS or PRIORITY on a stream in this state MUST be treated as a connection error of type PROTOCOL_ERROR."
 	lateOnes = "An endpoint that sends a frame with the END_STREAM flag set or a RST_STREAM frame might receive a WINDOW_UPDATE or RST_STREAM frame from its peer in the time before the peer receives and processes the frame that closes the stream."
 	onHalf   = "If an endpoint receives additional frames, other than WINDOW_UPDATE, PRIORITY, or RST_STREAM, for a stream that is in this state, it MUST respond with a stream error of type STREAM_CLOSED."
-	// filo resets such a stream when much comes.
+	// filo resets such a stream when much DATA comes.
 	onAnswered = "An endpoint can receive any type of frame in this state."
 	onOpen     = `A stream in the "open" state may be used by both peers to send frames of any type.`
 )

@@ -54,8 +54,8 @@ func markReached() {
 	}
 }
 
-// blocking says that the servers have the blocking driver. FILO_DRIVER would do that as well, but it is logged, which tests take for a
-// fault.
+// blocking says that the servers have the blocking driver. FILO_DRIVER would do that as well, but the servers log it, which tests take for
+// a fault.
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
 func (all *Servers) get(s *http.Server) *standIn {
@@ -246,7 +246,7 @@ func unwrapTLS(l net.Listener) (net.Listener, *tls.Config) {
 // errorLog writes to the ErrorLog of a server, or to the standard logger if that is nil. Tests set it while the server serves.
 type errorLog struct{ of *http.Server }
 
-// Write implements io.Writer. The log of a test panics once the test has ended, whose handlers may still run.
+// Write implements io.Writer. A test's log panics once the test has ended, although its handlers may still run.
 func (e errorLog) Write(line []byte) (int, error) {
 	defer func() { recover() }()
 	return len(line), cmp.Or(e.of.ErrorLog, log.Default()).Output(2, string(line))

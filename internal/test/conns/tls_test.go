@@ -634,7 +634,7 @@ func TestMisdirected(t *testing.T) {
 			}
 		}
 	}
-	// "From the target if it was sent in absolute form."
+	// A target in absolute form overrides Host.
 	conn, err := tls.Dial("tcp", address, filotest.ClientTLS())
 	if err != nil {
 		t.Fatal(err)

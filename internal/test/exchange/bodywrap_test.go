@@ -52,7 +52,7 @@ func (b *bracket) Close() error {
 	return b.Flush()
 }
 
-// wrapping is a middleware that wraps bodies in brackets, and has a field say the size that it was told.
+// wrapping is a middleware that wraps bodies in brackets, and puts the size that it was told into a field.
 func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -325,8 +325,8 @@ func (r *contextReader) Close() error {
 	return nil
 }
 
-// "The handler has returned and the stream of Response.SetBodyStream has been sent": until then the context isn't done, since the stream
-// may be the answer of another server, to a request with this context. A client that leaves ends the context.
+// The context isn't done until the handler has returned and the stream of Response.SetBodyStream has been sent, since the stream may be the
+// answer of another server, to a request with this context. A client that leaves ends the context.
 func TestContextLastsForBodyStream(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		ended := make(chan error, 2)

@@ -33,7 +33,7 @@ func answerCause(ctx context.Context) error {
 
 var errAnswerNotDone = errors.New("the context isn't done")
 
-// armedContext returns a request's context, and has the client watched from here on.
+// armedContext returns a request's context. From then on the client is watched.
 func armedContext(c *filo.Ctx) context.Context {
 	ctx := c.Context()
 	ctx.Done()
@@ -158,7 +158,7 @@ func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	})
 }
 
-// The context also goes on over a socket, where request and FIN are one segment or two.
+// The context also lasts over a socket, where request and FIN are one segment or two.
 func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Body()
@@ -612,7 +612,7 @@ func TestContextAfterAReset(t *testing.T) {
 }
 
 // The wake-up that ends a watch must not break the state of a TLS connection. Requests follow one another, some cut in the middle of a
-// record, and each handler has its client watched.
+// record, and each handler's client is watched.
 func TestContextTLS(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()

@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// "The client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the handler is
+// The client gets e as the answer, "or a 503 if e is nil, in plain text and with Connection: close. A later answer of the handler is
 // dropped." Late writes return ErrHandlerTimeout.
 func TestTimeoutAnswersForTheHandler(t *testing.T) {
 	for name, late := range map[string]func(t *testing.T, c *filo.Ctx) error{

@@ -748,7 +748,7 @@ var answerClosings = []struct {
 	}},
 }
 
-// "The server reads the stream after the handler has returned, and then closes it if it is an io.Closer": once, whatever happens, and no
+// The server "reads the stream after the handler has returned, and then closes it if it is an io.Closer": once, whatever happens, and no
 // later than the end of the answer.
 func TestBodyStreamIsClosedOnce(t *testing.T) {
 	for _, test := range answerClosings {

@@ -252,6 +252,38 @@ func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	})
 }
 
+// On a connection whose client doesn't read, much of one streamed answer waits without its handler, and little of each other answer.
+func TestUnsentStreamsOfAConnection(t *testing.T) {
+	const streams, much, little = 20, 256 << 10, 16 << 10
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
+		for _, size := range []int{1 << 10, 10 << 10, 32 << 10, 100 << 10} {
+			t.Run(fmt.Sprint(size), func(t *testing.T) {
+				s, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+					w, piece := c.Stream(), make([]byte, size)
+					for {
+						if _, err := w.Write(piece); err != nil {
+							return err
+						}
+					}
+				}})
+				c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+				c.Open(0, 1<<30)
+				for i := range uint32(streams) {
+					c.Request(1+2*i, "/", true)
+				}
+				c.Send()
+				filotest.Await(t, "the handlers to wait", func() bool {
+					return s.Stats().Streams == streams &&
+						strings.Contains(inside.Leftover(s.Server), fmt.Sprintf("handlers that wait for windows: %d\n", streams))
+				})
+				if used := s.Stats().AnswersBuffered; used > much+(streams-1)*little {
+					t.Errorf("%d KB wait without their handlers", used>>10)
+				}
+			})
+		}
+	})
+}
+
 // While the windows are closed, nothing of a parked stream's queue is copied. All of it comes when they open, the connection's window last.
 func TestParkedStreamsCopyNothingAhead(t *testing.T) {
 	const streams, size, messages = 20, 10 << 10, 20

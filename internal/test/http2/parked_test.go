@@ -22,7 +22,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// parkAll parks each request's stream, and sends it to parked. The stream's function ends when the client does, and says goodbye in a
+// parkAll parks each request's stream, and sends it to parked. The stream's function ends when the client does, and sends "bye" in a
 // shutdown.
 func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
@@ -116,7 +116,7 @@ func TestHTTP2Parked(t *testing.T) {
 	})
 }
 
-// End ends the body properly, Close breaks it off, and a shutdown lets the function say goodbye.
+// End ends the body properly, Close breaks it off, and a shutdown lets the function send a last message.
 func TestHTTP2ParkedEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*filotest.Server, *filo.ParkedConn)
@@ -348,7 +348,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	c.head(id)
 	p := <-parked
 
-	// The stream itself takes some of it, and the rest waits in the queue.
+	// The stream itself takes some of the message, and the rest waits in the queue.
 	head := strings.Repeat("h", 20_000)
 	p.SetQueueLimit(10_000)
 	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); err != nil {

@@ -379,7 +379,7 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 // heldSize is the size of a body that clients don't read.
 const heldSize = 12 << 20
 
-// heldServer serves, over TLS or not, and has its only worker's place taken: no worker can wait until clients take the answers of the quick
+// heldServer serves, over TLS or not. Its only worker's place is taken: no worker can wait until clients take the answers of the quick
 // handler.
 func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *filotest.Client) {
 	filotest.NeedLoops(t)

@@ -122,7 +122,7 @@ func TestParkEnds(t *testing.T) {
 	}
 }
 
-// A shutdown wakes parked connections, which may say goodbye.
+// A shutdown wakes parked connections, which may send a last message.
 func TestParkShutdown(t *testing.T) {
 	filotest.EachHost(t, answerParkedServer, func(t *testing.T, h *filotest.Host) {
 		var clients []*filotest.StrictClient

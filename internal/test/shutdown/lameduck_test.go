@@ -133,8 +133,8 @@ func TestShutdownAcceptsMeanwhile(t *testing.T) {
 	}
 }
 
-// "IdleGrace is how long a shutdown leaves an idle connection open for one more request, whose answer says Connection: close." A connection
-// without a request ends after that time.
+// IdleGrace is "how long each stays open for one more request, whose answer says Connection: close." A connection without a request ends
+// after that time.
 func TestIdleGrace(t *testing.T) {
 	t.Parallel()
 	gate := filotest.NewGate()

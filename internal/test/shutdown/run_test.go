@@ -381,7 +381,7 @@ func TestRunListenerTLSWithoutCertificate(t *testing.T) {
 	}
 }
 
-// "They call f with the address of their listener when they have begun to serve it".
+// "They call f with the address of their listener once they serve it."
 func TestOnServing(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	path := filepath.Join(t.TempDir(), "socket")
