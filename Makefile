@@ -94,11 +94,11 @@ race-blocking: $(TESTRUN) ## test the root package with the blocking driver unde
 unraced: $(TESTRUN)
 	@$(LEAN) $(TESTRUN) -name unraced $(filter-out $(LIGHT),$(UNRACED)) -- $(TESTFLAGS) ./...
 
-fuzz: ## run each fuzz target for FUZZTIME (default 1m)
-	@for package in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
-			echo "== $$package $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 200x -fuzztime '$(FUZZTIME)' "$$package"; \
+fuzz: ## run each fuzz target of every module for FUZZTIME (default 1m)
+	@for folder in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		for target in $$(cd "$$folder" && go test -list '^Fuzz' . | grep '^Fuzz' || true); do \
+			echo "== $$folder $$target"; \
+			( cd "$$folder" && go test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 200x -fuzztime '$(FUZZTIME)' . ); \
 		done; \
 	done
 

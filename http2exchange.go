@@ -373,7 +373,7 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 
 // data implements wire.
 func (s *http2Exchange) data(p []byte, flush bool) error {
-	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave}))
+	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave, Apart: s.apart}))
 }
 
 // sent turns an error of the stream's answer into the one that the handler gets, and records what the error says about the client.

@@ -5,6 +5,7 @@ go 1.26.0
 toolchain go1.26.11
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/bytedance/gopkg v0.1.4
@@ -13,6 +14,7 @@ require (
 	github.com/fasthttp/router v1.5.4
 	github.com/fasthttp/websocket v1.5.12
 	github.com/filohttp/filo v0.1.0
+	github.com/filohttp/filo/contrib/grpc v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/gammazero/workerpool v1.3.0
 	github.com/gin-gonic/gin v1.12.0
@@ -31,6 +33,8 @@ require (
 	golang.org/x/sync v0.25.0
 	golang.org/x/sys v0.50.0
 	golang.org/x/text v0.44.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -83,11 +87,12 @@ require (
 	go.uber.org/multierr v1.9.0 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.59.0 // indirect
-	google.golang.org/protobuf v1.36.10 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 )
 
 replace (
 	github.com/filohttp/filo => ../
+	github.com/filohttp/filo/contrib/grpc => ../contrib/grpc
 	github.com/filohttp/filo/contrib/websocket => ../contrib/websocket
 )
 

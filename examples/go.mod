@@ -11,6 +11,7 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/failsafe v0.1.0
+	github.com/filohttp/filo/contrib/grpc v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
@@ -26,11 +27,12 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0
 	golang.org/x/sync v0.25.0
 	golang.org/x/time v0.16.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.62.0
 )
 
 require (
-	github.com/failsafe-go/failsafe-go v0.9.8 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/basgys/goxml2json v1.1.1-0.20231018121955-e66ee54ceaad // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -38,6 +40,7 @@ require (
 	github.com/buger/jsonparser v1.6.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/failsafe-go/failsafe-go v0.9.8 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -69,7 +72,7 @@ require (
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
@@ -78,6 +81,7 @@ require (
 replace (
 	github.com/filohttp/filo => ../
 	github.com/filohttp/filo/contrib/failsafe => ../contrib/failsafe
+	github.com/filohttp/filo/contrib/grpc => ../contrib/grpc
 	github.com/filohttp/filo/contrib/huma => ../contrib/huma
 	github.com/filohttp/filo/contrib/otel => ../contrib/otel
 	github.com/filohttp/filo/contrib/prometheus => ../contrib/prometheus

@@ -110,6 +110,7 @@ func (k *call) begin(c *filo.Ctx) (cancel context.CancelFunc, err error) {
 	if !isIdentity(k.encodingName) {
 		if k.compressor = encoding.GetCompressor(k.encodingName); k.compressor == nil {
 			err = unknownEncoding(k.encodingName)
+			k.trailer = metadata.Pairs("grpc-accept-encoding", acceptedEncodings())
 		}
 	}
 	if timeoutErr != nil {

@@ -6,12 +6,16 @@ import (
 	"encoding/binary"
 	"io"
 	"math"
+	"reflect"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
+	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // A message on the wire is a prefix, and then as many bytes as the prefix says.
@@ -27,15 +31,27 @@ const pieceSize = 32 << 10
 // pool lends the buffers of messages.
 var pool = mem.DefaultBufferPool()
 
-// message is a message that was received or will be sent.
+// message is a message that was received or will be sent. Its content is either in plain, or in data and wire.
 type message struct {
 	flags byte
+	plain []byte          // of protobuf, not compressed, in one piece
+	frame *frame          // the memory of plain, and of the prefix before it; nil if plain is a part of the request's body
 	data  mem.BufferSlice // as the codec knows it
 	wire  mem.BufferSlice // as it is sent: data, or compressed
 }
 
+// dataSize returns the size as the codec knows it.
+func (m *message) dataSize() int { return len(m.plain) + m.data.Len() }
+
+// wireSize returns the size without the prefix.
+func (m *message) wireSize() int { return len(m.plain) + m.wire.Len() }
+
 // free gives the buffers back.
 func (m *message) free() {
+	if m.frame != nil {
+		m.plain = nil
+		frames.Put(m.frame)
+	}
 	m.data.Free()
 	if m.flags == flagCompressed {
 		m.wire.Free()
@@ -51,7 +67,7 @@ type codec interface {
 // codecOf returns the codec that is registered for a subtype of application/grpc; nil if none is.
 func codecOf(subtype string) codec {
 	if subtype == "" {
-		subtype = proto.Name
+		subtype = grpcproto.Name
 	}
 	if old := encoding.GetCodec(subtype); old != nil {
 		return oldCodec{old}
@@ -60,6 +76,61 @@ func codecOf(subtype string) codec {
 		return c
 	}
 	return nil
+}
+
+// protobuf is grpc-go's own codec, nil if the program has replaced it. Small messages of this codec are encoded and decoded here, without its
+// buffers.
+var protobuf = func() codec {
+	c := encoding.GetCodecV2(grpcproto.Name)
+	if t := reflect.TypeOf(c); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "google.golang.org/grpc/encoding/proto" {
+		return nil
+	}
+	return c
+}()
+
+// frame is memory for a message with its prefix.
+type frame []byte
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+// newFrame returns a frame with room for a message of this size.
+func newFrame(size int) *frame {
+	f := frames.Get().(*frame)
+	*f = slices.Grow((*f)[:0], prefixSize+size)[:prefixSize+size]
+	return f
+}
+
+// encodePlain makes a message of v, if it is a small one of protobuf. Otherwise ok is false.
+func encodePlain(c codec, v any, limit int) (m message, ok bool) {
+	p, isProto := v.(proto.Message)
+	if !isProto || c != protobuf {
+		return m, false
+	}
+	size := proto.Size(p)
+	if size > min(limit, pieceSize) {
+		return m, false
+	}
+	f := newFrame(size)
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*f)[:prefixSize], p)
+	if err != nil { // the codec's own error is the one to return
+		frames.Put(f)
+		return m, false
+	}
+	*f = b
+	m.frame, m.plain = f, b[prefixSize:]
+	m.appendPrefix(b[:0])
+	return m, true
+}
+
+// decode decodes the message.
+func (m *message) decode(c codec, v any) error {
+	if m.plain == nil {
+		return c.Unmarshal(m.data, v)
+	}
+	if p, ok := v.(proto.Message); ok {
+		return proto.Unmarshal(m.plain, p)
+	}
+	return c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(m.plain)}, v)
 }
 
 // oldCodec makes a codec of one that knows no buffers.
@@ -78,6 +149,11 @@ func (c oldCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // encode makes a message of v. The caller frees it.
 func encode(c codec, v any, compressor encoding.Compressor, limit int) (m message, err error) {
+	if compressor == nil {
+		if m, ok := encodePlain(c, v, limit); ok {
+			return m, nil
+		}
+	}
 	if m.data, err = c.Marshal(v); err != nil {
 		return m, status.Errorf(codes.Internal, "grpc: error while marshaling: %v", err)
 	}
@@ -112,16 +188,18 @@ func compress(compressor encoding.Compressor, data mem.BufferSlice, out *mem.Buf
 
 // appendPrefix appends what is sent before the message.
 func (m *message) appendPrefix(b []byte) []byte {
-	return binary.BigEndian.AppendUint32(append(b, m.flags), uint32(m.wire.Len()))
+	return binary.BigEndian.AppendUint32(append(b, m.flags), uint32(m.wireSize()))
 }
 
 // receiver reads the messages of a request.
 type receiver struct {
 	source       io.Reader     // nil as long as nothing was read
-	whole        bytes.Reader  // the source, if the body was read as a whole
+	body         []byte        // if it was read as a whole
+	whole        bytes.Reader  // the source in this case, which reads body
 	ahead        *bufio.Reader // the source otherwise
 	encodingName string
-	limit        int // of a message, on the wire and decompressed
+	plain        bool // the codec is grpc-go's for protobuf
+	limit        int  // of a message, on the wire and decompressed
 	received     bool
 	prefix       [prefixSize]byte
 }
@@ -139,6 +217,11 @@ func (r *receiver) receive() (m message, err error) {
 	if err != nil {
 		return m, err
 	}
+	if compressor == nil && r.plain {
+		if ok, err := r.receivePlain(&m, int(size)); ok || err != nil {
+			return m, err
+		}
+	}
 	if m.data, err = readPieces(r.source, int(size)); err != nil {
 		return m, err
 	}
@@ -151,6 +234,34 @@ func (r *receiver) receive() (m message, err error) {
 		m.wire.Free()
 	}
 	return m, err
+}
+
+// receivePlain receives a message that isn't compressed, without a copy if its body has come as a whole. It reports false for a large one.
+func (r *receiver) receivePlain(m *message, size int) (ok bool, err error) {
+	switch {
+	case size > 0 && r.whole.Len() >= size:
+		start := len(r.body) - r.whole.Len()
+		m.plain = r.body[start : start+size]
+		_, err = r.whole.Seek(int64(size), io.SeekCurrent)
+		return true, err
+	case size == 0 || size > pieceSize:
+		return false, nil
+	}
+	f := newFrame(size)
+	if _, err := io.ReadFull(r.source, (*f)[prefixSize:]); err != nil {
+		frames.Put(f)
+		return false, cutOffWithin(err)
+	}
+	m.frame, m.plain = f, (*f)[prefixSize:]
+	return true, nil
+}
+
+// cutOffWithin is cutOff for a reader that was asked for something behind a prefix.
+func cutOffWithin(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return cutOff(err)
 }
 
 // cutOff turns the error of a reader that was asked for a whole prefix or message.
@@ -186,6 +297,18 @@ func unknownEncoding(name string) error {
 	return status.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", name)
 }
 
+// acceptedEncodings returns the value of grpc-accept-encoding, which tells a client whose encoding is unknown what it may use. The registry can't
+// be listed, so compressors with other than gRPC's usual names are missing.
+func acceptedEncodings() string {
+	names := encoding.Identity
+	for _, name := range [...]string{"gzip", "deflate", "snappy", "zstd"} {
+		if encoding.GetCompressor(name) != nil {
+			names += "," + name
+		}
+	}
+	return names
+}
+
 // readPieces reads size bytes. Room for them is made as they come.
 func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
 	for size > 0 {
@@ -194,10 +317,7 @@ func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
 		n, err := io.ReadFull(r, buffer.ReadOnlyData())
 		if size -= n; err != nil {
 			data.Free()
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, cutOff(err)
+			return nil, cutOffWithin(err)
 		}
 	}
 	return data, nil

@@ -73,7 +73,8 @@ func TestShutdown(t *testing.T) {
 			s.Send(&testpb.StreamingOutputCallResponse{})
 		}
 	}})
-	server := &filo.Server{}
+	server, drains := &filo.Server{}, make(chan bool)
+	server.RegisterOnShutdown(func() { close(drains) })
 	c := testpb.NewTestServiceClient(connect(t, start(t, server, g)))
 	s, err := c.FullDuplexCall(within(t))
 	if err != nil {
@@ -82,8 +83,10 @@ func TestShutdown(t *testing.T) {
 	<-begun
 	ended := make(chan error)
 	go func() { ended <- server.Shutdown(within(t)) }()
-	for server.Stats().Draining == false {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-drains:
+	case <-within(t).Done():
+		t.Fatal("the shutdown hasn't begun")
 	}
 	s.Send(&testpb.StreamingOutputCallRequest{})
 	if _, err := s.Recv(); err != nil {

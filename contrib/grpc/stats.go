@@ -39,7 +39,7 @@ func (k *call) tellBegin() (end func(error)) {
 // tellReceived tells the stats handlers that a message has come.
 func (k *call) tellReceived(v any, m *message) {
 	if k.isTold() {
-		k.tell(&stats.InPayload{Payload: v, Length: m.data.Len(), CompressedLength: m.wire.Len(), WireLength: prefixSize + m.wire.Len(),
+		k.tell(&stats.InPayload{Payload: v, Length: m.dataSize(), CompressedLength: m.wireSize(), WireLength: prefixSize + m.wireSize(),
 			RecvTime: time.Now()})
 	}
 }
@@ -61,7 +61,7 @@ func (k *call) tellHeader() {
 // tellSent tells the stats handlers that a message was sent.
 func (k *call) tellSent(v any, m *message) {
 	if k.isTold() {
-		k.tell(&stats.OutPayload{Payload: v, Length: m.data.Len(), CompressedLength: m.wire.Len(), WireLength: prefixSize + m.wire.Len(),
+		k.tell(&stats.OutPayload{Payload: v, Length: m.dataSize(), CompressedLength: m.wireSize(), WireLength: prefixSize + m.wireSize(),
 			SentTime: time.Now()})
 	}
 }

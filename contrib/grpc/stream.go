@@ -157,12 +157,13 @@ const gatherTime = 200 * time.Microsecond
 // flushSoonLocked sends what was written at once, unless something was sent a moment ago. Then further messages may gather until gatherTime
 // has passed, the handler waits for the client, or the stream's buffer is full.
 func (k *call) flushSoonLocked() error {
+	if k.gathers {
+		return nil
+	}
 	switch now := time.Now(); {
 	case now.Sub(k.flushed) >= gatherTime:
 		k.flushed = now
 		return k.flushLocked()
-	case k.gathers:
-		return nil
 	case k.timer == nil:
 		k.timer = time.AfterFunc(gatherTime, k.flushGathered)
 	default:
@@ -201,7 +202,7 @@ func (k *call) RecvMsg(v any) error {
 	}
 	defer m.free()
 	k.in.received = true
-	if err := k.codec.Unmarshal(m.data, v); err != nil {
+	if err := m.decode(k.codec, v); err != nil {
 		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}
 	k.tellReceived(v, &m)
@@ -250,10 +251,11 @@ func (k *call) beginReceiving() error {
 	if k.format.text {
 		c.Request.SetBodyReader(&textReader{source: c.BodyReader()})
 	}
-	k.in.encodingName, k.in.limit = k.encodingName, limit
+	k.in.encodingName, k.in.limit, k.in.plain = k.encodingName, limit, k.codec == protobuf
 	if !k.ClientStreams {
 		c.SetMaxBodyBytes(k.format.wireSize(prefixSize + limit))
 		body, err := c.Body()
+		k.in.body = body
 		k.in.whole.Reset(body)
 		k.in.source = &k.in.whole
 		return err

@@ -85,11 +85,15 @@ func (k *call) writeLocked(m *message) error {
 		w = k.stream
 	}
 	if k.format.text {
-		frame := m.appendPrefix(make([]byte, 0, prefixSize+m.wire.Len()))
+		frame := append(m.appendPrefix(make([]byte, 0, prefixSize+m.wireSize())), m.plain...)
 		for _, b := range m.wire {
 			frame = append(frame, b.ReadOnlyData()...)
 		}
 		_, err := io.WriteString(w, base64.StdEncoding.EncodeToString(frame))
+		return err
+	}
+	if m.frame != nil {
+		_, err := w.Write(*m.frame)
 		return err
 	}
 	if _, err := w.Write(m.appendPrefix(k.prefix[:0])); err != nil {

@@ -117,6 +117,12 @@ func TestOddRequests(t *testing.T) {
 			t.Errorf("%s: %d, %v, status %q %q", test.name, got, err, s.Field("grpc-status"), s.Field("grpc-message"))
 		}
 	}
+	// A client whose encoding is unknown learns which ones it may use.
+	unknown := c.Open(true, ":method", "POST", ":scheme", "http", ":path", unary, ":authority", "filo.test", "content-type", "application/grpc",
+		"grpc-encoding", "none-such")
+	if _, err := unknown.Status(); err != nil || unknown.Field("grpc-accept-encoding") != "identity,gzip" {
+		t.Errorf("%v, accepted are %q", err, unknown.Field("grpc-accept-encoding"))
+	}
 	// te is missing in all of these, and isn't needed.
 	s := c.Open(false, ":method", "POST", ":scheme", "http", ":path", unary, ":authority", "filo.test", "content-type", "application/grpc+proto")
 	s.Send([]byte(hello), true)

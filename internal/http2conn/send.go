@@ -128,18 +128,30 @@ func (h *Conn) Flush() {
 	h.flushLocked(nil)
 }
 
-// On a connection with manyStreams or more streams, answers that are ready at about the same time are sent together.
+// On a connection with manyStreams or more streams, answers and parts of them that are ready at about the same time are sent together.
 const manyStreams = 8
 
-// FlushSoon is Flush for a handler that has returned. On a connection with many streams other handlers may be about to return as well. The
-// first one to return lets goroutines that are ready run, and then sends all answers with one write.
+// hasManyLocked reports whether the connection has many streams.
+func (h *Conn) hasManyLocked() bool {
+	h.mu.AssertHeld()
+	return h.counts.Streams() >= manyStreams
+}
+
+// FlushSoon is Flush for a handler that has returned.
 func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.flushSoonLocked()
+}
+
+// flushSoonLocked is Flush for a handler that doesn't run inline. On a connection with many streams other handlers may be about to send as
+// well. The first one to send lets goroutines that are ready run, and then sends all answers with one write.
+func (h *Conn) flushSoonLocked() {
+	h.mu.AssertHeld()
 	if h.flushDue {
 		return
 	}
-	if h.counts.Streams() >= manyStreams {
+	if h.hasManyLocked() {
 		h.flushDue = true
 		h.mu.Unlock()
 		runtime.Gosched()

@@ -188,6 +188,9 @@ func wake(waiting chan struct{}) {
 	}
 }
 
+// longestWait is the longest wait that a timer ends. Programs that want none set a deadline that is farther away: it costs each wait nothing.
+const longestWait = 365 * 24 * time.Hour
+
 // awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
 func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	s.h.mu.AssertHeld()
@@ -198,12 +201,15 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	woken := *waiting
 	h.mu.Unlock()
 	defer h.mu.Lock()
-	if deadline == 0 {
+	var wait time.Duration
+	if deadline != 0 {
+		wait = deadline.Sub(h.shared.Clock.Exact())
+	}
+	switch {
+	case deadline == 0 || wait > longestWait:
 		<-woken
 		return true
-	}
-	wait := deadline.Sub(h.shared.Clock.Exact())
-	if wait <= 0 {
+	case wait <= 0:
 		return false
 	}
 	timer := time.NewTimer(wait)

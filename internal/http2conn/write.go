@@ -18,6 +18,8 @@ type Writing struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none
 	// BeforeWait is called, without mu, before the first wait.
 	BeforeWait func() error
+	// Apart says that the handler doesn't run inline, so other handlers of the connection may be about to write as well.
+	Apart bool
 }
 
 // Begin begins a streamed answer. bare says that no content follows.
@@ -49,7 +51,7 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	for len(p) > 0 && !s.state.Over() {
 		h.listLocked(s)
 		room := s.keepsLocked() - len(s.unsent)
-		if len(s.unsent) == 0 && (flush || room < len(p)) {
+		if len(s.unsent) == 0 && (flush || room < len(p)) && !(w.Apart && len(p) <= maxGathered && h.hasManyLocked()) {
 			return s.lendLocked(p, w)
 		}
 		if room <= 0 {
@@ -66,11 +68,18 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 			h.flushLocked(nil)
 		}
 	}
-	if flush && s.sending != sendingLost {
+	switch {
+	case !flush || s.sending == sendingLost:
+	case w.Apart:
+		h.flushSoonLocked()
+	default:
 		h.flushLocked(nil)
 	}
 	return s.reachedLocked()
 }
+
+// maxGathered is the size of the largest part of an answer that is copied, so that it can be sent together with those of other streams.
+const maxGathered = 4 << 10
 
 // lendLocked is Write for a stream on which nothing waits: the part that the client takes at once is framed from p itself. The rest is
 // copied as soon as it may wait without the handler.

@@ -1,0 +1,82 @@
+// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go and connect-go: CPU time per call or message, and the memory of
+// streams and connections that wait.
+//
+//	go run ./grpc                                     # all rows, 10 rounds
+//	go run ./grpc -rows unary-100,stream -rounds 3
+//
+// Each figure comes from a server process of its own, which is this program started with -serve. In each round the servers take turns.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+)
+
+func main() {
+	log.SetFlags(0)
+	name := flag.String("serve", "", "serve as one of the servers, until standard input ends")
+	rounds := flag.Int("rounds", 10, "how often each row is measured with each server")
+	only := flag.String("rows", "", "the rows, separated by commas; default all")
+	servers := flag.String("servers", "grpc-go,filo,connect-go", "the servers, separated by commas; the first one is what the others are compared with")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if *name != "" {
+		log.Fatal(serve(*name))
+	}
+	chosen := rows
+	if *only != "" {
+		names := strings.Split(*only, ",")
+		chosen = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(names, r.name) })
+	}
+	if err := compare(ctx, chosen, strings.Split(*servers, ","), *rounds); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// compare measures the rows, and prints a table after each round.
+func compare(ctx context.Context, chosen []row, servers []string, rounds int) error {
+	figures := make(map[string][]float64) // of a row and a server, one for each round
+	for round := range rounds {
+		for _, r := range chosen {
+			for _, name := range servers {
+				figure, err := r.run(ctx, name)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", r.name, name, err)
+				}
+				figures[r.name+" "+name] = append(figures[r.name+" "+name], figure)
+			}
+		}
+		fmt.Printf("\nafter %d of %d rounds: medians, and the median of each round's ratio to %s with the smallest and the largest one\n",
+			round+1, rounds, servers[0])
+		for _, r := range chosen {
+			fmt.Printf("%-16s", r.name)
+			base := figures[r.name+" "+servers[0]]
+			for _, name := range servers {
+				all := figures[r.name+" "+name]
+				fmt.Printf("  %s %.2f %s", name, median(all), r.unit)
+				if name != servers[0] {
+					ratios := make([]float64, len(all))
+					for i := range all {
+						ratios[i] = all[i] / base[i]
+					}
+					fmt.Printf(" × %.2f (%.2f to %.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+				}
+			}
+			fmt.Println()
+		}
+	}
+	return nil
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

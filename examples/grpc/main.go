@@ -1,0 +1,61 @@
+// Command grpc serves the same notes in three ways on one port: to programs by gRPC, to its page by gRPC-Web, and to others by REST.
+//
+//	go run ./grpc                            # http://localhost:8080
+//	grpcurl -plaintext -d '{"text":"Water the plants"}' localhost:8080 notes.v1.Notes/Add
+//	grpcurl -plaintext localhost:8080 notes.v1.Notes/Watch
+//	curl localhost:8080/notes
+package main
+
+import (
+	"context"
+	_ "embed"
+	"flag"
+	"io"
+
+	"github.com/filohttp/filo"
+	grpcfilo "github.com/filohttp/filo/contrib/grpc"
+	"github.com/filohttp/filo/examples/grpc/notespb"
+	"github.com/filohttp/filo/examples/internal/program"
+	"github.com/filohttp/filo/middleware"
+	"github.com/filohttp/filo/router"
+	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	"google.golang.org/grpc/reflection"
+)
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative notespb/notes.proto
+
+func main() { program.Main("grpc", run) }
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("grpc", flag.ContinueOnError)
+	addr := flags.String("addr", "localhost:8080", "TCP `address` to listen on")
+	if err := program.Parse(flags, args); err != nil {
+		return err
+	}
+	return program.Serve(ctx, newServer(newNotes()), *addr, stdout)
+}
+
+// newServer returns the server of the notes.
+func newServer(n *notes) *filo.Server {
+	services := grpcfilo.New()
+	notespb.RegisterNotesServer(services, n)
+	reflection.Register(services) // so that grpcurl needs no .proto file
+
+	r := router.New()
+	r.Use(middleware.AccessLog())
+	services.Mount(r)
+	r.GET("/{$}", page)
+	r.GET("/notes", n.list)
+
+	server := &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil)}
+	server.HTTP2.Unencrypted = true // clients of gRPC connect without TLS here
+	server.RegisterOnShutdown(n.end)
+	return server
+}
+
+//go:embed page.html
+var pageHTML []byte
+
+func page(c *filo.Ctx) error {
+	return c.BytesNoCopy(200, "text/html; charset=utf-8", pageHTML)
+}

@@ -1,0 +1,67 @@
+package http2conn
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2"
+)
+
+// countingDriver counts what is sent.
+type countingDriver struct {
+	silentDriver
+	writes, bytes int
+}
+
+func (d *countingDriver) Send(b []byte) bool {
+	d.writes++
+	d.bytes += len(b)
+	return false
+}
+
+// On a connection with many streams, small parts of streamed answers leave together with those of other handlers that are about to write.
+// A large part, or one of a handler that runs inline, is sent at once.
+func TestPartsAreSentTogether(t *testing.T) {
+	for _, test := range []struct {
+		streams, size int
+		apart         bool
+		writes        int // before the other handler sends
+	}{
+		{manyStreams, 100, true, 0},
+		{manyStreams, 100, false, 2},
+		{manyStreams, maxGathered + 1, true, 2},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			d := new(countingDriver)
+			h := New(newShared(), d, nil, nil)
+			h.sendWindow = math.MaxInt32
+			h.peer.InitialWindow = math.MaxInt32
+			h.mu.Lock()
+			for range test.streams {
+				h.counts.Enter(manyStreams)
+			}
+			h.flushDue = true // another handler is about to send
+			h.mu.Unlock()
+			until, frames := clock.Time(0), 0
+			for id := uint32(1); id <= 3; id += 2 {
+				s := &Stream{Request: new(Request)}
+				s.open(h, id)
+				s.sender.Init(s, id, http2.UnsaidPriority)
+				s.state, s.sending = http2.HalfClosedRemote, sendingParts
+				if err := s.Write(make([]byte, test.size), true, &Writing{Until: &until, Apart: test.apart}); err != nil {
+					t.Fatal(err)
+				}
+				frames += 9 + test.size
+			}
+			if d.writes != test.writes {
+				t.Errorf("%d writes, want %d", d.writes, test.writes)
+			}
+			h.Flush()
+			if d.writes != max(test.writes, 1) || d.bytes != frames {
+				t.Errorf("%d writes of %d bytes, want %d of %d", d.writes, d.bytes, max(test.writes, 1), frames)
+			}
+		})
+	}
+}
