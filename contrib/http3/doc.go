@@ -1,0 +1,2 @@
+// Package http3filo x
+package http3filo
