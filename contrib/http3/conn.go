@@ -28,7 +28,7 @@ const (
 	shedLooks = 64
 	// A connection that was told to leave, and whose client doesn't close it, stays for leaveTime and four round trips after its last
 	// answer, and for leaveMost at most: packets may have to be sent again.
-	leaveTime, leaveMost = 100 * time.Millisecond, time.Second
+	leaveTime, leaveMost = 200 * time.Millisecond, 2 * time.Second
 	// forever is for timers without a limit.
 	forever = 100 * 365 * 24 * time.Hour
 )
