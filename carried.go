@@ -69,6 +69,28 @@ type nested interface {
 // carriedScratch pools buffers for carried requests, which have no worker.
 var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(running.Record[conn])} }}
 
+// serveCarried answers a request that came to another server like one of a connection of this server's own: see inside.Serve.
+func (s *Server) serveCarried(t hooks.Transport) error {
+	return s.carry(t, func(ctx *Ctx) error { return ctx.exchange.answerCarried(ctx) })
+}
+
+// answerCarried runs the server's Handler with what stands around it on the server's own connections.
+func (x *exchange) answerCarried(ctx *Ctx) error {
+	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
+	}
+	panicked, err := protect(func() error {
+		if err := x.directed(&ctx.Request); err != nil {
+			return err
+		}
+		return x.server.Handler(ctx)
+	})
+	if panicked != nil {
+		return x.panicked(panicked)
+	}
+	return err
+}
+
 // carry runs h on a request that came to another server: see inside.Carry.
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()

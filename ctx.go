@@ -119,6 +119,8 @@ func init() {
 	hooks.KeepFields = (*Ctx).keepFields
 	hooks.Inherit = (*Ctx).inherit
 	hooks.Carry = (*Server).carry
+	hooks.Serve = (*Server).serveCarried
+	hooks.Configure = (*Server).configure
 	hooks.TakeBody = (*Ctx).duplex
 	hooks.WholeBody = (*Ctx).wholeBody
 	hooks.Upgrade = (*Ctx).upgrade

@@ -57,6 +57,11 @@ func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
 
 // serve runs h on the request. It panics with http.ErrAbortHandler if the answer can't be completed.
 func (t *carrier) serve(s *filo.Server, h filo.Handler) {
+	t.carry(func(t *carrier) error { return inside.Carry(s, t, h) })
+}
+
+// carry calls carry with the carrier, which has a buffer meanwhile. It panics like serve.
+func (t *carrier) carry(carry func(*carrier) error) {
 	buffer := heads.Get().(*[]byte)
 	t.buffer = buffer
 	defer func() {
@@ -64,7 +69,7 @@ func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 			heads.Put(buffer)
 		}
 	}()
-	if inside.Carry(s, t, h) != nil {
+	if carry(t) != nil {
 		if t.began {
 			t.Flush() // the bytes so far, as an incomplete answer
 		}

@@ -92,6 +92,7 @@ var llms = []struct {
 		{"docs/RECIPES.md", "complete pieces: sessions, pagination, PostgreSQL, nginx and others"},
 		{"docs/MIGRATING.md", "from net/http, chi, gin, echo, fasthttp and fiber, side by side"},
 		{"docs/GRPC.md", "from grpc-go's server: what is the same, and what isn't"},
+		{"docs/HTTP3.md", "when it helps, what is different, restarts and balancers"},
 		{"docs/internals/NETHTTP.md", "what handlers, middleware and clients may notice"},
 		{"docs/internals/HTTP2.md", "what it offers, costs and refuses"},
 		{"docs/internals/POOL.md", "functions on a bounded set of goroutines, with the names of ants"},

@@ -18,6 +18,7 @@ import (
 	_ "github.com/filohttp/filo/certs"
 	_ "github.com/filohttp/filo/contrib/brotli"
 	_ "github.com/filohttp/filo/contrib/grpc"
+	_ "github.com/filohttp/filo/contrib/http3"
 	_ "github.com/filohttp/filo/contrib/huma"
 	_ "github.com/filohttp/filo/contrib/jwt"
 	_ "github.com/filohttp/filo/contrib/otel"

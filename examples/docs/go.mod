@@ -9,6 +9,7 @@ require (
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/brotli v0.1.0
 	github.com/filohttp/filo/contrib/grpc v0.1.0
+	github.com/filohttp/filo/contrib/http3 v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/jwt v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
@@ -44,6 +45,8 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.74.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/quic-go/qpack v0.6.0 // indirect
+	github.com/quic-go/quic-go v0.65.0 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
@@ -63,6 +66,7 @@ replace (
 	github.com/filohttp/filo => ../..
 	github.com/filohttp/filo/contrib/brotli => ../../contrib/brotli
 	github.com/filohttp/filo/contrib/grpc => ../../contrib/grpc
+	github.com/filohttp/filo/contrib/http3 => ../../contrib/http3
 	github.com/filohttp/filo/contrib/huma => ../../contrib/huma
 	github.com/filohttp/filo/contrib/jwt => ../../contrib/jwt
 	github.com/filohttp/filo/contrib/otel => ../../contrib/otel

@@ -20,6 +20,9 @@ var (
 	Routed  any // func(c *filo.Ctx) *Match
 	Inherit any // func(c, from *filo.Ctx)
 	Carry   any // func(*filo.Server, Transport, filo.Handler) error
+	Serve   any // func(*filo.Server, Transport) error
+	// Configure is func(*filo.Server).
+	Configure any
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
 	// WholeBody is func(c *filo.Ctx) (body []byte, whole bool, err error).

@@ -15,6 +15,8 @@ var (
 	routed   = hooks.Routed.(func(*filo.Ctx) *hooks.Match)
 	inherit  = hooks.Inherit.(func(c, from *filo.Ctx))
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
+	serve    = hooks.Serve.(func(*filo.Server, hooks.Transport) error)
+	config   = hooks.Configure.(func(*filo.Server))
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
 	whole    = hooks.WholeBody.(func(*filo.Ctx) ([]byte, bool, error))
 	upgrade  = hooks.Upgrade.(func(*filo.Ctx) (net.Conn, []byte, error))
@@ -65,6 +67,14 @@ func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 // It returns nil when the answer is complete, and also when h has hijacked the connection. An error means that the answer couldn't be
 // completed, and that nothing more of it will be written. A panic of h isn't recovered.
 func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
+
+// Serve is Carry for a protocol of the server's own whose connections another module has. The server's Handler answers as it does by HTTP/2:
+// the ErrorHandler answers its panics, the server OPTIONS *, and a request for a host that demands another client certificate than the
+// connection's gets 421.
+func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
+
+// Configure applies the defaults of the server's fields, which must no longer change. Stats returns the limits from then on.
+func Configure(s *filo.Server) { config(s) }
 
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
 // Ctx. It reports false and changes nothing in two cases: the protocol can't do both at once, as in HTTP/1.1, or a part of the body was

@@ -1,0 +1,416 @@
+package http3filo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
+)
+
+// polite sends requests by a connection of its own until the function that it returns is called, which reports how many were answered. Each
+// must be answered, whatever others do.
+func (s *server) polite(t testing.TB) (stop func() int) {
+	client, quit, done := s.client(t), make(chan struct{}), make(chan int)
+	s.ask(t, client, "GET", "/text", "") // it is there first
+	go func() {
+		n := 0
+		defer func() { done <- n }()
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			r, err := s.try(client, "POST", "/echo", "polite")
+			if err != nil {
+				t.Errorf("the polite client's request %d: %v", n, err)
+				return
+			}
+			b, err := io.ReadAll(r.Body)
+			r.Body.Close()
+			if err != nil || string(b) != "polite" {
+				t.Errorf("the polite client's answer %d: %s %q, %v", n, r.Status, b, err)
+				return
+			}
+			n++
+		}
+	}()
+	return func() int {
+		close(quit)
+		return <-done
+	}
+}
+
+// entered gets a value when the handler of /wait runs.
+var entered = make(chan struct{}, 1000)
+
+// abused is the server under attack.
+func abused() *filo.Server {
+	return &filo.Server{
+		Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/wait" {
+				entered <- struct{}{}
+				<-c.Context().Done()
+				return c.Context().Err()
+			}
+			return answers(c)
+		},
+	}
+}
+
+// impatient gives the server short time-outs, for attacks that take time.
+func impatient(s *filo.Server) {
+	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 2*time.Second, time.Second, time.Second, 4*time.Second
+}
+
+// code returns the code with which the server has ended a connection, 0 if it hasn't by an error of HTTP/3.
+func code(err error) quic.ApplicationErrorCode {
+	var e *quic.ApplicationError
+	if errors.As(err, &e) && e.Remote {
+		return e.ErrorCode
+	}
+	return 0
+}
+
+// awaitEnd waits for a connection's end by the server.
+func awaitEnd(t testing.TB, q *quic.Conn, want quic.ApplicationErrorCode) {
+	t.Helper()
+	filotest.Recv(t, q.Context().Done(), "the connection's end")
+	if err := context.Cause(q.Context()); code(err) != want {
+		t.Errorf("the connection ended by %v, want %#x", err, want)
+	}
+}
+
+// Each attack meets its limit, and a polite client beside it gets all its answers.
+func TestAbuse(t *testing.T) {
+	bomb := frame(1, append([]byte{0, 0}, bytes.Repeat([]byte{0xd1, 0xff, 0x16}, 3000)...)) // thousands of fields from the static table
+	for _, each := range []struct {
+		name   string
+		change func(*filo.Server)
+		attack func(t *testing.T, s *server)
+	}{
+		{"requests that are reset", func(c *filo.Server) { c.HTTP2.MaxGlitches = 50 }, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for q.Context().Err() == nil {
+				stream, err := q.OpenStreamSync(q.Context())
+				if err != nil {
+					break
+				}
+				stream.Write(head("GET", "/wait"))
+				select {
+				case <-entered:
+				case <-q.Context().Done():
+				}
+				stream.CancelRead(0x10c)
+				stream.CancelWrite(0x10c)
+			}
+			awaitEnd(t, q, 0x107)
+		}},
+		{"resets before the head", nil, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for range 2000 {
+				stream, err := q.OpenStreamSync(q.Context())
+				if err != nil { // they took longer than the first head may
+					awaitEnd(t, q, 0x100)
+					return
+				}
+				stream.Write(head("GET", "/text")[:5])
+				stream.CancelWrite(0x10c)
+				stream.CancelRead(0x10c)
+			}
+		}},
+		{"a bomb of QPACK", nil, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for range 50 {
+				stream := open(t, q, bomb)
+				stream.Close()
+				if b, err := io.ReadAll(stream); len(b) == 0 && err == nil {
+					t.Error("the bomb got no answer, and no reset")
+				}
+			}
+		}},
+		{"a large head", nil, func(t *testing.T, s *server) {
+			client := s.client(t)
+			request, _ := http.NewRequest("GET", "https://"+s.Addr+"/text", nil)
+			for _, size := range []int{20_000, 100_000} {
+				request.Header.Set("X-Large", strings.Repeat("x", size))
+				r, err := client.Do(request)
+				if err != nil || r.StatusCode != 431 {
+					t.Errorf("a field of %d bytes: %v, %v", size, r, err)
+				}
+			}
+		}},
+		{"heads that don't end", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
+			for range 100 {
+				open(t, q, head("GET", "/text")[:5])
+			}
+			awaitEnd(t, q, 0x100)
+		}},
+		{"heads that don't end behind a request", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
+			stream := open(t, q, head("GET", "/text"))
+			stream.Close()
+			io.ReadAll(stream)
+			for range 100 {
+				open(t, q, head("GET", "/text")[:5])
+			}
+			awaitEnd(t, q, 0x100)
+		}},
+		{"a silent connection", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
+			awaitEnd(t, q, 0x100)
+		}},
+		{"slow bodies", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for range 5 {
+				stream := open(t, q, append(head("POST", "/echo", "content-length", "100"), frame(0, make([]byte, 100))[:8]...))
+				b, err := io.ReadAll(stream)
+				if err != nil || !bytes.Contains(b, []byte("too slowly")) {
+					t.Errorf("%q, %v", b, err)
+				}
+			}
+			if n := s.config.Stats().Timeouts.Body; n != 5 {
+				t.Errorf("%d slow bodies are counted", n)
+			}
+		}},
+		{"a body byte by byte", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			stream := open(t, q, append(head("POST", "/echo"), frame(0, make([]byte, 10_000))[:5]...))
+			answered := make(chan []byte, 1)
+			go func() {
+				b, _ := io.ReadAll(stream)
+				answered <- b
+			}()
+			for {
+				select {
+				case b := <-answered:
+					if !bytes.Contains(b, []byte("too slowly")) {
+						t.Errorf("%q", b)
+					}
+					return
+				case <-time.After(100 * time.Millisecond):
+					stream.Write([]byte{'x'})
+				}
+			}
+		}},
+		{"shut windows", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, &quic.Config{InitialStreamReceiveWindow: 100, MaxStreamReceiveWindow: 100})
+			for range 20 {
+				open(t, q, head("GET", "/large")).Close()
+			}
+			filotest.Await(t, "the handlers' end", func() bool { return s.config.Stats().RequestsCarried <= 1 && s.config.Stats().Requests[2] >= 20 })
+			awaitEnd(t, q, 0x100) // it has no request any more
+		}},
+		{"more requests than may be open", func(c *filo.Server) { c.HTTP2.MaxConcurrentStreams = 5 }, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for range 5 {
+				open(t, q, head("GET", "/wait"))
+			}
+			if _, err := q.OpenStream(); err == nil {
+				t.Error("a sixth request is open")
+			}
+			q.CloseWithError(0x100, "")
+		}},
+		{"more connections than one address may have", func(c *filo.Server) { c.MaxConnsPerIP = 4 }, func(t *testing.T, s *server) {
+			var conns []*quic.Conn
+			for range 3 { // besides the polite client's
+				q := s.raw(t, nil)
+				open(t, q, head("GET", "/wait"))
+				conns = append(conns, q)
+			}
+			if q, err := s.dial(t.Context(), nil); err == nil {
+				q.CloseWithError(0, "")
+				t.Error("a fifth connection of one address")
+			}
+			for _, q := range conns {
+				q.CloseWithError(0x100, "")
+			}
+			filotest.Await(t, "a place", func() bool {
+				q, err := s.dial(t.Context(), nil)
+				if err == nil {
+					q.CloseWithError(0x100, "")
+				}
+				return err == nil
+			})
+		}},
+		{"connections over MaxConns", func(c *filo.Server) { c.MaxConns, c.IdleTimeout, c.ReadHeaderTimeout = 20, time.Minute, time.Minute }, func(t *testing.T, s *server) {
+			var idle []*quic.Conn
+			for range 60 {
+				idle = append(idle, s.raw(t, nil)) // idle ones make room
+			}
+			open := 0
+			for _, q := range idle {
+				if q.Context().Err() == nil {
+					open++
+				}
+			}
+			if open > 20+16 {
+				t.Errorf("%d connections are open", open)
+			}
+		}},
+		{"handshakes at once", nil, func(t *testing.T, s *server) {
+			var wait sync.WaitGroup
+			for range 100 {
+				wait.Go(func() {
+					if q, err := s.dial(t.Context(), nil); err == nil {
+						q.CloseWithError(0x100, "")
+					}
+				})
+			}
+			wait.Wait()
+		}},
+		{"frames that have no place", nil, func(t *testing.T, s *server) {
+			for _, b := range [][]byte{frame(0, []byte("x")), frame(4, nil), frame(2, nil)} {
+				q := s.raw(t, nil)
+				open(t, q, b)
+				awaitEnd(t, q, 0x105)
+			}
+			q := s.raw(t, nil)
+			open(t, q, frame(1, []byte{0, 0, 0x80})) // a dynamic table that isn't there
+			stream := open(t, q, head("GET", "/text"))
+			stream.Close()
+			if b, err := io.ReadAll(stream); err == nil && !bytes.HasSuffix(b, []byte("hello")) {
+				t.Errorf("%q", b)
+			}
+		}},
+	} {
+		t.Run(each.name, func(t *testing.T) {
+			config := abused()
+			if each.change != nil {
+				each.change(config)
+			}
+			s := serve(t, config, nil)
+			stop := s.polite(t)
+			each.attack(t, s)
+			if n := stop(); n == 0 {
+				t.Error("the polite client got nothing")
+			}
+			filotest.Await(t, "the requests' end", func() bool { return config.Stats().RequestsCarried == 0 })
+		})
+	}
+}
+
+// When an address has half of its connections, a new client must show by a Retry that the address is its own.
+func TestRetry(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: answers, MaxConnsPerIP: 4}, nil)
+	for i, want := range []bool{false, false, true, true} {
+		packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := &retries{PacketConn: packets}
+		transport := &quic.Transport{Conn: seen}
+		t.Cleanup(func() {
+			transport.Close()
+			packets.Close()
+		})
+		config := filotest.ClientTLS()
+		config.NextProtos = []string{"h3"}
+		address, err := net.ResolveUDPAddr("udp", s.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := transport.Dial(t.Context(), address, config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { q.CloseWithError(0x100, "") })
+		if got := seen.n.Load() > 0; got != want {
+			t.Errorf("connection %d had a Retry: %t", i, got)
+		}
+	}
+}
+
+// retries counts the Retry packets of version 1 that come (RFC 9000, section 17.2.5).
+type retries struct {
+	net.PacketConn
+	n atomic.Int32
+}
+
+// ReadFrom implements net.PacketConn.
+func (r *retries) ReadFrom(p []byte) (n int, addr net.Addr, err error) {
+	if n, addr, err = r.PacketConn.ReadFrom(p); n > 0 && p[0]&0xf0 == 0xf0 {
+		r.n.Add(1)
+	}
+	return n, addr, err
+}
+
+// A connection may have so many requests, and is then told to leave. None is lost.
+func TestMaxRequestsPerConn(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) }, MaxRequestsPerConn: 3}, nil)
+	q := s.raw(t, nil)
+	for range 3 {
+		stream := open(t, q, head("GET", "/"))
+		stream.Close()
+		if b, err := io.ReadAll(stream); err != nil || len(b) == 0 {
+			t.Fatalf("%q, %v", b, err)
+		}
+	}
+	awaitEnd(t, q, 0x100)
+	client := s.client(t)
+	for i := range 10 {
+		if r, body := s.ask(t, client, "GET", fmt.Sprint("/", i), ""); r.StatusCode != 200 {
+			t.Errorf("%s %s", r.Status, body)
+		}
+	}
+}
+
+// A handler's own deadlines hold, and a slow client that takes something all the time gets its whole answer.
+func TestDeadlines(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/deadline" {
+			c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			_, err := c.Body()
+			return err
+		}
+		return answers(c)
+	}, WriteTimeout: 500 * time.Millisecond, MinTransferRate: 1000}, nil)
+	q := s.raw(t, &quic.Config{InitialStreamReceiveWindow: 16 << 10, MaxStreamReceiveWindow: 16 << 10})
+	stream := open(t, q, head("POST", "/deadline", "content-length", "10"))
+	if b, err := io.ReadAll(stream); err != nil || !bytes.Contains(b, []byte("too slowly")) {
+		t.Errorf("%q, %v", b, err)
+	}
+	stream = open(t, q, head("GET", "/large"))
+	stream.Close()
+	total, begin := 0, time.Now()
+	for b := make([]byte, 50_000); ; time.Sleep(100 * time.Millisecond) { // a slow client, not a wait for something
+		n, err := io.ReadFull(stream, b)
+		total += n
+		if err != nil {
+			if err != io.ErrUnexpectedEOF && err != io.EOF {
+				t.Errorf("after %d bytes: %v", total, err)
+			}
+			break
+		}
+	}
+	if total < 1_000_000 || time.Since(begin) < time.Second {
+		t.Errorf("%d bytes in %v", total, time.Since(begin))
+	}
+}
+
+// When all is over, no goroutine is left.
+func TestNothingIsLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("served", func(t *testing.T) {
+		s := serve(t, &filo.Server{Handler: answers}, nil)
+		for range 5 {
+			s.ask(t, s.client(t), "GET", "/text", "")
+		}
+	})
+	filotest.Await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= before+2 })
+}

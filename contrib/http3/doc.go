@@ -1,0 +1,32 @@
+// Package http3filo serves HTTP/3 with filo, by github.com/quic-go/quic-go: the same handlers on the same port, by UDP.
+//
+//	go get github.com/filohttp/filo/contrib/http3@latest
+//
+// The package is a separate module, so that filo doesn't depend on quic-go.
+//
+//	s := &filo.Server{Handler: http3filo.AltSvc(443)(r.Serve), TLSConfig: store.TLSConfig()}
+//	served := make(chan error, 1)
+//	go func() { served <- http3filo.ListenAndServe(s, ":443") }()
+//	err := s.RunTLS(ctx, ":443", "", "")
+//	<-served // the last clients of HTTP/3 have left
+//
+// Serve takes the certificates from Server.TLSConfig alone, with GetConfigForClient and the client certificates that it demands. AltSvc tells
+// clients of HTTP/1.1 and HTTP/2 that there is HTTP/3. docs/HTTP3.md says when it helps, what it costs, and how balancers go with it.
+//
+// # Limits
+//
+// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (cancelled requests), HTTP2.MaxStreamWindow and
+// MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over HTTP/2. The connections of both protocols
+// are counted apart. Concurrency, Queue and Stats have the requests of all protocols: Stats().RequestsCarried is how many of HTTP/3 run.
+//
+// A head must be complete while its connection has another request, or within ReadHeaderTimeout on a new connection, and IdleTimeout later. So
+// a client can leave as many heads incomplete as it may have requests open, as long as it has a request running.
+//
+// Beyond 64 handshakes, at three quarters of MaxConns, and at half of MaxConnsPerIP, a new client must first show by a Retry that its address
+// is its own. 0-RTT is off, since an attacker can send its requests again. WebSockets and Ctx.Hijack need HTTP/1.1 or HTTP/2.
+//
+// # The end
+//
+// When the server shuts down, clients get GOAWAY, and AltSvc says "clear". Running requests finish. Requests that were on their way are
+// rejected in a way that lets the client send them again. Then the connections end, and at last Serve returns.
+package http3filo
