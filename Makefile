@@ -62,7 +62,7 @@ test: $(TESTRUN) ## test what needs few other modules: the root, its packages an
 	exit $$status
 
 # Modules whose code no user runs, or that put others together. The race detector would compile all that they require once more.
-UNRACED := arena/httparena bench deploy examples examples/docs examples/model examples/recipes tools
+UNRACED := arena/httparena bench deploy docs/check examples examples/model examples/recipes tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once. Lint begins, since it compiles what others test: two that

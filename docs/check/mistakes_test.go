@@ -1,4 +1,4 @@
-package docs
+package check
 
 import (
 	"bufio"
@@ -295,7 +295,7 @@ func panicText(f func()) (text string) {
 
 var (
 	placeInFile = regexp.MustCompile(`[^\s("]*` + mistakesFile + `:(\d+)`)
-	packageName = regexp.MustCompile(`(github\.com/filohttp/filo/examples/docs|\bdocs)\.`)
+	packageName = regexp.MustCompile(`(github\.com/filohttp/filo/docs/check|\bcheck)\.`)
 	functionOf  = regexp.MustCompile(`main\.init(\.func\d+|\.\d+)*`)
 	portNumber  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	tempFile    = regexp.MustCompile(`/\S*/(\w+\.pem)`)

@@ -1,4 +1,4 @@
-module github.com/filohttp/filo/examples/docs
+module github.com/filohttp/filo/docs/check
 
 go 1.26.0
 

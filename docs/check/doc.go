@@ -1,4 +1,4 @@
-// Package docs tests that the documents of the repository are true: its tests compile every snippet of Go in README.md, the guide,
+// Package check tests that the documents of the repository are true: its tests compile every snippet of Go in README.md, the guide,
 // docs/MIGRATING.md, docs/OPERATIONS.md and docs/ERRORS.md, look up the names in inline code, and follow the links.
 //
 // A test writes docs/ERRORS.md: it makes every mistake in mistakescases_test.go, and records what filo says. When a mistake or a text of
@@ -18,4 +18,4 @@
 //
 // Run the tests with -count=1, as make does: the go command doesn't notice changes of files outside of the module, and would show
 // an old result.
-package docs
+package check
