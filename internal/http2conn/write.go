@@ -51,7 +51,7 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	for len(p) > 0 && !s.state.Over() {
 		h.listLocked(s)
 		room := s.keepsLocked() - len(s.unsent)
-		if len(s.unsent) == 0 && (flush || room < len(p)) && !(w.Apart && len(p) <= maxGathered && h.hasManyLocked()) {
+		if len(s.unsent) == 0 && (room < len(p) || flush && !(w.Apart && len(p) <= maxGathered && h.hasManyLocked())) {
 			return s.lendLocked(p, w)
 		}
 		if room <= 0 {

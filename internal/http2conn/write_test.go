@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/http2"
@@ -63,5 +64,35 @@ func TestPartsAreSentTogether(t *testing.T) {
 				t.Errorf("%d writes of %d bytes, want %d of %d", d.writes, d.bytes, max(test.writes, 1), frames)
 			}
 		})
+	}
+}
+
+// While there is no room for answers that wait, a small part is sent from the handler's own memory, on a connection with many streams, too.
+func TestPartsWithoutRoomAreSent(t *testing.T) {
+	const size = 100
+	d := new(countingDriver)
+	h := New(newShared(), d, nil, nil)
+	h.sendWindow = math.MaxInt32
+	h.peer.InitialWindow = math.MaxInt32
+	answers := h.shared.Answers
+	answers.Add(answers.Limit())
+	h.mu.Lock()
+	for range manyStreams {
+		h.counts.Enter(manyStreams)
+	}
+	h.mu.Unlock()
+	s, until := &Stream{Request: new(Request)}, clock.Time(0)
+	s.open(h, 1)
+	s.sender.Init(s, 1, http2.UnsaidPriority)
+	s.state, s.sending = http2.HalfClosedRemote, sendingParts
+	written := make(chan error, 1)
+	go func() { written <- s.Write(make([]byte, size), true, &Writing{Until: &until, Apart: true}) }()
+	select {
+	case err := <-written:
+		if err != nil || d.bytes != 9+size {
+			t.Errorf("%d bytes were sent: %v", d.bytes, err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the handler still writes")
 	}
 }
