@@ -80,13 +80,16 @@ func codecOf(subtype string) codec {
 
 // protobuf is grpc-go's own codec, nil if the program has replaced it. Small messages of this codec are encoded and decoded here, without its
 // buffers.
-var protobuf = func() codec {
-	c := encoding.GetCodecV2(grpcproto.Name)
-	if t := reflect.TypeOf(c); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "google.golang.org/grpc/encoding/proto" {
+var protobuf = unlessReplaced(encoding.GetCodecV2(grpcproto.Name))
+
+// unlessReplaced returns c if it is grpc-go's own codec for protobuf, otherwise nil. c is nil if the program has registered a codec of the
+// older kind.
+func unlessReplaced(c encoding.CodecV2) codec {
+	if t := reflect.TypeOf(c); t == nil || t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "google.golang.org/grpc/encoding/proto" {
 		return nil
 	}
 	return c
-}()
+}
 
 // frame is memory for a message with its prefix.
 type frame []byte
