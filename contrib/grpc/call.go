@@ -172,6 +172,11 @@ func (k *call) handle() (err error) {
 			err = k.panicked(value)
 		}
 	}()
+	if k.ClientStreams && k.ServerStreams { // later a SendMsg that waits may hold mu: see hurry
+		if err := k.beginReceiving(); err != nil {
+			return k.receiveError(err)
+		}
+	}
 	if intercept := k.services.stream; intercept != nil && (k.ClientStreams || k.ServerStreams) {
 		info := grpc.StreamServerInfo{FullMethod: k.name, IsClientStream: k.ClientStreams, IsServerStream: k.ServerStreams}
 		return intercept(k.implementation, k, &info, k.Handler)

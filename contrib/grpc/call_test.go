@@ -501,3 +501,50 @@ func TestInterceptors(t *testing.T) {
 		}
 	}
 }
+
+// A handler that sends in a goroutine of its own still receives while its client takes no messages.
+func TestReceivesWhileTheClientTakesNothing(t *testing.T) {
+	const messages, size = 200, 4 << 10
+	received := make(chan error, 1)
+	c := serve(t, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		sent := make(chan error, 1)
+		go func() {
+			for range messages {
+				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: payload(strings.Repeat("s", size))}); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		for {
+			if _, err := s.Recv(); err != nil {
+				received <- err
+				return <-sent
+			}
+		}
+	}})
+	s, err := c.FullDuplexCall(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range messages {
+		if err := s.Send(&testpb.StreamingOutputCallRequest{Payload: payload(strings.Repeat("c", size))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-received; err != io.EOF {
+		t.Fatalf("the handler has received %v instead of the end", err)
+	}
+	for n := 0; ; n++ {
+		if _, err := s.Recv(); err != nil {
+			if err != io.EOF || n != messages {
+				t.Errorf("after %d messages: %v", n, err)
+			}
+			return
+		}
+	}
+}

@@ -183,6 +183,19 @@ func (k *call) flushGathered() {
 	}
 }
 
+// hurry makes messages that have gathered leave at once, from the timer's goroutine. RecvMsg itself must wait neither for a client that takes
+// no messages nor for mu, which a goroutine of the handler may hold as long as its SendMsg waits for such a client: the client may take
+// messages only when all of its own are read.
+func (k *call) hurry() {
+	if !k.mu.TryLock() {
+		return // what that goroutine leaves is sent by the timer
+	}
+	defer k.mu.Unlock()
+	if k.gathers {
+		k.timer.Reset(0)
+	}
+}
+
 // RecvMsg implements grpc.ServerStream.
 func (k *call) RecvMsg(v any) error {
 	if k.in.source == nil {
@@ -191,7 +204,7 @@ func (k *call) RecvMsg(v any) error {
 		}
 	}
 	if k.ClientStreams && k.ServerStreams && k.in.ahead.Buffered() == 0 {
-		k.flushGathered()
+		k.hurry()
 	}
 	m, err := k.in.receive()
 	if err == io.EOF && !k.ClientStreams && !k.in.received {
