@@ -290,7 +290,8 @@ func (k *call) beginReceiving() error {
 	return nil
 }
 
-// lockedReader reads a body where only the handler can: over HTTP/1.1. While it waits, nothing is sent.
+// lockedReader reads a body where only the handler can: over HTTP/1.1. While it waits, nothing is sent, so messages that have gathered are
+// sent before.
 type lockedReader struct{ *call }
 
 // Read implements io.Reader.
@@ -299,6 +300,10 @@ func (r lockedReader) Read(p []byte) (int, error) {
 	defer r.mu.Unlock()
 	if r.c == nil {
 		return 0, errOver
+	}
+	if r.gathers {
+		r.flushed = time.Now()
+		r.flushLocked()
 	}
 	return r.c.BodyReader().Read(p)
 }

@@ -314,3 +314,41 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// Where only the handler can read the request, messages that have gathered are sent before it waits for the client.
+func TestMessagesLeaveBeforeLockedReads(t *testing.T) {
+	const messages = 3
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		for {
+			in, err := s.Recv()
+			if err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			for range messages {
+				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+					return err
+				}
+			}
+		}
+	}})
+	c := dialHTTP2(t, start(t, &filo.Server{}, g))
+	s := c.Open(false, ":method", "POST", ":scheme", "http", ":path", "/grpc.testing.TestService/FullDuplexCall", ":authority", "filo.test",
+		"content-type", "application/grpc-web-text")
+	in, _ := proto.Marshal(&testpb.StreamingOutputCallRequest{Payload: payload("hello")})
+	out, _ := proto.Marshal(&testpb.StreamingOutputCallResponse{Payload: payload("hello")})
+	if err := s.Send([]byte(base64.StdEncoding.EncodeToString([]byte(frame(0, string(in))))), false); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Repeat(base64.StdEncoding.EncodeToString([]byte(frame(0, string(out)))), messages)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(s, got); err != nil || string(got) != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	s.CloseWrite()
+	if rest, err := io.ReadAll(s); err != nil || len(rest) == 0 {
+		t.Errorf("the trailer is %q, %v", rest, err)
+	}
+}
