@@ -155,6 +155,8 @@ const (
 	maxQueuedUnsent = 16 << 10
 	// maxShutUnsent is how much of an answer may wait while the client's windows are closed: less memory than a waiting handler takes.
 	maxShutUnsent = 4 << 10
+	// firstWindow is how much a client may send on a stream at first: the SETTINGS that the server sends name no other size.
+	firstWindow = http2.DefaultWindow
 	// settingsTimeout is how long a client may take to acknowledge SETTINGS.
 	settingsTimeout = 10 * time.Second
 )

@@ -249,7 +249,7 @@ func (s *Stream) expectBody(endStream, refused bool) {
 	}
 	s.state = http2.Open
 	s.content.Begin(length)
-	s.recv.Open(http2.DefaultWindow)
+	s.recv.Open(firstWindow)
 }
 
 // setAwaitsLocked records what a stream awaits of its client, and since when.

@@ -151,7 +151,7 @@ func (h *Conn) receivedLocked(s *Stream) {
 func (h *Conn) overLocked(s *Stream) {
 	h.mu.AssertHeld()
 	h.setAwaitsLocked(s, awaitsNothing)
-	h.grown -= max(0, s.recv.Size()-http2.DefaultWindow)
+	h.grown -= max(0, s.recv.Size()-firstWindow)
 	s.recv = http2.ReceiveWindow{}
 	if s.listed {
 		s.dropUnsentLocked()

@@ -526,7 +526,7 @@ func (p *peer) String() string {
 }
 
 // patience is how long a server must wait for the rest of a request that it has answered: on a slow machine, a client that still sends may get
-// RST_STREAM with NO_ERROR afterwards.
+// RST_STREAM with NO_ERROR afterwards. The server then ignores what would have reset the stream.
 const patience = 500 * time.Millisecond
 
 // met reports whether exactly what is wanted has come on the stream, and so far nothing else.
@@ -543,11 +543,11 @@ func (w Want) met(s *stream) bool {
 	answer := (s.status == w.Status || w.Or != 0 && s.status == w.Or) && s.has(w)
 	switch w.What {
 	case Answered:
-		return answer && s.over && s.fits(w) && (len(s.resets) == 0 || s.waited && slices.Equal(s.resets, []Code{noError}))
+		return answer && s.over && s.fits(w) && (len(s.resets) == 0 || s.gaveUp())
 	case AnsweredEarly:
 		return answer && s.over && s.fits(w) && slices.Equal(s.resets, []Code{noError})
 	case Reset:
-		return (s.status == 0 || s.status == w.Status) && slices.Equal(s.resets, []Code{w.Code})
+		return (s.status == 0 || s.status == w.Status) && (slices.Equal(s.resets, []Code{w.Code}) || s.gaveUp())
 	case Begun:
 		return answer && !s.over && len(s.resets) == 0 && s.fits(w)
 	case Going:
@@ -555,6 +555,9 @@ func (w Want) met(s *stream) bool {
 	}
 	return s.status == 0 && len(s.resets) == 0
 }
+
+// gaveUp reports whether the server has answered, and waited for the rest of the request for long enough.
+func (s *stream) gaveUp() bool { return s.waited && slices.Equal(s.resets, []Code{noError}) }
 
 // fits reports whether the content is as wanted, and as long as Content-Length says.
 func (s *stream) fits(w Want) bool {

@@ -306,8 +306,10 @@ func TestResetAfterAnswer(t *testing.T) {
 		if err := p.take(serverFrame{kind: typeReset, stream: 1, payload: []byte{0, 0, 0, byte(test.code)}}); err != nil {
 			t.Fatal(err)
 		}
-		if got := answered(1, 200).met(s); got != test.wanted {
-			t.Errorf("%v %v after the answer: %t", test.code, test.ago, got)
+		for _, want := range []Want{answered(1, 200), cutOff(1, protocolError)} {
+			if got := want.met(s); got != test.wanted {
+				t.Errorf("%v %v after the answer: %t for %v", test.code, test.ago, got, want)
+			}
 		}
 	}
 }
