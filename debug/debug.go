@@ -1,7 +1,7 @@
 // Package debug shows operators what a server is doing: profiles and traces as net/http/pprof serves them, figures of the
 // runtime and the server, and the settings that the program was built with.
 //
-//	inside := &filo.Server{Handler: debug.Handler(), ForOperator: true} // beside the server of the clients
+//	inside := &filo.Server{Handler: debug.Handler(debug.Options{Server: s}), ForOperator: true} // s is the server of the clients
 //	go inside.Run(ctx, "localhost:6060")
 //
 //	go tool pprof http://localhost:6060/pprof/profile?seconds=10

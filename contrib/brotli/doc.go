@@ -5,7 +5,10 @@
 //
 // The package is a separate module, so that filo doesn't depend on andybalholm/brotli.
 //
-//	s.Use(middleware.Compress(middleware.CompressOptions{Codings: []middleware.Coding{brotli.Coding()}}))
+//	r.Use(middleware.Compress(middleware.CompressOptions{
+//		Codings:   []middleware.Coding{brotli.Coding()},
+//		Encodings: []string{"zstd", "br", "gzip", "deflate"}, // without this line br comes first
+//	}))
 //
 // # When
 //

@@ -11,7 +11,8 @@
 //	<-served // the last clients of HTTP/3 have left
 //
 // Serve takes the certificates from Server.TLSConfig alone, with GetConfigForClient and the client certificates that it demands. AltSvc tells
-// clients of HTTP/1.1 and HTTP/2 that there is HTTP/3. docs/HTTP3.md says when it helps, what it costs, and how balancers go with it.
+// clients of HTTP/1.1 and HTTP/2 that there is HTTP/3. docs/HTTP3.md says when it helps, what is different, and how restarts
+// and balancers go with it.
 //
 // # Limits
 //

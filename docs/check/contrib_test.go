@@ -15,7 +15,7 @@ import (
 
 // The README of each module in contrib is its package comment, and contrib/README.md lists all of them.
 func TestContribDocuments(t *testing.T) {
-	index := "# contrib\n\nModules that need a dependency which most programs don't have. Each has versions of its own.\n\n" +
+	index := "# contrib\n\nModules that need a dependency which most programs don't have. Each is a Go module of its own, released\nwith filo under the same version.\n\n" +
 		"| module | |\n| --- | --- |\n"
 	for _, folder := range contribModules(t) {
 		pkg, name := modulePackage(t, folder), filepath.Base(folder)
