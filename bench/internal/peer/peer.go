@@ -114,9 +114,9 @@ func find(name string) (*Peer, error) {
 	return nil, fmt.Errorf("there is no peer %q, only %s", name, strings.Join(Names(), ", "))
 }
 
-// goBuild builds without paths and without the state of the repository, so that the same source gives the same program.
+// goBuild builds without the state of the repository, so that the same source in the same folder gives the same program.
 func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
-	if err := run(ctx, b.Module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
+	if err := run(ctx, b.Module, "go", "build", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
 		return err
 	}
 	version := []string{"go", "list", "-m", "-f", "{{.Version}}", p.module}
@@ -193,7 +193,7 @@ func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Pe
 	today := b.buildToday(ctx, p, tree)
 	if today != nil {
 		module := filepath.Join(tree, "bench")
-		then := run(ctx, module, "go", "build", "-trimpath", "-buildvcs=false", "-o", p.Program, "./servers/filo")
+		then := run(ctx, module, "go", "build", "-buildvcs=false", "-o", p.Program, "./servers/filo")
 		if then != nil {
 			return nil, fmt.Errorf("neither the server of today nor that of then can be built with the filo of %s: %w",
 				revision, errors.Join(today, then))
@@ -217,6 +217,6 @@ func (b *Builder) buildToday(ctx context.Context, p *Peer, tree string) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, b.Module, "go", "build", "-modfile", alternative+".mod", "-mod=mod", "-trimpath", "-buildvcs=false",
+	return run(ctx, b.Module, "go", "build", "-modfile", alternative+".mod", "-mod=mod", "-buildvcs=false",
 		"-o", p.Program, "./servers/filo")
 }
