@@ -237,16 +237,20 @@ func (p *program) launch(addresses string, environment ...string) {
 	}()
 	t.Cleanup(func() {
 		p.first.Process.Signal(syscall.SIGTERM)
-		last := p.last("starting")
-		syscall.Kill(last, syscall.SIGTERM)
+		told := 0 // the process that was told last
 		for late, ended := time.After(bound), false; !ended; {
+			// What a process has printed may be read only now.
+			if last := p.last("starting"); last != told {
+				syscall.Kill(last, syscall.SIGTERM)
+				told = last
+			}
 			select {
 			case _, ok := <-p.lines:
 				ended = !ok // the last one has
 			case <-late:
 				t.Error("a program didn't end")
 				p.first.Process.Kill()
-				syscall.Kill(last, syscall.SIGKILL)
+				syscall.Kill(p.last("starting"), syscall.SIGKILL)
 			}
 		}
 		p.first.Wait()
