@@ -23,7 +23,7 @@ type blockingHTTP2 struct {
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
 	idle  chan struct{} // flushed sends to it; capacity 1
-	// lookedFor is the passed deadline for which the owner has already looked whether something had come; the owner's.
+	// lookedFor is the expired deadline after which the owner has already read once more. Only the owner uses the field.
 	lookedFor clock.Time
 	// monitor takes the connection from a worker whose handler turns out to be slow. It runs while a handler runs inline.
 	monitor *time.Timer

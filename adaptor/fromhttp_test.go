@@ -813,7 +813,7 @@ func TestRemoteAddrOfBothVersions(t *testing.T) {
 	}
 }
 
-// A context that is kept still has its values after the handler has returned, and has ended.
+// After its handler has returned, a context that was kept has ended, but still has its values.
 func TestContextValuesAfterwards(t *testing.T) {
 	type connKey struct{}
 	type middlewareKey struct{}

@@ -13,8 +13,8 @@ import (
 // NoContent is the output type of functions whose response has no body: see Handler.
 type NoContent = struct{}
 
-// HandlerOption changes how a handler of Handler reads requests and answers them. Option, Doc, and the results of Status and As
-// are handler options.
+// HandlerOption changes how a handler made by Handler reads requests and answers them. Option, Doc, and the results of Status and As are
+// handler options.
 type HandlerOption interface{ apply(op *operation) }
 
 // Handler returns a handler that reads a request into a struct of type In, as All does, calls f, and answers with f's output.

@@ -85,7 +85,7 @@ func hasUnmarshaler(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType)
 }
 
-// object goes through an object for a struct.
+// object checks the members of the JSON object at w.pos against the struct type t.
 func (w *walker) object(t reflect.Type) {
 	o, outer := objectOf(t), len(w.seen)
 	outermost := len(w.path) == 0

@@ -108,7 +108,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkGitHub finds the route of one request for each of GitHub's, and reads its parameters.
+// BenchmarkGitHub finds the route of one request for each route of GitHub's API, and reads the request's parameters.
 func BenchmarkGitHub(b *testing.B) {
 	patterns, all := githubCalls()
 	var static, parametrised []string

@@ -34,7 +34,7 @@ func Coding(options ...Options) middleware.Coding {
 // maxHeld is the size of the largest first part of a body that an encoder holds.
 const maxHeld = 1 << 20
 
-// streamWindow is the base-2 logarithm of a stream's window, which determines what an open stream takes of memory.
+// streamWindow is the base-2 logarithm of a stream's window, which determines how much memory an open stream takes.
 const streamWindow = 18
 
 // encoder is two encoders: the fast one can't flush, so it encodes the bodies that come by a single Write. What comes in parts is a stream's.

@@ -273,7 +273,7 @@ func (x *trial) sees(kind, status int) bool {
 	return false
 }
 
-// figure returns how many calls of a limit have failed for this reason.
+// figure returns how many of the rate limit's calls to Redis have failed with an error of this kind.
 func (x *trial) figure(kind string) float64 {
 	return figure(x.shared, "filo_redis_errors_total", "store", "ratelimits/all", "kind", kind)
 }

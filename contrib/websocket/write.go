@@ -20,8 +20,8 @@ const (
 	corkSize = 16 << 10
 	// corkTime is the maximum time that gathered bytes wait for a function that takes long.
 	corkTime = time.Millisecond
-	// copySize is the length up to which a message is copied behind its header on a connection of Accept. A longer one is sent without a
-	// copy.
+	// copySize is the length up to which a message on a connection that Accept returned is copied behind its header. A longer one is sent
+	// without a copy.
 	copySize = 16 << 10
 )
 

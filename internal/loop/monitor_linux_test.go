@@ -111,7 +111,8 @@ func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	}
 }
 
-// While the server serves, the workers decide whether a seat may be taken away beyond the cap. In a shutdown every seat may be.
+// While the server serves, the workers decide whether a leader may lose its seat if that means one worker more than the cap. In a shutdown
+// every seat may be.
 func TestTakeAway(t *testing.T) {
 	for _, test := range []struct {
 		noMore, draining, want bool

@@ -71,8 +71,8 @@ func (s *stubServed) Writable()         { s.told = append(s.told, "writable") }
 func (s *stubServed) Closing()          { s.told = append(s.told, "closing") }
 func (s *stubServed) BeforeWait() error { return errNoWait }
 
-// The epoll set's events become the bits of all that they may mean. An owner is told of the end at once, and the owner of a shared
-// connection also of room.
+// Each event of the epoll set sets the poll bits of everything that it can imply. An owner is told of the end at once, and the owner of a
+// shared connection also of room.
 func TestPollEvent(t *testing.T) {
 	const half, broken, writable = "left, broken: false", "left, broken: true", "writable"
 	for _, test := range []struct {

@@ -53,7 +53,8 @@ import (
 	"honnef.co/go/tools/unused"
 )
 
-// vet has the analyzers of go vet. Those of build tags and directives see no files that other systems have; typecheck reads these.
+// vet has the analyzers of go vet. The analyzers of build tags and directives don't see files that are built only on other systems;
+// typecheck checks these.
 var vet = []*analysis.Analyzer{
 	appends.Analyzer, asmdecl.Analyzer, assign.Analyzer, atomic.Analyzer, bools.Analyzer, buildtag.Analyzer, cgocall.Analyzer,
 	composite.Analyzer, copylock.Analyzer, defers.Analyzer, directive.Analyzer, errorsas.Analyzer, framepointer.Analyzer, hostport.Analyzer,

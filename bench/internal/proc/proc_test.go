@@ -72,7 +72,7 @@ func TestUsageCounts(t *testing.T) {
 	}
 }
 
-// A command is bound to a processor, by its own report, and the binding of this process doesn't change.
+// Start binds a command to a processor, as the command itself reports, and leaves this process's binding unchanged.
 func TestStartBinds(t *testing.T) {
 	before := CPUs()
 	if len(before) == 0 {

@@ -211,8 +211,8 @@ func TestContextDeadlineSetLater(t *testing.T) {
 	}, filotest.GetRequest)
 }
 
-// A client that leaves when it has the answer of a time-out doesn't change why the context has ended, whether the context was asked for its end
-// before the time-out was set or afterwards.
+// A client that leaves after the time-out's answer doesn't change the context's cause, whether Done was first called before or after
+// SetTimeout.
 func TestContextEndsByTheTimeout(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		for _, first := range []bool{true, false} {

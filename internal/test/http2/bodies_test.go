@@ -100,8 +100,8 @@ func (c *http2Raw) answer(id uint32) (status string) {
 	return status
 }
 
-// Beyond the limit, requests are refused, and handlers that are behind their bodies get a 503, but not handlers that wait for their bodies.
-// The memory of bytes that were read is free again.
+// Beyond the limit new requests are refused, and handlers that haven't read what has arrived of their bodies get a 503. Handlers that wait
+// for their bodies don't. The memory of bytes that were read is free again.
 func TestHTTP2BodiesLimit(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
