@@ -79,16 +79,12 @@ func (x *exchange) answerCarried(ctx *Ctx) error {
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
 		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
 	}
-	panicked, err := protect(func() error {
+	return x.guard(func() error {
 		if err := x.directed(&ctx.Request); err != nil {
 			return err
 		}
 		return x.server.Handler(ctx)
 	})
-	if panicked != nil {
-		return x.panicked(panicked)
-	}
-	return err
 }
 
 // carry runs h on a request that came to another server: see inside.Carry.

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+
+	"github.com/filohttp/filo/bench/internal/measure"
 )
 
 func main() {
@@ -60,23 +62,17 @@ func compare(ctx context.Context, chosen []row, servers []string, rounds int) er
 			base := figures[r.name+" "+servers[0]]
 			for _, name := range servers {
 				all := figures[r.name+" "+name]
-				fmt.Printf("  %s %.2f %s", name, median(all), r.unit)
+				fmt.Printf("  %s %.2f %s", name, measure.Median(all), r.unit)
 				if name != servers[0] {
 					ratios := make([]float64, len(all))
 					for i := range all {
 						ratios[i] = all[i] / base[i]
 					}
-					fmt.Printf(" × %.2f (%.2f to %.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+					fmt.Printf(" × %.2f (%.2f to %.2f)", measure.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 				}
 			}
 			fmt.Println()
 		}
 	}
 	return nil
-}
-
-func median(all []float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -151,19 +150,7 @@ func TestResets(t *testing.T) {
 
 // Streams of one connection whose handlers send at the same time don't hold up or mix their messages.
 func TestManyStreams(t *testing.T) {
-	c := serve(t, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
-		for {
-			in, err := s.Recv()
-			if err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
-				return err
-			}
-		}
-	}})
+	c := serve(t, service{duplex: echoStream})
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {

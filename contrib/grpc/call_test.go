@@ -349,19 +349,7 @@ func TestFullDuplex(t *testing.T) {
 
 // Messages may be compressed, and an answer is compressed like its request.
 func TestCompression(t *testing.T) {
-	c := serve(t, service{unary: echo, duplex: func(s testpb.TestService_FullDuplexCallServer) error {
-		for {
-			in, err := s.Recv()
-			if err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
-				return err
-			}
-		}
-	}})
+	c := serve(t, service{unary: echo, duplex: echoStream})
 	long := strings.Repeat("compressible ", 100_000)
 	var header metadata.MD
 	for range 3 {

@@ -2,6 +2,7 @@ package grpcfilo_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -95,4 +96,19 @@ func payload(text string) *testpb.Payload { return &testpb.Payload{Body: []byte(
 // echo answers with the payload of the request.
 func echo(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
 	return &testpb.SimpleResponse{Payload: in.Payload}, nil
+}
+
+// echoStream answers each message with one that has its payload.
+func echoStream(s testpb.TestService_FullDuplexCallServer) error {
+	for {
+		in, err := s.Recv()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
+			return err
+		}
+	}
 }

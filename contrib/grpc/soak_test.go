@@ -69,17 +69,7 @@ func TestNothingIsLeft(t *testing.T) {
 		},
 		duplex: func(s testpb.TestService_FullDuplexCallServer) error {
 			defer count()()
-			for {
-				in, err := s.Recv()
-				if err == io.EOF {
-					return nil
-				} else if err != nil {
-					return err
-				}
-				if err := s.Send(&testpb.StreamingOutputCallResponse{Payload: in.Payload}); err != nil {
-					return err
-				}
-			}
+			return echoStream(s)
 		},
 	})
 	before := runtime.NumGoroutine()

@@ -177,6 +177,10 @@ func (k *call) flushSoonLocked() error {
 func (k *call) flushGathered() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.flushGatheredLocked()
+}
+
+func (k *call) flushGatheredLocked() {
 	if k.gathers && k.c != nil {
 		k.flushed = time.Now()
 		k.flushLocked()
@@ -301,9 +305,6 @@ func (r lockedReader) Read(p []byte) (int, error) {
 	if r.c == nil {
 		return 0, errOver
 	}
-	if r.gathers {
-		r.flushed = time.Now()
-		r.flushLocked()
-	}
+	r.flushGatheredLocked()
 	return r.c.BodyReader().Read(p)
 }

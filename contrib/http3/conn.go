@@ -14,14 +14,13 @@ import (
 	"github.com/filohttp/filo/adaptor"
 	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/pace"
 )
 
 const (
 	// manyHandshakes is how many handshakes may run before further clients must validate their addresses.
 	manyHandshakes = 64
-	// resetBurst is the default of HTTP2Options.MaxGlitches, and resetRate how many cancelled requests each second allows besides.
-	resetBurst, resetRate = 1000, 33
 	// connSlack is by how many connections MaxConns may be exceeded while idle connections that make room are about to end.
 	connSlack = 16
 	// shedLooks is how many connections are looked at to find one that has been idle for long.
@@ -59,7 +58,7 @@ type listener struct {
 func newListener(s *filo.Server) *listener {
 	l := &listener{
 		server: s, handler: adaptor.ToProtocol(s), logger: s.Logger, limits: s.Stats().Limits, draining: make(chan struct{}),
-		headBytes: cmp.Or(s.MaxHeaderBytes, filo.DefaultMaxHeaderBytes), resets: float64(cmp.Or(s.HTTP2.MaxGlitches, resetBurst)),
+		headBytes: cmp.Or(s.MaxHeaderBytes, filo.DefaultMaxHeaderBytes), resets: float64(cmp.Or(s.HTTP2.MaxGlitches, http2.DefaultGlitches.Burst)),
 		conns: make(map[*conn]struct{}),
 	}
 	if l.logger == nil {
@@ -300,7 +299,7 @@ func (c *conn) exit(whole bool) {
 	} else if c.running == 0 {
 		c.timer.Reset(cmp.Or(c.listener.limits.IdleTimeout, forever))
 	}
-	c.resets = min(c.resets+resetRate*now.Sub(c.resetsAt).Seconds(), most)
+	c.resets = min(c.resets+float64(http2.DefaultGlitches.Second)*now.Sub(c.resetsAt).Seconds(), most)
 	c.resetsAt = now
 	if whole {
 		c.resets = min(c.resets+1, most)

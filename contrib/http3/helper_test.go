@@ -139,8 +139,6 @@ func head(method, path string, fields ...string) []byte {
 	literal := func(name, value string) {
 		block = append(block, 0x27, byte(len(name)-7)) // a name of 7 bytes or more
 		block = append(block, name...)
-		block = append(block, 0x7f, 0, 0)
-		block = block[:len(block)-3]
 		if len(value) < 127 {
 			block = append(block, byte(len(value)))
 		} else {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,7 +34,6 @@ func start(t *testing.T) (address string, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop = sync.OnceValue(stop)
 	t.Cleanup(func() { stop() })
 	return address, stop
 }

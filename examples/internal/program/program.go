@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/filohttp/filo"
@@ -50,7 +51,7 @@ func Serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writ
 }
 
 // Background calls serve in a goroutine of its own, with a listener on a free port of the loopback interface, whose address it returns.
-// stop ends serve's context, waits until serve has ended, and returns its error.
+// stop ends serve's context, waits until serve has ended, and returns its error, however often it is called.
 func Background(serve func(context.Context, net.Listener) error) (address string, stop func() error, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,9 +60,9 @@ func Background(serve func(context.Context, net.Listener) error) (address string
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, l) }()
-	stop = func() error {
+	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
-	}
+	})
 	return l.Addr().String(), stop, nil
 }
