@@ -294,7 +294,7 @@ func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 //
 //	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 //	defer stop()
-//	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+//	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) }) // a second Ctrl-C ends the process at once; a second SIGTERM doesn't
 //	err := server.Run(ctx, ":8080")
 //
 // Run shuts down as Shutdown does: no request that was sent is lost, and the tasks of Ctx.Go may finish. Other code may also begin it, with
