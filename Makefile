@@ -67,7 +67,9 @@ UNRACED := arena/httparena bench deploy docs/check examples examples/model examp
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once. Lint begins, since it compiles what others test: two that
 	@# compile the same at the same time do it twice.
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going lint race foreign unraced race-nested test arm64 race-blocking ants
+	@# Without debug information, which no check reads, all that is compiled takes an eighth less time.
+	@GOFLAGS="$$(go env GOFLAGS) -gcflags=all=-dwarf=false" $(MAKE) --no-print-directory --jobs=2 --keep-going \
+		lint race foreign unraced race-nested test arm64 race-blocking ants
 
 foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, for caches (with node), and of RFCs by Cowboy (with Erlang)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
@@ -157,7 +159,7 @@ lint: ## gofmt, and the analyzers of go vet and staticcheck, on every module, th
 	@echo "== workflows"; .bin/actionlint -shellcheck= -pyflakes=
 
 # Frameworks in bench/ compile without the JSON and msgpack packages that they don't need there, which are two thirds of its dependencies.
-LEAN := GOFLAGS=-tags=nomsgpack,stdjson,gjson
+LEAN := GOFLAGS="$$(go env GOFLAGS) -tags=nomsgpack,stdjson,gjson"
 
 # Besides linux/amd64, on which the tests run.
 SYSTEMS := darwin/arm64 freebsd/amd64 windows/amd64 linux/386
