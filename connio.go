@@ -95,8 +95,8 @@ func (c *conn) putOff(deadline clock.Time) clock.Time {
 	return c.writePace.Deadline(c.since, c.server.config.writing)
 }
 
-// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next look is due, or 0 if the wait
-// is over.
+// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next check is due, or 0 if the
+// wait is over.
 func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	if c.buffered == notFollowed {
 		return 0
@@ -104,8 +104,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	limits := c.server.config.writing
 	n, ok := sock.Buffered(c.netConn)
 	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
-	// At the first look, what the client has taken is unknown. If the buffer holds more than at the last look, the client has made room for
-	// that.
+	// The first check doesn't know how much the client has taken. If the buffer holds more than at the last check, the client has made room
+	// for that.
 	if ok && buffered != c.buffered {
 		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
 		c.since, c.buffered = now, buffered
@@ -175,8 +175,8 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next look at
-// whether the client is silent. If the deadline comes before that look, the read gathers no more.
+// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next check
+// whether the client is silent. If the deadline comes before that check, the read gathers no more.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {
 		return deadline
@@ -229,7 +229,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {
 		case over != nil:
-			return 0, over // the last look has found nothing
+			return 0, over // the last check has found nothing
 		case c.state() == stateShed:
 			over = errShed
 		case deadline != 0 && c.server.clock.Exact() >= deadline:
@@ -275,7 +275,7 @@ func (c *conn) beginLastLook(ended clock.Time) bool {
 	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
 }
 
-// lastLookTime is how long the last look may take at a connection that can't tell whether something has come.
+// lastLookTime is how long the last check may take on a connection that can't tell whether something has come.
 const lastLookTime = 20 * time.Millisecond
 
 // onTime is how late a wait may end in a process that wasn't paused.

@@ -110,7 +110,7 @@ type warnings struct {
 func (r *Response) warnPlainHTTP(name string) {
 	c := r.ctx
 	if c == nil || c.exchange == nil || c.exchange.tlsState != nil || c.exchange.server.warned.plainCookie.Load() || !c.RemoteAddrPort().IsValid() {
-		return // what comes by a Unix socket comes from a proxy
+		return // requests by a Unix socket come from a proxy
 	}
 	list := &c.Request.Header.list
 	_, byProxy := c.ProxyHeader()

@@ -54,7 +54,7 @@ func (r *Response) endStream(w *StreamWriter) {
 	w.buffer, w.written = w.buffer[:0], 0
 }
 
-// wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
+// wrap calls the functions given to WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
 	switch r := &w.ctx.Response; {
 	case len(r.wraps) == 0:
@@ -68,9 +68,9 @@ func (w *StreamWriter) wrap() bool {
 	return len(w.layers) > 0
 }
 
-// announceHead calls the functions of WrapBody for a head whose body they can't wrap, so that they can add fields. If a function wraps the
-// body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten, since the head
-// may turn out not to be sent.
+// announceHead calls the functions given to WrapBody for a head whose body they can't wrap, so that they can add fields. If a function
+// wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten,
+// since the head may turn out not to be sent.
 func (r *Response) announceHead() {
 	for _, wrap := range r.wraps {
 		var before field.List
@@ -83,7 +83,7 @@ func (r *Response) announceHead() {
 	}
 }
 
-// addLayers calls the functions of WrapBody, and forgets them.
+// addLayers calls the functions given to WrapBody, and forgets them.
 func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
 	r := &w.ctx.Response
 	defer r.forgetWraps()
@@ -162,7 +162,7 @@ func (c *Ctx) dropLayers(layers []io.WriteCloser) {
 	}
 }
 
-// wrapWhole sends a body that is in memory through the functions of WrapBody.
+// wrapWhole sends a body that is in memory through the functions given to WrapBody.
 func (r *Response) wrapWhole() error {
 	c := r.ctx
 	w := &c.stream

@@ -84,7 +84,7 @@ type Stats struct {
 	BodiesBuffered int64
 	// AnswersBuffered is how many bytes count against Server.MaxBufferedAnswers.
 	AnswersBuffered int64
-	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
+	// TasksRunning is the number of tasks started by Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
 	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.
 	// Retakes counts how often that place was taken from a worker whose handler took too long.

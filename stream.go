@@ -284,7 +284,7 @@ func (c *conn) endStream(trailer *Header) {
 	}
 }
 
-// copyBody sends the stream of Response.SetBodyStream.
+// copyBody sends the stream given to Response.SetBodyStream.
 func (c *Ctx) copyBody() error {
 	r, stream, size := &c.Response, c.Response.stream, c.Response.streamSize
 	if size >= 0 {

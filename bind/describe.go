@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Doc documents a handler of Handler beyond its types. Every field is optional.
+// Doc documents a handler made by Handler, beyond its types. Every field is optional.
 type Doc struct {
 	// ID names the operation in generated clients, such as "listTodos".
 	ID string
@@ -26,7 +26,7 @@ type Doc struct {
 
 func (d Doc) apply(op *operation) { op.description.Doc = d }
 
-// Operation describes a handler of Handler. It is shared and must not be modified.
+// Operation describes a handler made by Handler. It is shared and must not be modified.
 type Operation struct {
 	Doc Doc
 	// Input is the struct that requests are bound to.
@@ -78,7 +78,7 @@ func Describe(h filo.Handler) (Operation, bool) {
 	return described.Operation, true
 }
 
-// handlerCode is the code that all handlers of Handler run first.
+// handlerCode is the code that all handlers made by Handler run first.
 var handlerCode = reflect.ValueOf(new(operation).handler(nil)).Pointer()
 
 // handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. All closures of this

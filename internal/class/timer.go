@@ -16,7 +16,7 @@ type Timer struct {
 	// kinds of calls.
 	begun, entered uint32
 
-	brief    uint32        // counts the calls of SampleTurn
+	brief    uint32        // counts the calls to SampleTurn
 	sampling *Class        // its next call must be sampled; nil: none
 	thread   int           // runs the sampled call; 0: no call is sampled
 	ran      time.Duration // how long the thread had run when the sampled call began

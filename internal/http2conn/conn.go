@@ -294,7 +294,7 @@ type trailerSection struct {
 	fields field.List
 }
 
-// Alone calls f when no other call of Alone runs: handlers of several streams may need the same parts of their connection.
+// Alone calls f when no other call to Alone runs: handlers of several streams may need the same parts of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()

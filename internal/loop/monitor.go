@@ -44,7 +44,7 @@ func (m *monitor) woken(busy bool) {
 	}
 }
 
-// tick returns how long to wait until the next look.
+// tick returns how long to wait until the next check.
 func (m *monitor) tick() time.Duration {
 	if m.busy.Load() {
 		return monitorTick
@@ -96,8 +96,8 @@ func (m *monitor) rest(l *Loop) bool {
 	}
 }
 
-// lookAfter compares the seats' words with those of the last look, and retakes the seats that are in the same turn. It reports whether
-// leaders are awake, or were since the last look.
+// lookAfter compares the seats' words with their values at the last check, and retakes the seats that are in the same turn. It reports
+// whether leaders are awake, or were since the last check.
 func (l *Loop) lookAfter(seen []uint64) bool {
 	awake, moved := false, false
 	for i, s := range l.seats {

@@ -38,9 +38,9 @@ type Conn interface {
 	BeforeWait() error
 }
 
-// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call of Cut claims it
-// by setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads,
-// writes and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
+// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call to Cut claims it by
+// setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads, writes
+// and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
 // events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.

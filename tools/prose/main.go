@@ -2,7 +2,7 @@
 //
 //	prose [folder]
 //
-// It looks at the comments of every Go file except tests, and at docs/*.md. For each phrase it prints where it stands and what to write.
+// It reads the comments of every Go file except tests, and every document in Markdown. For each phrase it prints where it stands and what to write.
 package main
 
 import (
@@ -64,6 +64,21 @@ var patterns = []pattern{
 		regexp.MustCompile(`(?i)^(?:all|any|both|each|either|every|few|half|many|most|none|one|some|two|three) of`),
 		"end the sentence, and name the thing in the next one",
 	},
+	{
+		regexp.MustCompile(`\b(?:connections?|functions?|handlers?|tasks?|streams?|clients?|body|bodies|middleware|documents?|director(?:y|ies)|deadlines?|calls?) of \[?(?:[A-Z]\w*\.)?[A-Z][a-z]\w*`),
+		regexp.MustCompile(`of (?:Go|Linux|Redis|WebSockets?)$`),
+		"say what the function does with it: opened by Accept, given to OnClose, a call to Read",
+	},
+	{
+		regexp.MustCompile(`\b(?:(?:an?|the|this|each|no|another|first|last|next|further|earlier|later) look|(?:the|two|few|many|several|further) looks)\b(?: \w+)?`),
+		regexp.MustCompile(`looks (?:like|for|up|after|into|whether|as)$`),
+		"a check",
+	},
+	{
+		regexp.MustCompile(`(?:^|[.:;(,] |\b(?:and|but|so|that) )[Ww]hat (?:is|are|was|were|has|have|had|comes?|came) [^.,;:]{2,40}? (?:is|isn't|are|aren't|was|were|goes|waits|may|must|can|gets)\b`),
+		regexp.MustCompile(` (?:that|who|nobody|nothing) (?:is|are|was|were)$`),
+		"name the thing, and begin the sentence with it",
+	},
 	{regexp.MustCompile(`(?:^|[.:;] )Of (?:an?|the|these|those|this|that|several|two|others?|such|what|it|them|its|each|[a-z]{2,}s)\b`), regexp.MustCompile(`Of (?:is|returns)$`), "begin with the subject"},
 }
 
@@ -86,14 +101,13 @@ func checkTree(root string) (found []finding, err error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); path != root && (name == "testdata" || strings.HasPrefix(name, ".")) {
+			if name := d.Name(); path != root && (name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".")) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
 		isGo := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
-		inDocs := strings.HasSuffix(path, ".md") && filepath.Dir(path) == filepath.Join(root, "docs")
-		if !isGo && !inDocs {
+		if !isGo && !strings.HasSuffix(path, ".md") {
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -46,6 +46,20 @@ func TestCheck(t *testing.T) {
 		{"streams, all of which have ended", ""},
 		{"It ends. Of several ranges the first one counts.", ". Of several"},
 		{"Of returns the File of a file.", ""},
+		{"a connection of\nAccept", "connection of Accept"},
+		{"the functions of [Response.WrapBody]", "functions of [Response.WrapBody"},
+		{"one call of Read; the tasks of Ctx.Go", "call of Read; tasks of Ctx.Go"},
+		{"a connection of HTTP/2, the streams of a client, and calls of Go", ""},
+		{"the error of Close, and the options of New", ""},
+		{"It waits until the next\nlook.", "next look"},
+		{"between two looks at a peer", "two looks at"},
+		{"It first looks at the head. The first looks like the second.", ""},
+		{"This looks right, and the look is over.", "the look is"},
+		{"and what is waited\nfor is sent", "and what is waited for is"},
+		{"What has come in parts must be kept.", "What has come in parts must"},
+		{"What follows is guarded by mu.", ""},
+		{"It returns what is wrong with a struct that is bound.", ""},
+		{"It says so, and what has become of those that were here.", ""},
 	} {
 		lines := []line{}
 		for i, s := range strings.Split(c.text, "\n") {
@@ -63,19 +77,20 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Comments of Go files except tests are looked at, and the documents in docs, but no code.
+// The comments of Go files except tests are read, and every document, but no code.
 func TestCheckTree(t *testing.T) {
 	root := t.TempDir()
 	const wrong = "all but for one"
 	for name, text := range map[string]string{
-		"a/a.go":          "// Package a has " + wrong + ".\npackage a\n\nvar s = \"" + wrong + "\" // trailing, " + wrong + "\n\n//go:generate all but for one\n",
-		"a/b.go":          "package a\n\n// f is used as\n//\n//\tall but for one\n//\n// and returns all\n// but for one.\nfunc f() {}\n\n/* " + wrong + " */\n",
-		"a/a_test.go":     "package a // " + wrong + "\n",
-		"testdata/d.go":   "package d // " + wrong + "\n",
-		".git/e.go":       "package e // " + wrong + "\n",
-		"docs/F.md":       "# F\n\nThis is all\nbut for one.\n\n    " + wrong + "\n\n```\n" + wrong + "\n```\n\n| a | " + wrong + " |\n\n- a list: all but\n  for one\n",
-		"docs/inner/G.md": wrong + "\n",
-		"README.md":       wrong + "\n",
+		"a/a.go":            "// Package a has " + wrong + ".\npackage a\n\nvar s = \"" + wrong + "\" // trailing, " + wrong + "\n\n//go:generate all but for one\n",
+		"a/b.go":            "package a\n\n// f is used as\n//\n//\tall but for one\n//\n// and returns all\n// but for one.\nfunc f() {}\n\n/* " + wrong + " */\n",
+		"a/a_test.go":       "package a // " + wrong + "\n",
+		"testdata/d.go":     "package d // " + wrong + "\n",
+		".git/e.go":         "package e // " + wrong + "\n",
+		"docs/F.md":         "# F\n\nThis is all\nbut for one.\n\n    " + wrong + "\n\n```\n" + wrong + "\n```\n\n| a | " + wrong + " |\n\n- a list: all but\n  for one\n",
+		"docs/inner/G.md":   wrong + "\n",
+		"README.md":         wrong + "\n",
+		"node_modules/x.md": wrong + "\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -94,7 +109,7 @@ func TestCheckTree(t *testing.T) {
 		place, _, _ := strings.Cut(strings.TrimPrefix(f.String(), root+"/"), ": ")
 		got = append(got, place)
 	}
-	if want := []string{"a/a.go:1", "a/a.go:4", "a/b.go:8", "a/b.go:11", "docs/F.md:4", "docs/F.md:12", "docs/F.md:14"}; !slices.Equal(got, want) {
+	if want := []string{"README.md:1", "a/a.go:1", "a/a.go:4", "a/b.go:8", "a/b.go:11", "docs/F.md:4", "docs/F.md:12", "docs/F.md:14", "docs/inner/G.md:1"}; !slices.Equal(got, want) {
 		t.Errorf("found in %q, want %q", got, want)
 	}
 }

@@ -60,7 +60,7 @@ type Want struct {
 	Interim []int
 }
 
-// What is a kind of outcome that a stream must have.
+// What names an outcome that a stream must have.
 type What int
 
 const (
