@@ -49,12 +49,12 @@ type ParkedConn struct {
 	wait     clock.Time   // see SetWait; 0: none
 	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
-	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; the owner's
+	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; only the owner uses it
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
 	chunked  bool        // the data is sent as a chunked body; immutable
-	ending   bool        // no further call of the function; closed when all data has been sent; the owner's
-	unread   bool        // the client may still be sending, and nobody reads; the owner's
+	ending   bool        // no further call of the function; closed when all data has been sent; only the owner uses it
+	unread   bool        // the client may still be sending, and nobody reads; only the owner uses it
 	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
 	sealing race.Mutex[race.OfSealing] // orders the writes to TLS if sealed is set; taken before the outbox's lock

@@ -27,7 +27,7 @@ type StreamWriter struct {
 	kept    int // bytes of the body that the wire may have kept back since the last flush
 	buffer  []byte
 	err     error            // of the connection, or of a layer
-	ours    bool             // err is a layer's
+	ours    bool             // a layer has returned err
 	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Response.WrapBody
 	wrapped bool             // layers may write
 }

@@ -96,7 +96,7 @@ func (s *Server) protocols(configured []string) []string {
 	return offered
 }
 
-// handshake makes the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
+// handshake does the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
 func (s *Server) handshake(c *conn) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {

@@ -66,7 +66,7 @@ func program(drain time.Duration) {
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	if err := run(ctx, os.Getenv, drain); err != nil {
-		slog.Error("the program has failed", "error", err) // log.Fatal would make an INFO of it
+		slog.Error("the program has failed", "error", err) // log.Fatal would log it as INFO
 		os.Exit(1)
 	}
 }

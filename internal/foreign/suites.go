@@ -148,7 +148,7 @@ var loopbackPatches = []patch{
 	{"internal/memhttp/memhttp.go", "Serve(server.listener)", "Serve(server.listener.TCPListener)"},
 }
 
-// prepare makes the module of a suite in dir, with the replacement of net/http's server.
+// prepare writes the module of a suite to dir, with the replacement of net/http's server.
 func (s *suite) prepare(dir string, o *options) error {
 	if err := s.copy(dir, o); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (h *Head) has(p pseudo) bool { return h.seen&(1<<p) != 0 }
 
 func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans[p].end] }
 
-// beginRequest makes a request line of the pseudo-header fields.
+// beginRequest puts the pseudo-header fields together into a request line.
 func (h *Head) beginRequest() {
 	h.begun = true
 	method, target, fault := h.requestLine()

@@ -104,7 +104,7 @@ type Sender[S any] struct {
 	priority   Priority
 }
 
-// Init makes n the place of a stream, which waits for nothing yet.
+// Init makes n the place of a stream. It waits for nothing yet.
 func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 	*n = Sender[S]{stream: stream, id: id, priority: p}
 }

@@ -382,8 +382,8 @@ func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.wakeLocked()
 }
 
-// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's. One goroutine at
-// a time calls Read.
+// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that belongs to the handler. One
+// goroutine at a time calls Read.
 type BodyReader struct {
 	s      *Stream
 	pace   pace.Pace

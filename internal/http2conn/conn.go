@@ -88,8 +88,8 @@ type Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	Shed       bool   // the connection must end if it has no streams, since other connections need its place; the owner's
-	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
+	Shed       bool   // the connection must end if it has no streams, since other connections need its place; only the owner uses it
+	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. Only the owner uses it
 
 	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }

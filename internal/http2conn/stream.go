@@ -19,9 +19,9 @@ type Stream struct {
 	id       uint32 // immutable
 	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
 
-	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; only the handler's goroutine uses it
 
-	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
+	// Guarded by the connection's mu. Before the stream is listed, only the owner uses them.
 	listed   bool // it is one of the connection's streams
 	running  bool // it has a handler
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window

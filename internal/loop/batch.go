@@ -43,7 +43,7 @@ func (l *Loop) beginFilling() bool {
 	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
-// fill makes a new batch of the events of the epoll set and the claimed connections, and returns its size. The caller is the filler until
+// fill fills a new batch with the events of the epoll set and the claimed connections, and returns its size. The caller is the filler until
 // fill returns.
 func (l *Loop) fill() (n int) {
 	l.poll()

@@ -23,7 +23,7 @@ const (
 // The ticks are timers of the runtime. With a timer of the system (timerfd) the goroutine would never be woken in vain. But while it reads
 // from the timer it keeps its processor until sysmon takes the processor away, which may be 20 ms later.
 type monitor struct {
-	busy  atomic.Bool   // the leaders' waits are short on average; the filler's
+	busy  atomic.Bool   // the leaders' waits are short on average; only the filler sets it
 	idle  atomic.Bool   // there are no ticks
 	wake  chan struct{} // begins the ticks again; cap 1
 	ended chan struct{}

@@ -68,8 +68,8 @@ type Socket struct {
 // connWaiters is where goroutines wait in Read and Write, at most one in each direction.
 type connWaiters struct {
 	waiter                  [2]waiter
-	wanted                  int32                    // see Want; the owner's
-	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
+	wanted                  int32                    // see Want; only the owner uses it
+	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; only the owner uses it
 	mu                      race.Mutex[race.OfLeaf]  // held to change what the loop's set reports, by either goroutine of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu

@@ -59,7 +59,7 @@ type Worker struct {
 	running atomic.Pointer[class.Class]
 	// losable is the socket of the turn, if its connection can be taken away together with the seat.
 	losable atomic.Pointer[Socket]
-	// socket is the turn's, nil for a listener. The goroutine that takes the seat away reads it, under losing.
+	// socket is the socket of the turn, nil for a listener. The goroutine that takes the seat away reads it, under losing.
 	socket *Socket
 	losing race.Mutex[race.OfSeat] // held while the seat is taken from the worker and Owner.Losing is called
 }

@@ -166,7 +166,7 @@ func (p *process) stop() {
 	}
 }
 
-// tracer is strace, which makes system calls of a process fail.
+// tracer is strace, which makes a process's system calls fail.
 type tracer struct {
 	command *exec.Cmd
 	log     string

@@ -79,6 +79,13 @@ var patterns = []pattern{
 		regexp.MustCompile(` (?:that|who|nobody|nothing) (?:is|are|was|were)$`),
 		"name the thing, and begin the sentence with it",
 	},
+	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
+	{
+		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),
+		regexp.MustCompile(`mak(?:es?|ing) (?:use|fun|copies|sense)|(?:one|each|all|any|an? (?:copy|list|part|member|group|set)|the [a-z]+) of`),
+		"turns it into, makes one from it",
+	},
+	{regexp.MustCompile(`\b(?:know|knows|knew) of (?:an?|the|it|one)\b`), nil, "knows about"},
 	{regexp.MustCompile(`(?:^|[.:;] )Of (?:an?|the|these|those|this|that|several|two|others?|such|what|it|them|its|each|[a-z]{2,}s)\b`), regexp.MustCompile(`Of (?:is|returns)$`), "begin with the subject"},
 }
 

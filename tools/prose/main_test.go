@@ -59,6 +59,13 @@ func TestCheck(t *testing.T) {
 		{"What has come in parts must be kept.", "What has come in parts must"},
 		{"What follows is guarded by mu.", ""},
 		{"It returns what is wrong with a struct that is bound.", ""},
+		{"nothing can be sent any more; the owner's", "; the owner's "},
+		{"It is the owner's. The handler's fields stay.", ""},
+		{"log.Fatal would make an INFO of\nit", "make an INFO of it"},
+		{"makes JSON of the body", "makes JSON of the"},
+		{"It makes a copy of the rest, and the most of the time.", ""},
+		{"It makes the calls of the class run.", ""},
+		{"what it knows of a file", "knows of a"},
 		{"It says so, and what has become of those that were here.", ""},
 	} {
 		lines := []line{}
