@@ -12,9 +12,9 @@ import (
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
 // the handler that makes the body. If several middlewares call it, the bytes pass through the wrapper of the innermost first.
 //
-// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: that of a
-// complete body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It
-// returns nil to leave the body as it is.
+// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: the size of a complete
+// body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It returns nil to leave
+// the body as it is.
 //
 // If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, also for a body
 // that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not

@@ -183,7 +183,7 @@ func (c *Conn) over(cause error) (first bool) {
 	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
-	c.net.Close() // for Serve, this leads to a call of c.ended
+	c.net.Close() // on a connection opened by Serve, c.ended is then called
 	if c.stream != nil {
 		c.stream.forget()
 	}

@@ -175,8 +175,8 @@ func (s *Server) Dial(t testing.TB) *Client {
 	return NewClient(t, conn)
 }
 
-// Listening lets serve listen on a free address, and returns that when it listens. Another process may take the address first: then
-// Listening tries again.
+// Listening lets serve listen on a free address, and returns the address when serve listens there. Another process may take the address
+// first: then Listening tries again.
 func Listening(t testing.TB, serve func(address string) error) string {
 	t.Helper()
 	for range 10 {

@@ -128,8 +128,8 @@ type Schedule[S any] struct{ *agenda[S] }
 
 // agenda holds the streams of a schedule. It is made when the first stream waits.
 type agenda[S any] struct {
-	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
-	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next
+	heap  []*Sender[S]          // the streams that aren't incremental; heap[0] comes first
+	rings [urgencies]*Sender[S] // for each urgency the incremental stream whose turn is next, the first in its ring
 	used  uint8                 // a bit for each urgency that has a ring
 	whole uint8                 // a bit for each urgency at which a stream that isn't incremental comes next
 }

@@ -304,8 +304,7 @@ func (h *Conn) decide(t *Turn) Step {
 	return StepNext
 }
 
-// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become that of another
-// stream.
+// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and another stream may use its memory.
 func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	head, trailer := &t.head, new(trailerSection)
 	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)

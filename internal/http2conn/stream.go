@@ -47,7 +47,7 @@ type Stream struct {
 	// readable wakes the goroutine that waits for the body, and writable the one that waits until less of the answer is unsent. Capacity 1,
 	// made by the first wait.
 	readable, writable chan struct{}
-	parked             *outbox.Outbox // set by Park: that of the parked stream
+	parked             *outbox.Outbox // the outbox of the parked stream; set by Park
 	taken              *Tunnel        // set by Upgrade
 	starving           *Stream        // the next one in the connection's list
 	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; once the request is answered, until when the rest of its body may come

@@ -75,10 +75,11 @@ var patterns = []pattern{
 		"a check",
 	},
 	{
-		regexp.MustCompile(`(?:^|[.:;(,] |\b(?:and|but|so|that) )[Ww]hat (?:is|are|was|were|has|have|had|comes?|came) [^.,;:]{2,40}? (?:is|isn't|are|aren't|was|were|goes|waits|may|must|can|gets)\b`),
+		regexp.MustCompile(`(?:^|\(|[.:;,] |\b(?:and|but|so|that) )[Ww]hat (?:is|are|was|were|has|have|had|comes?|came) [^.,;:]{2,40}? (?:is|isn't|are|aren't|was|were|goes|waits|may|must|can|gets)\b`),
 		regexp.MustCompile(` (?:that|who|nobody|nothing) (?:is|are|was|were)$`),
 		"name the thing, and begin the sentence with it",
 	},
+	{regexp.MustCompile(`[:;,] that of (?:an?|the|its|each)\b`), nil, "repeat the noun"},
 	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
 	{
 		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),
