@@ -281,8 +281,8 @@ const lastLookTime = 20 * time.Millisecond
 // onTime is how late a wait may end in a process that wasn't paused.
 const onTime = time.Millisecond
 
-// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close for others: that may have
-// happened after the wake-up.
+// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close to make room for others: that
+// may have happened after the wake-up.
 func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	for {
 		word := c.word.Load()
@@ -296,9 +296,9 @@ func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	}
 }
 
-// endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up
-// and clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection.
-// endWait reports whether the connection was told to close for others.
+// endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up and
+// clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection. endWait reports
+// whether the connection was told to close to make room for others.
 func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	old := c.word.Swap(int64(stateHandler))
 	shed = waitState(old&stateMask) == stateShed

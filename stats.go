@@ -96,7 +96,7 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
-	shed              atomic.Uint64 // idle connections that were closed for others
+	shed              atomic.Uint64 // idle connections that were closed to make room for others
 	refusalAnswers    answerCounts  // to refused connections
 	overloads         atomic.Uint64 // requests, see Stats.RequestsRefused
 	acceptFailures    atomic.Uint64

@@ -142,7 +142,7 @@ type Options struct {
 	MaxReplayBytes int64
 
 	// MaxFailures is how many attempts in a row must fail before the proxy avoids an upstream, for FailTime or until it passes a
-	// HealthCheck. The proxy still uses it if there is no other upstream that the request wasn't sent to. Default 3, and 10 s.
+	// HealthCheck. The proxy still uses it for a request that was already sent to all other upstreams. Default 3, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 

@@ -29,7 +29,7 @@ var aliases = []string{"internal/nettrace", "internal/synctest", "internal/godeb
 // foreignName returns the name under which tests find an internal package.
 func foreignName(internal string) string { return strings.Replace(internal, "internal", "foreign", 1) }
 
-// reimport changes the imports of internal packages in a file of Go's.
+// reimport changes the imports of internal packages in one of Go's files.
 func reimport(source []byte) []byte {
 	for _, name := range slices.Concat(internals, aliases) {
 		source = bytes.ReplaceAll(source, []byte("\t\""+name+"\"\n"), []byte("\t"+path.Base(name)+" \""+foreignName(name)+"\"\n"))

@@ -182,7 +182,7 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	return method, target, NoFault
 }
 
-// Texts that a head may get without a field of the client's.
+// Texts that a head may get although the client has sent no field for them.
 var (
 	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
 	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")

@@ -71,7 +71,7 @@ func (h *Conn) charge(cost int) http2.Fault {
 	return h.glitches.Charge(cost, h.shared.Clock.Now(), h.shared.Glitches)
 }
 
-// fail ends the connection because of a fault of the client's.
+// fail ends the connection because of the client's fault.
 func (h *Conn) fail(t *Turn, fault http2.Fault) Step {
 	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())

@@ -134,8 +134,8 @@ func (s *Stream) hasEndedLocked() bool {
 
 // restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then the client
 // isn't told to stop, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset comes with
-// it, even while curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends
-// its request.
+// it, even while curl waits for a 100. A client may also wait for something else before it ends its request, as in a call in both
+// directions, and then never ends it.
 const restTime = time.Second
 
 // After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.

@@ -45,10 +45,10 @@ type Conn interface {
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
 // events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
 //
-// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
-// read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
-// in methods that hold loop.mu and check fd, such as Cut and LocalAddr; in WriteNow, which nobody calls once Closing has returned; and in
-// AskEnd and Peek, while they hold a lock that the owner takes before it closes the socket.
+// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would read
+// and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Other goroutines use the descriptor in
+// three cases. Methods such as Cut and LocalAddr hold loop.mu and check fd. Nobody calls WriteNow once Closing has returned. Callers of
+// AskEnd and Peek hold a lock that the owner takes before it closes the socket.
 type Socket struct {
 	served      Conn  // immutable
 	loop        *Loop // the loop that it is in; immutable

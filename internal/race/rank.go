@@ -61,8 +61,8 @@ func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
 func (OfLeaf) rank() int       { return 17 }
 
-// Unranked is of a lock whose holder calls a connection of the program's. Such a connection may belong to another server, with locks of any
-// rank. So an unranked lock may be taken under any lock, and any lock under it, without a check.
+// Unranked is the rank of a lock whose holder calls one of the program's connections. Such a connection may belong to another server, with
+// locks of any rank. So an unranked lock may be taken under any lock, and any lock under it, without a check.
 type Unranked struct{}
 
 func (Unranked) rank() int { return 0 }

@@ -80,6 +80,11 @@ var patterns = []pattern{
 		"name the thing, and begin the sentence with it",
 	},
 	{regexp.MustCompile(`[:;,] that of (?:an?|the|its|each)\b`), nil, "repeat the noun"},
+	{
+		regexp.MustCompile(`\b[a-z]+ of (?:(?:an?|the) [a-z]+|Go|npm)'s(?:[.,;:)]| (?:that|which|is|are|was|has|too)\b| $)`),
+		regexp.MustCompile(`\b(?:one|any|some|all|none|each|both|two|instead|front|inside|outside|because|ahead|place) of`),
+		"the handler's error, one of Go's files",
+	},
 	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
 	{
 		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),

@@ -62,6 +62,8 @@ func TestCheck(t *testing.T) {
 		{"its size: that of\nthe body", ": that of the"},
 		{"the size of the request, or that of the answer", ""},
 		{"(What is counted here isn't shared.)", "(What is counted here isn't"},
+		{"It ends because of a fault of the\nclient's.", "fault of the client's."},
+		{"one of the server's, instead of the handler's; a function of the client's code", ""},
 		{"nothing can be sent any more; the owner's", "; the owner's "},
 		{"It is the owner's. The handler's fields stay.", ""},
 		{"log.Fatal would make an INFO of\nit", "make an INFO of it"},
