@@ -189,12 +189,12 @@ type Server struct {
 
 	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: bytes that have
 	// come by HTTP/2 and wait for their handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by
-	// piece (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered by 408: of the bodies
-	// over 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If there is
-	// no such body, the body without room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try
-	// again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes
-	// of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit.
-	// Default DefaultMaxBufferedBodies, 128 MB.
+	// piece (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered with 408: of the
+	// bodies over 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If
+	// there is no such body, the body without room is answered with 503 and Retry-After, or over HTTP/2 refused in a way that lets the
+	// client try again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the
+	// waiting bytes of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of
+	// the limit. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all

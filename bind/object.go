@@ -93,7 +93,7 @@ func (o *object) find(name []byte, guess int) (member int, exact bool) {
 	return -1, false
 }
 
-// fold replaces each rune of name by the least rune that differs from it in case only.
+// fold replaces each rune of name with the least rune that differs from it in case only.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

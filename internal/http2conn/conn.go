@@ -56,7 +56,7 @@ type Conn struct {
 	mayUpdate  bool // updateDue may be set
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
-	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn by nil, and then has the connection.
+	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn with nil, and then has the connection.
 	inline atomic.Pointer[Turn]
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken

@@ -85,6 +85,10 @@ var patterns = []pattern{
 		regexp.MustCompile(`\b(?:one|any|some|all|none|each|both|two|instead|front|inside|outside|because|ahead|place) of`),
 		"the handler's error, one of Go's files",
 	},
+	{regexp.MustCompile(`\b[Rr]eplac(?:es?|ing) (?:[^ .,;:]+ ){1,6}by (?:an?|the|those|one|its|their|nil|spaces?)\b`), nil, "replaces it with"},
+	{regexp.MustCompile(`\banswer(?:s|ed)? (?:[^ .,;:]+ ){0,4}by (?:an? reset|[1-5]\d\d)\b`), nil, "answers it with"},
+	{regexp.MustCompile(`\b[Aa]nother (?:\w+ ){1,2}than\b`), nil, "a host other than, a different host"},
+	{regexp.MustCompile(`\b(?:is|are) for how (?:long|many)\b`), nil, "is how long"},
 	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
 	{
 		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),
@@ -114,7 +118,8 @@ func checkTree(root string) (found []finding, err error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); path != root && (name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".")) {
+			name, made := d.Name(), path == filepath.Join(root, "site") // its documents are made from the others, or by others
+			if path != root && (name == "testdata" || made || strings.HasPrefix(name, ".")) {
 				return filepath.SkipDir
 			}
 			return nil

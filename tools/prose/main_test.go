@@ -64,6 +64,13 @@ func TestCheck(t *testing.T) {
 		{"(What is counted here isn't shared.)", "(What is counted here isn't"},
 		{"It ends because of a fault of the\nclient's.", "fault of the client's."},
 		{"one of the server's, instead of the handler's; a function of the client's code", ""},
+		{"It replaces the body by\none of its own.", "replaces the body by one"},
+		{"The body is replaced by a 503. It replaces it by calling f.", ""},
+		{"A lost body is answered by 408.", "answered by 408"},
+		{"It is answered by the server.", ""},
+		{"for another host than this one", "another host than"},
+		{"another host, rather than this one", ""},
+		{"Age is for how long it runs.", "is for how long"},
 		{"nothing can be sent any more; the owner's", "; the owner's "},
 		{"It is the owner's. The handler's fields stay.", ""},
 		{"log.Fatal would make an INFO of\nit", "make an INFO of it"},
@@ -94,15 +101,15 @@ func TestCheckTree(t *testing.T) {
 	root := t.TempDir()
 	const wrong = "all but for one"
 	for name, text := range map[string]string{
-		"a/a.go":            "// Package a has " + wrong + ".\npackage a\n\nvar s = \"" + wrong + "\" // trailing, " + wrong + "\n\n//go:generate all but for one\n",
-		"a/b.go":            "package a\n\n// f is used as\n//\n//\tall but for one\n//\n// and returns all\n// but for one.\nfunc f() {}\n\n/* " + wrong + " */\n",
-		"a/a_test.go":       "package a // " + wrong + "\n",
-		"testdata/d.go":     "package d // " + wrong + "\n",
-		".git/e.go":         "package e // " + wrong + "\n",
-		"docs/F.md":         "# F\n\nThis is all\nbut for one.\n\n    " + wrong + "\n\n```\n" + wrong + "\n```\n\n| a | " + wrong + " |\n\n- a list: all but\n  for one\n",
-		"docs/inner/G.md":   wrong + "\n",
-		"README.md":         wrong + "\n",
-		"node_modules/x.md": wrong + "\n",
+		"a/a.go":          "// Package a has " + wrong + ".\npackage a\n\nvar s = \"" + wrong + "\" // trailing, " + wrong + "\n\n//go:generate all but for one\n",
+		"a/b.go":          "package a\n\n// f is used as\n//\n//\tall but for one\n//\n// and returns all\n// but for one.\nfunc f() {}\n\n/* " + wrong + " */\n",
+		"a/a_test.go":     "package a // " + wrong + "\n",
+		"testdata/d.go":   "package d // " + wrong + "\n",
+		".git/e.go":       "package e // " + wrong + "\n",
+		"docs/F.md":       "# F\n\nThis is all\nbut for one.\n\n    " + wrong + "\n\n```\n" + wrong + "\n```\n\n| a | " + wrong + " |\n\n- a list: all but\n  for one\n",
+		"docs/inner/G.md": wrong + "\n",
+		"README.md":       wrong + "\n",
+		"site/x.md":       wrong + "\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
