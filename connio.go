@@ -257,9 +257,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read after a wait whose time was over at ended (0 if it isn't over). Bytes that came while the process
-// was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the connection can't tell, it
-// reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read deadline back.
+// beginLastLook prepares one more read after a wait. ended is the moment at which the wait's time was over, 0 if it isn't over. Bytes that
+// came while the process was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the
+// connection can't tell, it reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read
+// deadline back.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {

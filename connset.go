@@ -350,8 +350,8 @@ func (s *connSet) sweep() {
 	s.endSweep(due)
 }
 
-// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so
-// from now on a deadline before due makes due earlier.
+// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so a
+// deadline that is set from now on and comes before due is put into due.
 func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,7 @@ func (c *Ctx) ProxyHeader() (h ProxyHeader, ok bool) {
 // IsLocal reports whether the connection is the proxy's own, such as a health check, and not a client's.
 func (h ProxyHeader) IsLocal() bool { return h.header.IsLocal() }
 
-// Source returns the client's address, invalid if the proxy doesn't tell.
+// Source returns the client's address. It is invalid if the proxy doesn't tell it.
 func (h ProxyHeader) Source() netip.AddrPort { return h.header.Source() }
 
 // Destination returns the address of the proxy that the client has connected to, invalid if the proxy doesn't tell.

@@ -269,7 +269,7 @@ func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	}
 }
 
-// overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
+// overCost is how many glitches a head over the limits costs: with HPACK's table a block of a few kilobytes can have thousands of fields.
 const overCost = 20
 
 // leaveUndecided makes the stream's handler run when the input is used up.

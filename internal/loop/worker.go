@@ -20,9 +20,9 @@ type Workers interface {
 	// nothing, if none is free.
 	HandOver(w *Worker, places admit.Kinds) bool
 	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
-	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost odd.
+	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost an odd number.
 	Retake()
-	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost even, unless Lost has grown meanwhile.
+	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost an even number, unless Lost has grown meanwhile.
 	Crowded() bool
 	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of seats in the group.
 	MayRetake(seats int) bool
