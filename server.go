@@ -500,7 +500,7 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 	c := newConn(s, netConn)
 	_, secure := netConn.(*tls.Conn)
 	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {
-		c.setState(stateHandshake) // before add shows the connection to a shutdown
+		c.setState(stateHandshake) // before add lists the connection, where a shutdown sees it
 	}
 	if client, reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, client, reason)

@@ -229,7 +229,7 @@ func New(options Options) *Proxy {
 	return p
 }
 
-// setDefaults gives options their defaults, and replaces negative values, which mean none, by 0.
+// setDefaults gives options their defaults, and replaces negative values, which mean none, with 0.
 func (o *Options) setDefaults() {
 	o.DialTimeout = max(cmp.Or(o.DialTimeout, DefaultDialTimeout), 0)
 	o.ResponseTimeout = max(cmp.Or(o.ResponseTimeout, DefaultResponseTimeout), 0)

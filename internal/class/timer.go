@@ -83,8 +83,8 @@ func (t *Timer) End() {
 	}
 }
 
-// Trust makes own, the class of the running server's handler, a trusted one. The first call isn't measured: it may have set up things for
-// the later ones, such as a router's tables.
+// Trust marks own as trusted. own is the class of the running server's handler. The first call isn't measured: it may have set up things
+// for the later ones, such as a router's tables.
 func (t *Timer) Trust(own *Class) {
 	if !own.Trusted.Load() {
 		own.Trusted.Store(true)

@@ -85,7 +85,7 @@ var patterns = []pattern{
 		regexp.MustCompile(`\b(?:one|any|some|all|none|each|both|two|instead|front|inside|outside|because|ahead|place) of`),
 		"the handler's error, one of Go's files",
 	},
-	{regexp.MustCompile(`\b[Rr]eplac(?:es?|ing) (?:[^ .,;:]+ ){1,6}by (?:an?|the|those|one|its|their|nil|spaces?)\b`), nil, "replaces it with"},
+	{regexp.MustCompile(`\b[Rr]eplac(?:es?|ing) (?:[^ .,;:]+ ){1,6}by (?:an?|the|those|one|its|their|nil|spaces?|\d+)\b`), nil, "replaces it with"},
 	{regexp.MustCompile(`\banswer(?:s|ed)? (?:[^ .,;:]+ ){0,4}by (?:an? reset|[1-5]\d\d)\b`), nil, "answers it with"},
 	{regexp.MustCompile(`\b[Aa]nother (?:\w+ ){1,2}than\b`), nil, "a host other than, a different host"},
 	{regexp.MustCompile(`\b(?:is|are) for how (?:long|many)\b`), nil, "is how long"},
