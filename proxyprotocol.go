@@ -51,7 +51,7 @@ type ProxyHeader struct{ header *proxyproto.Header }
 type ProxyTLS struct {
 	// Verified says that the client has a certificate, which the proxy has verified.
 	Verified bool
-	// Version and Cipher are names such as "TLSv1.3", CommonName is the client certificate's; "" if the proxy doesn't tell.
+	// Version and Cipher are names such as "TLSv1.3". CommonName is the client certificate's. Each is "" if the proxy hasn't sent it.
 	Version, Cipher, CommonName string
 }
 
