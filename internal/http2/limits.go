@@ -94,7 +94,8 @@ func (e *Earned) pay() int {
 const (
 	// A WINDOW_UPDATE whose increment is below smallUpdate is a glitch: it would divide an answer into many small frames.
 	smallUpdate = 256
-	// DATA that come late cost something if they are smaller than smallData. Those that a client had under way are mostly larger.
+	// DATA frames that come late cost something if they are smaller than smallData. Frames that were on their way when the stream ended are
+	// mostly larger.
 	smallData = 256
 )
 

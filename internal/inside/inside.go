@@ -73,7 +73,7 @@ func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return car
 // certificate gets 421.
 func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
 
-// Configure applies the defaults of the server's fields, which must no longer change. Stats returns the limits from then on.
+// Configure applies the defaults of the server's fields. The fields must no longer change. Stats returns the limits from then on.
 func Configure(s *filo.Server) { config(s) }
 
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
