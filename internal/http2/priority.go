@@ -121,9 +121,9 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 }
 
 // Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Of one urgency, the incremental
-// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame is of a stream that
-// isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of
-// streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
+// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame belongs to a stream
+// that isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number
+// of streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
 // agenda holds the streams of a schedule. It is made when the first stream waits.

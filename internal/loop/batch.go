@@ -59,7 +59,7 @@ func (l *Loop) endFilling() (n int) {
 	return n
 }
 
-// isFirst reports whether the first entry of the batch is of the connection in the slot.
+// isFirst reports whether the first entry of the batch belongs to the connection in the slot.
 func (l *Loop) isFirst(slot uint32) bool {
 	socket := l.batch[0].socket.Load()
 	return socket != nil && socket.slot == slot

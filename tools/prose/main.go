@@ -89,6 +89,11 @@ var patterns = []pattern{
 	{regexp.MustCompile(`\banswer(?:s|ed)? (?:[^ .,;:]+ ){0,4}by (?:an? reset|[1-5]\d\d)\b`), nil, "answers it with"},
 	{regexp.MustCompile(`\b[Aa]nother (?:\w+ ){1,2}than\b`), nil, "a host other than, a different host"},
 	{regexp.MustCompile(`\b(?:is|are) for how (?:long|many)\b`), nil, "is how long"},
+	{
+		regexp.MustCompile(`\b(?:is|are|was|were) of (?:an?|the|another)(?: \w+){1,2}`),
+		regexp.MustCompile(`of (?:an?|the|another) (?:\w+ )?(?:class|kind|size|sort|type)\b`),
+		"belongs to, comes from",
+	},
 	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
 	{
 		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),

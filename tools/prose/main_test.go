@@ -71,6 +71,8 @@ func TestCheck(t *testing.T) {
 		{"for another host than this one", "another host than"},
 		{"another host, rather than this one", ""},
 		{"Age is for how long it runs.", "is for how long"},
+		{"every other frame is of\na stream", "is of a stream"},
+		{"whether the place is of a reserved kind, or of another type", ""},
 		{"nothing can be sent any more; the owner's", "; the owner's "},
 		{"It is the owner's. The handler's fields stay.", ""},
 		{"log.Fatal would make an INFO of\nit", "make an INFO of it"},
