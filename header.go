@@ -17,7 +17,7 @@ import (
 // No field that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) become spaces,
 // and a field whose name isn't a token of RFC 9110 is left out.
 //
-// A Header must not be copied. To pass fields on, add each field of All.
+// A Header must not be copied. To pass fields on, add each field that All yields.
 type Header struct {
 	_    noCopy
 	list field.List

@@ -18,9 +18,9 @@ type Doc struct {
 	Deprecated bool
 	// Errors are the statuses of the function's own errors, in addition to those of binding.
 	Errors []int
-	// Security says what a client must present, in OpenAPI's form: all schemes of one of the maps, each with the scopes that it needs. The
-	// schemes are described in the document. nil means the document's own Security, and an empty slice that nothing is needed. It only
-	// describes the operation: middleware must check it.
+	// Security says what a client must present, in OpenAPI's form: one of the maps is enough, and a client needs all schemes in it, each
+	// with its scopes. The schemes are described in the document. nil means the document's own Security, and an empty slice that nothing is
+	// needed. It only describes the operation: middleware must check it.
 	Security []map[string][]string
 }
 

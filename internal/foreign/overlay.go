@@ -72,7 +72,7 @@ func writeOverlay(dir string, o *options) (string, error) {
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// detour copies net/http's server.go with the detours. Each detour stays in the line that it follows, so that line numbers stay.
+// detour copies net/http's server.go with the detours. Each detour is put into the line that it follows, so that line numbers don't change.
 func detour(to, from string) error {
 	source, err := os.ReadFile(from)
 	if err != nil {
