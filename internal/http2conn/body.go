@@ -373,8 +373,8 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	return whole, ok, false
 }
 
-// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own deadline
-// again.
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that is reading check its own
+// deadline again.
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
