@@ -198,9 +198,9 @@ func (s *Server) connHijacked(c *conn) {
 // observedConn is the net.Conn that Server.ConnState and ConnContext get: the conn itself, with other methods. So it costs nothing, is
 // the same in all states of the connection, and can be compared and used as the key of a map.
 //
-// User code may keep it, and call its methods at any time on any goroutine, while the owner, the lingerer or the handler that has
-// hijacked the connection uses the socket. So the methods touch none of the owner's fields: the addresses are immutable or read
-// under the loop's lock, and linger.Cut may be called beside the owner.
+// User code may keep it, and call its methods at any time on any goroutine, while the owner, the lingerer or the handler that has hijacked
+// the connection uses the socket. So the methods touch none of the owner's fields: the addresses are immutable or read under the loop's
+// lock, and linger.Cut may run while the owner uses the connection.
 type observedConn conn
 
 var errObserved = errors.New("filo: only the server reads, writes and sets the deadlines of the connection that ConnState is told of; " +

@@ -113,7 +113,7 @@ func (*realIP) Host(c *filo.Ctx) []byte {
 	return trusted.host(c, address)
 }
 
-// host is Host for a request for which peer has returned these results; r may be nil.
+// host is Host, given the results of peer for the request: r, which may be nil, and address.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte
