@@ -443,7 +443,7 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	}
 	record := c.scratch.running
 	record.Is(running.Reading)
-	defer func() { // Read may be code of the program's, which panics
+	defer func() { // Read may be the program's code, which panics
 		record.Is(c.scratch.ctx.runningState())
 		bodies.EndSilence(room)
 		if c.cut != nil {
@@ -455,7 +455,7 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 }
 
 // CutBody is conn.CutBody for a request of another server. It calls SetReadDeadline on another goroutine, since the caller holds a lock and
-// SetReadDeadline may be code of the program's.
+// SetReadDeadline may be the program's code.
 func (c *carried) CutBody(room *budget.Room) bool {
 	cut := make(chan struct{})
 	c.cut = cut

@@ -106,7 +106,7 @@ func (x *exchange) notAdmitted(err error) error {
 		x.scratch.timer.Switch(&x.server.classes.handler)
 	}
 	if err == ErrClientGone {
-		return ErrAbort // nobody gets an answer, and it is no error of the handler's
+		return ErrAbort // nobody gets an answer, and the handler isn't at fault
 	}
 	return err
 }

@@ -549,8 +549,8 @@ func (c *conn) endConn(lingers bool) {
 	})
 }
 
-// endConnBy is endConn with another way to close the socket. The socket is closed last: a client that sees the end and connects again finds
-// the connection's place free, and ConnState knows of the end. No panic in ConnState or in the connection's Close does further harm.
+// endConnBy is endConn with another way to close the socket. The socket is closed last: when a client sees the end and connects again, the
+// connection's place is free, and ConnState has been called. No panic in ConnState or in the connection's Close does further harm.
 func (c *conn) endConnBy(closeSocket func()) {
 	s := c.server
 	if waitState(c.word.Swap(int64(stateClosed))&stateMask) == stateClosed {

@@ -95,8 +95,8 @@ func (c *conn) putOff(deadline clock.Time) clock.Time {
 	return c.writePace.Deadline(c.since, c.server.config.writing)
 }
 
-// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next look is due, or 0 if the wait
-// is over.
+// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next check is due, or 0 if the
+// wait is over.
 func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	if c.buffered == notFollowed {
 		return 0
@@ -104,8 +104,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	limits := c.server.config.writing
 	n, ok := sock.Buffered(c.netConn)
 	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
-	// At the first look, what the client has taken is unknown. If the buffer holds more than at the last look, the client has made room for
-	// that.
+	// The first check doesn't know how much the client has taken. If the buffer holds more than at the last check, the client has made room
+	// for that.
 	if ok && buffered != c.buffered {
 		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
 		c.since, c.buffered = now, buffered
@@ -175,8 +175,8 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next look at
-// whether the client is silent. If the deadline comes before that look, the read gathers no more.
+// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next check
+// whether the client is silent. If the deadline comes before that check, the read gathers no more.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {
 		return deadline
@@ -229,7 +229,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {
 		case over != nil:
-			return 0, over // the last look has found nothing
+			return 0, over // the last check has found nothing
 		case c.state() == stateShed:
 			over = errShed
 		case deadline != 0 && c.server.clock.Exact() >= deadline:
@@ -257,9 +257,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read after a wait whose time was over at ended (0 if it isn't over). Bytes that came while the process
-// was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the connection can't tell, it
-// reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read deadline back.
+// beginLastLook prepares one more read after a wait. ended is the moment at which the wait's time was over, 0 if it isn't over. Bytes that
+// came while the process was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the
+// connection can't tell, it reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read
+// deadline back.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
@@ -275,14 +276,14 @@ func (c *conn) beginLastLook(ended clock.Time) bool {
 	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
 }
 
-// lastLookTime is how long the last look may take at a connection that can't tell whether something has come.
+// lastLookTime is how long the last check may take on a connection that can't tell whether something has come.
 const lastLookTime = 20 * time.Millisecond
 
 // onTime is how late a wait may end in a process that wasn't paused.
 const onTime = time.Millisecond
 
-// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close for others: that may have
-// happened after the wake-up.
+// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close to make room for others: that
+// may have happened after the wake-up.
 func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	for {
 		word := c.word.Load()
@@ -296,9 +297,9 @@ func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	}
 }
 
-// endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up
-// and clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection.
-// endWait reports whether the connection was told to close for others.
+// endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up and
+// clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection. endWait reports
+// whether the connection was told to close to make room for others.
 func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	old := c.word.Swap(int64(stateHandler))
 	shed = waitState(old&stateMask) == stateShed

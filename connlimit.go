@@ -128,7 +128,8 @@ func (s *connSet) freeDescriptors() {
 	}
 }
 
-// shedTogether is how many connections make room at a time when descriptors have run out: the next look for them comes some milliseconds later.
+// shedTogether is how many connections make room at a time when descriptors have run out: the next search for them comes some milliseconds
+// later.
 const shedTogether = 4
 
 // shedFirst tells the first of the connections found to close. Those that aren't idle any more are left alone.

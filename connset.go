@@ -350,8 +350,8 @@ func (s *connSet) sweep() {
 	s.endSweep(due)
 }
 
-// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so
-// from now on a deadline before due makes due earlier.
+// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so a
+// deadline that is set from now on and comes before due is put into due.
 func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,8 +385,8 @@ func (s *connSet) setDueLocked(now, due clock.Time) {
 }
 
 // expire wakes the owner of a connection whose deadline has passed. In a wait to write it first looks at what the client has taken. While
-// the word has no deadline and waking is held, c.since, c.buffered and c.writePace are the sweep's. If the wait goes on, expire returns when to
-// look again.
+// the word has no deadline and waking is held, only the sweep uses c.since, c.buffered and c.writePace. If the wait goes on, expire returns
+// when to look again.
 func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()

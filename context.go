@@ -172,7 +172,7 @@ func (c *Ctx) endWatch() {
 	}
 }
 
-// DefaultMaxTasks limits the tasks of Ctx.Go in a server whose Tasks field is nil, waiting tasks included.
+// DefaultMaxTasks limits the tasks started by Ctx.Go in a server whose Tasks field is nil, waiting tasks included.
 const DefaultMaxTasks = 10_000
 
 var (

@@ -85,7 +85,7 @@ func (e *HTTPError) Error() string {
 // Unwrap returns the cause.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// LogValue implements slog.LogValuer by the text of Error, in logs of every format. Without it slog's JSONHandler would call MarshalJSON,
+// LogValue implements slog.LogValuer: logs of every format get the text of Error. Without it slog's JSONHandler would call MarshalJSON,
 // which leaves out the cause.
 func (e *HTTPError) LogValue() slog.Value { return slog.StringValue(e.Error()) }
 

@@ -666,6 +666,59 @@ func ExampleProxyProtocol() {
 	log.Fatal(s.ListenAndServeTLS(":8443", "cert.pem", "key.pem"))
 }
 
+// What the proxy knows about a connection reaches the handlers: here the host name that the client asked for by TLS, and the proxy's own
+// identifier, to find the connection in the proxy's log.
+func ExampleCtx_ProxyHeader() {
+	s := &filo.Server{
+		Handler: func(c *filo.Ctx) error {
+			h, _ := c.ProxyHeader()
+			_, byTLS := h.TLS()
+			return c.Text(200, fmt.Sprintf("from %v to %v, host %q, id %q, TLS %t\n", h.Source(), h.Destination(), h.Authority(), h.UniqueID(), byTLS))
+		},
+		ProxyProtocol: filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	}
+	log.Fatal(s.ListenAndServe(":8080"))
+}
+
+// The requests that have been handled for longer than a second, in the log.
+func ExampleServer_Running() {
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "hello\n") }}
+	go func() {
+		for range time.Tick(10 * time.Second) {
+			for _, request := range s.Running() {
+				// RunningHandler: in its handler. RunningReading and RunningAnswering: it waits for its client. RunningQueued: it waits for a place.
+				if request.Age > time.Second && request.State == filo.RunningHandler {
+					slog.Warn("slow", "route", request.Route, "client", request.Client, "age", request.Age)
+				}
+			}
+		}
+	}()
+	log.Fatal(s.ListenAndServe(":8080"))
+}
+
+// A connection is new, then active and idle in turns, and closed or hijacked in the end.
+func ExampleConnState() {
+	ended := make(chan struct{})
+	s := &filo.Server{
+		Handler: func(c *filo.Ctx) error { return c.NoContent() },
+		ConnState: func(_ net.Conn, state filo.ConnState) {
+			fmt.Println(state)
+			if state == filo.StateClosed || state == filo.StateHijacked {
+				close(ended)
+			}
+		},
+	}
+	client, server := servertest.Pipe()
+	io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	s.ServeConn(server)
+	client.Close()
+	<-ended
+	// Output:
+	// new
+	// active
+	// closed
+}
+
 // Handlers that wait for something else than a request return when the shutdown begins.
 func ExampleServer_RegisterOnShutdown() {
 	orders := make(chan int)

@@ -174,7 +174,7 @@ func (x *exchange) panicked(err *PanicError) error {
 	return err
 }
 
-// finish completes the answer after the handler has returned err. It leaves a whole answer to the protocol to render. No user code runs
+// finish completes the answer after the handler has returned err. It doesn't render a whole answer: the protocol does. No user code runs
 // for the answer afterwards, except what Ctx.end closes.
 func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	if x.hijacked {

@@ -33,8 +33,8 @@ type Args struct {
 	err  error // of the last Parse
 }
 
-// Parse replaces the parameters by those in query, a query without its "?" or the body of a form. Args keeps query and reads
-// from it later, so query must not change until Reset or the next Parse; Parse itself never writes to it.
+// Parse replaces the parameters with those in query, a query without its "?" or the body of a form. Args keeps query and reads from it
+// later, so query must not change until Reset or the next Parse; Parse itself never writes to it.
 //
 // Parsing follows the WHATWG URL standard and refuses nothing. Only "&" separates parameters, and empty ones are skipped. A
 // parameter without "=" has an empty value, "+" is a space, and a "%" without two hexadecimal digits is kept. (net/url drops a

@@ -194,7 +194,7 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
 	err = c.driver.sendApart(c.out)
 	c.out, c.before = c.out[:0], 0
-	c.netConn.SetReadDeadline(clock.Past) // ends the handler's wait for its body; without deadlines only the client ends that
+	c.netConn.SetReadDeadline(clock.Past) // ends the handler's wait for its body; on a connection without deadlines only the client ends that wait
 	return size, err
 }
 

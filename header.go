@@ -17,7 +17,7 @@ import (
 // No field that is set can break the framing of a message: control bytes in a value (CR, LF and NUL among them) become spaces,
 // and a field whose name isn't a token of RFC 9110 is left out.
 //
-// A Header must not be copied. To pass fields on, add each field of All.
+// A Header must not be copied. To pass fields on, add each field that All yields.
 type Header struct {
 	_    noCopy
 	list field.List
@@ -47,7 +47,7 @@ func (h *Header) Values(name string) iter.Seq[[]byte] { return h.list.Values(nam
 // All yields the name and the value of each field, in order and in the case in which they were sent or set.
 func (h *Header) All() iter.Seq2[[]byte, []byte] { return h.list.All() }
 
-// Set replaces all fields called name by one with the value, at the position of the first of them.
+// Set replaces all fields called name with one that has the value, at the position of the first of them.
 func (h *Header) Set(name, value string) { h.list.Set(name, value) }
 
 // SetBytes is Set for a value in bytes, which it copies.
@@ -65,7 +65,7 @@ func (h *Header) Del(name string) { h.list.Del(name) }
 // Reset removes all fields.
 func (h *Header) Reset() { h.list.Reset() }
 
-// SetField replaces all fields of f's name by f, as Set does.
+// SetField replaces all fields of f's name with f, as Set does.
 func (h *Header) SetField(f *Field) { h.list.SetLine(&f.line) }
 
 // AddField appends f and keeps others of the same name.

@@ -19,7 +19,7 @@ import (
 type blockingHTTP2 struct {
 	*conn
 	h      *http2conn.Conn
-	failed bool // nothing can be sent any more; the owner's
+	failed bool // nothing can be sent any more; only the owner uses it
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
 	idle  chan struct{} // flushed sends to it; capacity 1

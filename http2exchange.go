@@ -36,7 +36,7 @@ var (
 	_ windowWire = (*http2Exchange)(nil)
 )
 
-// begin makes s the exchange of the stream of w's turn.
+// begin makes s the exchange for the stream of w's turn.
 func (s *http2Exchange) begin(w *scratch, c *conn, driver http2Runner) {
 	s.exchange = exchange{server: c.server, tlsState: c.tlsState, wire: s, scratch: w, answered: c.answered}
 	s.Stream, s.conn, s.h, s.driver, s.apart = w.http2.Stream, c, c.http2.Load(), driver, false

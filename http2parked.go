@@ -108,7 +108,7 @@ func (d parkedStream) wait() (left bool) {
 // end implements parkable.
 func (d parkedStream) end() {
 	whole := d.ending && d.out.AllSent()
-	defer d.endStream(whole) // deferred, since the function of OnClose may end the goroutine
+	defer d.endStream(whole) // deferred, since the function given to OnClose may end the goroutine
 	if whole {
 		d.over()
 	}

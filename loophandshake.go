@@ -172,7 +172,7 @@ func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 	if lc.failed {
 		return 0, false, nil
 	}
-	half, _ := lc.SawEnd() // before the look, which then sees all that came
+	half, _ := lc.SawEnd() // before Peek, which then sees all that came
 	space := lc.in.Space()
 	n, err := lc.Peek(space)
 	switch {

@@ -110,7 +110,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	switch {
 	case n > 0:
 		lc.http2.Load().Received(&w.http2.Turn, space, n)
-		lc.woken = wokenInTime // what has come may be what was waited for
+		lc.woken = wokenInTime // the bytes that have come may be those that the connection waited for
 		return true
 	case err == nil:
 		return true // read again
@@ -184,7 +184,7 @@ func (lc *loopConn) TakeAway() {
 	}
 }
 
-// watch implements http2Runner. If the monitor took the worker's seat before the call of Disown, it found no connection to take, and won't
+// watch implements http2Runner. If the monitor took the worker's seat before the call to Disown, it found no connection to take, and won't
 // look again. So watch takes the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {

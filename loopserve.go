@@ -30,8 +30,8 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config, begun fun
 	return true, s.listenInLoops(g, listener.Addr(), user, fds, config, begun)
 }
 
-// listenInLoops accepts from the sockets until they are closed: one socket for each loop, or a single socket, that of the listener user. At
-// the end it closes user, if user isn't nil.
+// listenInLoops accepts from the sockets until they are closed: one socket for each loop, or only the socket of the listener user. At the
+// end it closes user, if user isn't nil.
 func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config, begun func(net.Addr)) error {
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,

@@ -49,7 +49,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		}
 		if lc.tlsState != nil && lc.tlsState.NegotiatedProtocol == "h2" {
 			lc.startHTTP2()
-			return true // its turns are the leader's
+			return true // a leader gives it its turns
 		}
 	}
 	for budget := turnRequests; ; {

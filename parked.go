@@ -31,7 +31,7 @@ type Wake int
 const (
 	// WakeData means that there is something to read, or that the client has ended its side.
 	WakeData Wake = iota
-	// WakeDeadline means that the deadline of SetWait has passed.
+	// WakeDeadline means that the deadline set by SetWait has passed.
 	WakeDeadline
 	// WakeShutdown means that the server is shutting down. The connection is closed after the call.
 	WakeShutdown
@@ -49,12 +49,12 @@ type ParkedConn struct {
 	wait     clock.Time   // see SetWait; 0: none
 	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
-	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; the owner's
+	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; only the owner uses it
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
 	chunked  bool        // the data is sent as a chunked body; immutable
-	ending   bool        // no further call of the function; closed when all data has been sent; the owner's
-	unread   bool        // the client may still be sending, and nobody reads; the owner's
+	ending   bool        // no further call of the function; closed when all data has been sent; only the owner uses it
+	unread   bool        // the client may still be sending, and nobody reads; only the owner uses it
 	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
 	sealed  bool
 	sealing race.Mutex[race.OfSealing] // orders the writes to TLS if sealed is set; taken before the outbox's lock
@@ -84,8 +84,8 @@ type ParkedConn struct {
 // A parked connection counts against MaxConns and, while serve runs, against Concurrency. In the blocking driver a goroutine
 // waits for each parked connection.
 //
-// Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. What is
-// parked is the request's stream. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
+// Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. The request's stream
+// is parked, not its connection. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
 //
 // Where another server has received the request (adaptor.ToHTTP), a goroutine waits for each parked connection, and Park needs a server
 // that gives its connection away. Shutdown wakes such connections and waits for them, whether this server serves or not.
@@ -139,8 +139,8 @@ func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (
 // client leaves. The body ends properly when the function returns io.EOF, and after WakeShutdown; with any other error it is
 // cut off.
 //
-// The connection carries no further request, except over HTTP/2. The functions of Response.WrapBody are called, but can't wrap the body. If
-// the response can have no body, as an answer to HEAD, the error is ErrBodyNotAllowed.
+// The connection carries no further request, except over HTTP/2. The functions given to Response.WrapBody are called, but can't wrap the
+// body. If the response can have no body, as an answer to HEAD, the error is ErrBodyNotAllowed.
 //
 // Experimental: see Park.
 func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
@@ -337,7 +337,7 @@ func (p *ParkedConn) OnClose(f func()) {
 	}
 }
 
-// over calls the function of OnClose, once.
+// over calls the function given to OnClose, once.
 func (p *ParkedConn) over() {
 	p.mu.Lock()
 	f, again := p.onClose, p.isOver
@@ -524,7 +524,7 @@ func (p *ParkedConn) serveBy(d parkable) (again bool) {
 // endConn ends a parked connection. If lingers is set, and the connection ends properly, its client may still be sending.
 func (p *ParkedConn) endConn(lingers bool) {
 	if p.ending {
-		defer p.conn.endConn(lingers) // deferred, since the function of OnClose may end the goroutine
+		defer p.conn.endConn(lingers) // deferred, since the function given to OnClose may end the goroutine
 		p.over()                      // now, since End would end the wait of the lingerer
 		return
 	}

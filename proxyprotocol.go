@@ -51,7 +51,7 @@ type ProxyHeader struct{ header *proxyproto.Header }
 type ProxyTLS struct {
 	// Verified says that the client has a certificate, which the proxy has verified.
 	Verified bool
-	// Version and Cipher are names such as "TLSv1.3", CommonName is the client certificate's; "" if the proxy doesn't tell.
+	// Version and Cipher are names such as "TLSv1.3". CommonName is the client certificate's. Each is "" if the proxy hasn't sent it.
 	Version, Cipher, CommonName string
 }
 
@@ -65,22 +65,22 @@ func (c *Ctx) ProxyHeader() (h ProxyHeader, ok bool) {
 // IsLocal reports whether the connection is the proxy's own, such as a health check, and not a client's.
 func (h ProxyHeader) IsLocal() bool { return h.header.IsLocal() }
 
-// Source returns the client's address, invalid if the proxy doesn't tell.
+// Source returns the client's address. It is invalid if the proxy hasn't sent it.
 func (h ProxyHeader) Source() netip.AddrPort { return h.header.Source() }
 
-// Destination returns the address of the proxy that the client has connected to, invalid if the proxy doesn't tell.
+// Destination returns the address of the proxy that the client has connected to. It is invalid if the proxy hasn't sent it.
 func (h ProxyHeader) Destination() netip.AddrPort { return h.header.Destination() }
 
-// Authority returns the host name that the client has asked the proxy for by TLS (SNI), "" if the proxy doesn't tell.
+// Authority returns the host name that the client has asked the proxy for by TLS (SNI), "" if the proxy hasn't sent it.
 func (h ProxyHeader) Authority() string { return h.header.Authority() }
 
-// ALPN returns the protocol that the client and the proxy have agreed on, such as "h2", "" if the proxy doesn't tell.
+// ALPN returns the protocol that the client and the proxy have agreed on, such as "h2", or "" if the proxy hasn't sent it.
 func (h ProxyHeader) ALPN() string { return h.header.ALPN() }
 
-// UniqueID returns the connection's ID, which may have any bytes, "" if the proxy doesn't tell.
+// UniqueID returns the connection's ID, which may have any bytes, or "" if the proxy hasn't sent it.
 func (h ProxyHeader) UniqueID() string { return h.header.UniqueID() }
 
-// TLS returns what the proxy tells about TLS. ok is false if the client doesn't use TLS, or the proxy doesn't tell.
+// TLS returns what the proxy tells about TLS. ok is false if the client doesn't use TLS, or if the proxy tells nothing about TLS.
 func (h ProxyHeader) TLS() (t ProxyTLS, ok bool) {
 	told, ok := h.header.TLS()
 	return ProxyTLS(told), ok

@@ -110,7 +110,7 @@ type warnings struct {
 func (r *Response) warnPlainHTTP(name string) {
 	c := r.ctx
 	if c == nil || c.exchange == nil || c.exchange.tlsState != nil || c.exchange.server.warned.plainCookie.Load() || !c.RemoteAddrPort().IsValid() {
-		return // what comes by a Unix socket comes from a proxy
+		return // requests by a Unix socket come from a proxy
 	}
 	list := &c.Request.Header.list
 	_, byProxy := c.ProxyHeader()
@@ -136,7 +136,7 @@ const keptStatus = 0
 //
 // Only builds with the race detector call warnReplaced, before each answer: in production the answer may as well be a page that replaces an
 // error on purpose. An error that RenderError has turned into the response may be replaced. With keptStatus the answer keeps the status,
-// which the handler may have set for the page of an error. In this case only the loss of a body counts as a replaced answer.
+// which the handler may have set for an error page. In this case only the loss of a body counts as a replaced answer.
 func (c *Ctx) warnReplaced(status int) {
 	refused, s := c.Response.status, c.exchange.server
 	replaced := refused >= 400 && status < 400

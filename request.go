@@ -459,7 +459,7 @@ type replacedBody struct {
 	wholeBody // whole is in a buffer of its own
 }
 
-// SetBodyReader replaces the request body by the content of reader, for Body, BodyReader, Form and the other methods. Usually reader
+// SetBodyReader replaces the request body with the content of reader, for Body, BodyReader, Form and the other methods. Usually reader
 // decodes what an earlier BodyReader returned. It must return io.EOF at the end; any other error becomes an error of the body.
 //
 // The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to

@@ -163,9 +163,9 @@ func (r *Response) toBuffer() {
 	}
 }
 
-// SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that comes
-// over plain HTTP under another name than localhost. The server logs the first such cookie, unless a proxy says that it speaks TLS with the
-// client.
+// SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that
+// comes over plain HTTP under a name other than localhost. The server logs the first such cookie, unless a proxy says that it speaks TLS
+// with the client.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])

@@ -12,9 +12,9 @@ import (
 // WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
 // the handler that makes the body. If several middlewares call it, the bytes pass through the wrapper of the innermost first.
 //
-// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: that of a
-// complete body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It
-// returns nil to leave the body as it is.
+// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: the size of a complete
+// body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It returns nil to leave
+// the body as it is.
 //
 // If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, also for a body
 // that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not
@@ -54,7 +54,7 @@ func (r *Response) endStream(w *StreamWriter) {
 	w.buffer, w.written = w.buffer[:0], 0
 }
 
-// wrap calls the functions of WrapBody for a body that streams. It reports whether one of them has wrapped it.
+// wrap calls the functions given to WrapBody for a body that streams. It reports whether one of them has wrapped it.
 func (w *StreamWriter) wrap() bool {
 	switch r := &w.ctx.Response; {
 	case len(r.wraps) == 0:
@@ -68,9 +68,9 @@ func (w *StreamWriter) wrap() bool {
 	return len(w.layers) > 0
 }
 
-// announceHead calls the functions of WrapBody for a head whose body they can't wrap, so that they can add fields. If a function wraps the
-// body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten, since the head
-// may turn out not to be sent.
+// announceHead calls the functions given to WrapBody for a head whose body they can't wrap, so that they can add fields. If a function
+// wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten,
+// since the head may turn out not to be sent.
 func (r *Response) announceHead() {
 	for _, wrap := range r.wraps {
 		var before field.List
@@ -83,7 +83,7 @@ func (r *Response) announceHead() {
 	}
 }
 
-// addLayers calls the functions of WrapBody, and forgets them.
+// addLayers calls the functions given to WrapBody, and forgets them.
 func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
 	r := &w.ctx.Response
 	defer r.forgetWraps()
@@ -162,7 +162,7 @@ func (c *Ctx) dropLayers(layers []io.WriteCloser) {
 	}
 }
 
-// wrapWhole sends a body that is in memory through the functions of WrapBody.
+// wrapWhole sends a body that is in memory through the functions given to WrapBody.
 func (r *Response) wrapWhole() error {
 	c := r.ctx
 	w := &c.stream

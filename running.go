@@ -27,7 +27,7 @@ type RunningRequest struct {
 	// is the proxy's address. It is invalid if the connection isn't an IP connection. If the type of the connection is the program's own,
 	// it is also invalid once the connection has ended, and until the server has asked for its address.
 	Client netip.AddrPort
-	// Age is for how long the request has been handled. It begins with its handler, or in Server.Queue.
+	// Age is how long the request has been handled. It begins with its handler, or in Server.Queue.
 	Age time.Duration
 }
 

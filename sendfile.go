@@ -59,7 +59,7 @@ func (c *conn) fileSender(p filepart.Part, size int64, headSent bool) (sender so
 	return sender, stays, err
 }
 
-// filePatience is for how long a worker of the loop driver waits for a client that takes maxSendfile bytes of a file. Then the loop sends the
+// filePatience is how long a worker of the loop driver waits for a client that takes maxSendfile bytes of a file. Then the loop sends the
 // rest, and a slow client holds no worker. A fast client costs less processor time if a worker waits.
 const filePatience = time.Second
 

@@ -117,8 +117,8 @@ type Server struct {
 	// SocketOptions are set on the listening sockets that the server opens.
 	SocketOptions SocketOptions
 
-	// Tasks is the pool that runs the tasks of Ctx.Go. Other code may share it, and the server never releases it. By default
-	// the server creates its own pool, for DefaultMaxTasks tasks, when the first task needs it.
+	// Tasks is the pool that runs the tasks started by Ctx.Go. Other code may share it, and the server never releases it. By default the
+	// server creates its own pool, for DefaultMaxTasks tasks, when the first task needs it.
 	Tasks *pool.Pool
 
 	// MaxIdleWorkerDuration is how long an idle worker is kept. A longer duration saves starting goroutines when load comes in
@@ -156,9 +156,9 @@ type Server struct {
 	// and browsers keep a connection; negative: for ever.
 	IdleTimeout time.Duration
 
-	// GracePeriod is the time for work that runs when a shutdown begins: how long Run and its variants wait for running requests and
-	// tasks of Ctx.Go. Whatever isn't finished by then is cut off. A shutdown with nothing to do doesn't take that long. Shutdown itself
-	// goes by its context. Default 20 s.
+	// GracePeriod is the time for work that runs when a shutdown begins: how long Run and its variants wait for running requests and for
+	// tasks started by Ctx.Go. Whatever isn't finished by then is cut off. A shutdown with nothing to do doesn't take that long. Shutdown
+	// itself goes by its context. Default 20 s.
 	GracePeriod time.Duration
 
 	// IdleGrace is the time for connections without a request when a shutdown begins: how long each stays open for one more request, whose
@@ -187,14 +187,14 @@ type Server struct {
 	// Ctx.SetMaxBodyBytes. Default 4 MB.
 	MaxBodyBytes int64
 
-	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: what has come by
-	// HTTP/2 and waits for its handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by piece
-	// (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered by 408: of the bodies over
-	// 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If there is no
-	// such body, the body without room is answered by 503 with Retry-After, or over HTTP/2 refused in a way that lets the client try again.
-	// Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the waiting bytes of a
-	// connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of the limit. Default
-	// DefaultMaxBufferedBodies, 128 MB.
+	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: bytes that have
+	// come by HTTP/2 and wait for their handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by
+	// piece (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered with 408: of the
+	// bodies over 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If
+	// there is no such body, the body without room is answered with 503 and Retry-After, or over HTTP/2 refused in a way that lets the
+	// client try again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the
+	// waiting bytes of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of
+	// the limit. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
@@ -209,10 +209,10 @@ type Server struct {
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
 	MultipartLimits MultipartLimits
 
-	// JSON encodes the values of Ctx.JSON, and decodes JSON for Ctx.DecodeJSON and package bind. The default is encoding/json.
+	// JSON encodes the values given to Ctx.JSON, and decodes JSON for Ctx.DecodeJSON and package bind. The default is encoding/json.
 	JSON JSONCodec
 
-	// Renderer renders the documents of Ctx.Render. Package templates provides one for html/template.
+	// Renderer renders documents for Ctx.Render. Package templates provides one for html/template.
 	Renderer Renderer
 
 	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos is empty, clients are
@@ -500,7 +500,7 @@ func (s *Server) serveConn(w *scratch, j *connJob) {
 	c := newConn(s, netConn)
 	_, secure := netConn.(*tls.Conn)
 	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {
-		c.setState(stateHandshake) // before add shows the connection to a shutdown
+		c.setState(stateHandshake) // before add lists the connection, where a shutdown sees it
 	}
 	if client, reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, client, reason)

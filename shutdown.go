@@ -19,10 +19,10 @@ import (
 // but draining may begin between the check and the wait.
 const shutdownPoll = 5 * time.Millisecond
 
-// Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at
-// once after a last look for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth
-// of a second for this look, while the server still accepts new ones. A connection opened less than a second ago has one more second for
-// its TLS handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks of
+// Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at once after a
+// last check for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth of a second
+// for this check, while the server still accepts new ones. A connection opened less than a second ago has one more second for its TLS
+// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks started by
 // Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
 // (adaptor.ToHTTP) may finish as well, and further ones get a 503.
 //
@@ -190,8 +190,8 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	})
 }
 
-// lastLooks is how many waits for a last request or connection must time out. On a busy machine a short wait may time out before
-// it has begun, and so without a look at what has arrived.
+// lastLooks is how many waits for a last request or connection must time out. On a busy machine a short wait may time out before it has
+// begun, and so without a check of what has arrived.
 const lastLooks = 3
 
 const (
@@ -204,8 +204,8 @@ const (
 	lastAcceptLimit = time.Second
 )
 
-// stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last look for
-// connections that the system has accepted for them.
+// stopAccepting makes the server drain: connections end when they can, and listeners are closed, now or after a last check for connections
+// that the system has accepted for them.
 func (s *Server) stopAccepting(now bool) {
 	s.configure()
 	listeners, first := s.life.BeginDraining(s.clock.Exact().Add(lastRestTime), s.answered())
@@ -255,7 +255,7 @@ type UnfinishedError struct {
 	GracePeriod time.Duration
 	// Conns counts the closed connections that had a request or were parked.
 	Conns int
-	// Tasks counts the tasks of Ctx.Go that had not ended.
+	// Tasks counts the tasks started by Ctx.Go that had not ended.
 	Tasks int
 	// Running are the requests that were being handled, the oldest first: see Server.Running.
 	Running []RunningRequest
@@ -297,9 +297,9 @@ func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 //	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) }) // a second Ctrl-C ends the process at once; a second SIGTERM doesn't
 //	err := server.Run(ctx, ":8080")
 //
-// Run shuts down as Shutdown does: no request that was sent is lost, and the tasks of Ctx.Go may finish. Other code may also begin it, with
-// Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer, Health.DrainContext of package health
-// turns the readiness probe red before the shutdown begins.
+// Run shuts down as Shutdown does: no request that was sent is lost, and the tasks started by Ctx.Go may finish. Other code may also begin
+// it, with Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer, Health.DrainContext of
+// package health turns the readiness probe red before the shutdown begins.
 //
 // Run returns an error at once if it can't listen on the address, and ErrServerClosed if the server was shut down before. If
 // accepting fails permanently, Run shuts the server down in the same way and returns that error. Each error that Run returns is also logged, at
@@ -323,10 +323,10 @@ func OnServing(ctx context.Context, f func(net.Addr)) context.Context {
 	})
 }
 
-// servingKey is the key of the function of OnServing in a context.
+// servingKey is the key of the function given to OnServing in a context.
 type servingKey struct{}
 
-// onServing returns the function of OnServing in a context.
+// onServing returns the function given to OnServing in a context.
 func onServing(ctx context.Context) func(net.Addr) {
 	if f, ok := ctx.Value(servingKey{}).(func(net.Addr)); ok {
 		return f

@@ -84,7 +84,7 @@ type Stats struct {
 	BodiesBuffered int64
 	// AnswersBuffered is how many bytes count against Server.MaxBufferedAnswers.
 	AnswersBuffered int64
-	// TasksRunning is the number of tasks of Ctx.Go, including those that wait for a worker of the pool.
+	// TasksRunning is the number of tasks started by Ctx.Go, including those that wait for a worker of the pool.
 	TasksRunning int
 	// Handoffs counts how often a worker gave its place as a loop's leader to another worker because a handler might block.
 	// Retakes counts how often that place was taken from a worker whose handler took too long.
@@ -96,7 +96,7 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
-	shed              atomic.Uint64 // idle connections that were closed for others
+	shed              atomic.Uint64 // idle connections that were closed to make room for others
 	refusalAnswers    answerCounts  // to refused connections
 	overloads         atomic.Uint64 // requests, see Stats.RequestsRefused
 	acceptFailures    atomic.Uint64
@@ -198,9 +198,9 @@ func (s *Server) connHijacked(c *conn) {
 // observedConn is the net.Conn that Server.ConnState and ConnContext get: the conn itself, with other methods. So it costs nothing, is
 // the same in all states of the connection, and can be compared and used as the key of a map.
 //
-// User code may keep it, and call its methods at any time on any goroutine, while the owner, the lingerer or the handler that has
-// hijacked the connection uses the socket. So the methods touch none of the owner's fields: the addresses are immutable or read
-// under the loop's lock, and linger.Cut may be called beside the owner.
+// User code may keep it, and call its methods at any time on any goroutine, while the owner, the lingerer or the handler that has hijacked
+// the connection uses the socket. So the methods touch none of the owner's fields: the addresses are immutable or read under the loop's
+// lock, and linger.Cut may run while the owner uses the connection.
 type observedConn conn
 
 var errObserved = errors.New("filo: only the server reads, writes and sets the deadlines of the connection that ConnState is told of; " +

@@ -27,7 +27,7 @@ type StreamWriter struct {
 	kept    int // bytes of the body that the wire may have kept back since the last flush
 	buffer  []byte
 	err     error            // of the connection, or of a layer
-	ours    bool             // err is a layer's
+	ours    bool             // a layer has returned err
 	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Response.WrapBody
 	wrapped bool             // layers may write
 }
@@ -284,7 +284,7 @@ func (c *conn) endStream(trailer *Header) {
 	}
 }
 
-// copyBody sends the stream of Response.SetBodyStream.
+// copyBody sends the stream given to Response.SetBodyStream.
 func (c *Ctx) copyBody() error {
 	r, stream, size := &c.Response, c.Response.stream, c.Response.streamSize
 	if size >= 0 {

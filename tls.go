@@ -96,7 +96,7 @@ func (s *Server) protocols(configured []string) []string {
 	return offered
 }
 
-// handshake makes the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
+// handshake does the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
 func (s *Server) handshake(c *conn) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
@@ -176,13 +176,14 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	}
 }
 
-// errMisdirected answers a request for a host whose connections must show another client certificate than this connection had to. A browser
-// sends requests for every host of the server's certificate on one connection, and any client can name another host than in its handshake.
+// errMisdirected answers a request for a host that demands a client certificate which this connection didn't have to show. A browser sends
+// requests for every host of the server's certificate on one connection, and any client can name a host other than the one in its
+// handshake.
 var errMisdirected = Error(421, "the connection was opened for another host")
 
-// directed returns errMisdirected if the request is for another host than its TLS connection was opened for, and GetConfigForClient demands
-// another client certificate for that host. GetConfigForClient is asked for both hosts now, since its demands may have changed since the
-// handshake.
+// directed returns errMisdirected if the request's host isn't the one that its TLS connection was opened for, and GetConfigForClient
+// demands another client certificate for that host. GetConfigForClient is asked for both hosts now, since its demands may have changed
+// since the handshake.
 func (x *exchange) directed(r *Request) error {
 	s, state := x.server, x.tlsState
 	if state == nil || s.TLSConfig == nil || s.TLSConfig.GetConfigForClient == nil {

@@ -224,13 +224,13 @@ type scratch struct {
 	watcher    *clientWatch
 	watchSpace []byte
 	timer      class.Timer   // measures the handlers
-	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know of: see endOuter
+	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know: see endOuter
 	worker     *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
 	place      *admit.Place  // of the worker or of the carried request; nil in ServeConn, whose requests count nowhere
 	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
-	// running is the worker's, or that of whatever else handles requests with these buffers; nil for none.
+	// running is the record of the worker, or of other code that handles requests with these buffers; nil for none.
 	running *running.Record[conn]
-	// vector is the two buffers of a writev; kept here so that it needs no allocation.
+	// vector has the two buffers of a writev. It is kept here so that it needs no allocation.
 	vector  [2][]byte
 	vectors net.Buffers
 }

@@ -77,7 +77,7 @@ func keepPath(u *url.URL) { u.RawPath = syntax.EscapePath(u.RawPath) }
 // addressText returns an address's String, but allocates less.
 func addressText(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP != nil {
-		at := tcp.AddrPort() // of a listener for both versions of IP, perhaps
+		at := tcp.AddrPort() // an IPv4 address in the form of IPv6, if the listener is for both
 		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
 	}
 	return address.String()

@@ -45,7 +45,7 @@ type responseWriter struct {
 	wrote    bool // WriteHeader was called with a final status
 	informed bool // an interim answer was sent
 	hijacked bool
-	direct   bool // the rest of filo's chain has answered, by the Ctx itself
+	direct   bool // the rest of filo's chain has answered with methods of the Ctx, not by this writer
 	sniff    bool // the type must be detected from the body
 	status   int
 	length   int64 // announced by Content-Length, or noLength

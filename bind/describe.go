@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Doc documents a handler of Handler beyond its types. Every field is optional.
+// Doc documents a handler made by Handler, beyond its types. Every field is optional.
 type Doc struct {
 	// ID names the operation in generated clients, such as "listTodos".
 	ID string
@@ -18,15 +18,15 @@ type Doc struct {
 	Deprecated bool
 	// Errors are the statuses of the function's own errors, in addition to those of binding.
 	Errors []int
-	// Security says what a client must present, in OpenAPI's form: all schemes of one of the maps, each with the scopes that it needs. The
-	// schemes are described in the document. nil means the document's own Security, and an empty slice that nothing is needed. It only
-	// describes the operation: middleware must check it.
+	// Security says what a client must present, in OpenAPI's form: one of the maps is enough, and a client needs all schemes in it, each
+	// with its scopes. The schemes are described in the document. nil means the document's own Security, and an empty slice that nothing is
+	// needed. It only describes the operation: middleware must check it.
 	Security []map[string][]string
 }
 
 func (d Doc) apply(op *operation) { op.description.Doc = d }
 
-// Operation describes a handler of Handler. It is shared and must not be modified.
+// Operation describes a handler made by Handler. It is shared and must not be modified.
 type Operation struct {
 	Doc Doc
 	// Input is the struct that requests are bound to.
@@ -78,7 +78,7 @@ func Describe(h filo.Handler) (Operation, bool) {
 	return described.Operation, true
 }
 
-// handlerCode is the code that all handlers of Handler run first.
+// handlerCode is the code that all handlers made by Handler run first.
 var handlerCode = reflect.ValueOf(new(operation).handler(nil)).Pointer()
 
 // handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. All closures of this

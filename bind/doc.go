@@ -45,10 +45,10 @@
 // A *multipart.FileHeader or a []*multipart.FileHeader with a form tag gets the files of that name, which can be read until the
 // handler returns.
 //
-// Programming mistakes are errors without a status: an unsupported type, a file inside of another type than the struct itself, a
-// tag on an unexported field, a tag path whose name no wildcard of the route has, two fields with the same name in a tag other than json,
-// and, except with All, a struct without any field that has the tag of the source. If several routes share a struct and not all have the
-// wildcard, make the field a pointer.
+// Programming mistakes are errors without a status: an unsupported type, a file inside a type other than the struct itself, a tag on an
+// unexported field, a tag path whose name no wildcard of the route has, two fields with the same name in a tag other than json, and, except
+// with All, a struct without any field that has the tag of the source. If several routes share a struct and not all have the wildcard, make
+// the field a pointer.
 //
 // Tags of other frameworks are such mistakes, too, where bind would silently ignore them: uri, param and params without the tag path (gin,
 // echo, fiber), reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. They may stay beside

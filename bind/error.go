@@ -156,7 +156,8 @@ func (p *problems) err() error {
 	return &e
 }
 
-// cut returns text, cut off behind size bytes with an ellipsis, as valid UTF-8.
+// cut shortens a text that is longer than size bytes, and adds an ellipsis. Bytes that aren't UTF-8 become U+FFFD, also those of a
+// character that was cut in two.
 func cut(text string, size int) string {
 	if len(text) > size {
 		text = text[:size] + "…"

@@ -64,7 +64,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 // defaulter is an input that has defaults.
 type defaulter interface{ SetDefaults() }
 
-// operation is the state behind a handler of Handler. All but seen is immutable.
+// operation is the state behind a handler made by Handler. All but seen is immutable.
 type operation struct {
 	seen        seenRoutes
 	description Operation

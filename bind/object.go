@@ -20,7 +20,7 @@ type object struct {
 	// required are the fields that must be in the input; err is the programmer's mistake in them.
 	required []requirement
 	err      error
-	// unchecked is like a plan's, for the struct's own fields alone.
+	// unchecked is like plan.unchecked, for the struct's own fields alone.
 	unchecked error
 	// readsItself says that the type decodes itself, so that no other field counts.
 	readsItself bool
@@ -93,7 +93,7 @@ func (o *object) find(name []byte, guess int) (member int, exact bool) {
 	return -1, false
 }
 
-// fold replaces each rune of name by the least rune that differs from it in case only.
+// fold replaces each rune of name with the least rune that differs from it in case only.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

@@ -33,7 +33,7 @@ type field struct {
 	optional bool
 	// required is the field's position in the plan's required, -1 if it needn't be there.
 	required int
-	// rules is nil for none; number says that they apply to a number.
+	// rules is nil if the field has no rules. number says that the rules apply to a number.
 	rules  *rules
 	number bool
 	// wildcard says that the request's route must have a wildcard of the name.

@@ -133,8 +133,8 @@ func presenceOf(t reflect.Type) *presence {
 	return known.(*presence)
 }
 
-// look looks for requirements in t and in the types that t consists of. inside says that a JSON body can fill every field of t: in the
-// outermost struct it fills only fields that aren't for another source.
+// look searches t, and the types that t consists of, for requirements. inside says that t lies inside the outermost struct, so that a JSON
+// body can fill all fields of t. In the outermost struct it fills only those that aren't for another source.
 func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool) {
 	if before, ok := seen[t]; ok && (before || !inside) {
 		return

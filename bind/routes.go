@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// seenRoutes are the routes that a handler of Handler has served. A handler has few of them.
+// seenRoutes are the routes that a handler made by Handler has served. A handler has few of them.
 type seenRoutes struct{ routes atomic.Pointer[[]string] }
 
 // add reports whether the route is new.

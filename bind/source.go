@@ -105,7 +105,7 @@ func (v *values) unknown(p *plan) (names []string) {
 	}
 	if v.args != nil {
 		for name := range v.args.All() {
-			// The plan's lookup makes no string of the name.
+			// This lookup doesn't allocate a string for the name.
 			if i, ok := p.byName[string(name)]; (!ok || p.fields[i].file()) && len(names) <= maxErrors {
 				note(string(name), false)
 			}

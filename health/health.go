@@ -203,9 +203,9 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 // Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when
 // the server has ended. A record says that the drain has begun.
 //
-// The cause ErrReplaced of ctx means that another process serves at the same address. Then the returned context ends at once, and Ready
-// continues to answer by the checks, for the probes that this process still gets. So call DrainContext in the function that
-// contrib/restart's Restarter.Run calls.
+// The cause ErrReplaced of ctx means that another process serves at the same address. Then the returned context ends at once. Ready still
+// answers the probes that this process gets, according to the checks. So call DrainContext in the function that contrib/restart's
+// Restarter.Run calls.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

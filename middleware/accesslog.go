@@ -27,8 +27,8 @@ type AccessLogOptions struct {
 	Skip func(c *filo.Ctx) bool
 	// Attributes, if set, appends attributes to those of a record, and returns them all. It must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr
-	// Combined, if set, receives lines in Apache's combined format, and Logger receives no records. Each line is one call of
-	// Write; calls never overlap. An error of Write is logged to Logger, unless the previous line failed too.
+	// Combined, if set, receives lines in Apache's combined format, and Logger receives no records. Each line is one call to Write; calls
+	// never overlap. An error of Write is logged to Logger, unless the previous line failed too.
 	//
 	// In the queries of the request and of Referer, AccessLog replaces the values of parameters that are usually secret with
 	// "REDACTED": see IsRedacted, and Redact. Records for Logger have no query.
@@ -47,8 +47,8 @@ type AccessLogOptions struct {
 //
 // Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as "\x0a". A
 // client can't make a record long. At most 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of a
-// host or a user, and 32 of a method; "..." marks the cut. The size counts the body so far: it doesn't include the bytes that a body of
-// SetBodyStream has yet to send.
+// host or a user, and 32 of a method; "..." marks the cut. The size counts the body so far: it doesn't include the bytes that a stream
+// given to SetBodyStream has yet to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
 	l := &accessLog{options: o, secrets: o.Redact}

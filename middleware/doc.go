@@ -10,9 +10,9 @@
 //
 // # The order
 //
-// The first middleware of Use is outermost: it sees the request first and the answer last. Few servers need all of the following,
-// but those that you use belong in this order. Several on one line may be swapped. Middleware that stores something has its own
-// package below this one: ratelimit, session, idempotency and cache.
+// The first middleware given to Use is outermost: it sees the request first and the answer last. Few servers need all of the following, but
+// those that you use belong in this order. Several on one line may be swapped. Middleware that stores something has its own package below
+// this one: ratelimit, session, idempotency and cache.
 //
 //	MethodOverride, Rewrite   around the router's Serve, since they change the method and path that it matches
 //	RequestID                 everything that logs has the id

@@ -15,8 +15,8 @@ func checkFieldName(option, name string) {
 	check(httpguts.ValidHeaderFieldName(name), "%s: %q isn't a header field name", option, name)
 }
 
-// checkFieldValue checks the value of a header field that an option holds. Header would replace line breaks by spaces; in an
-// option they are a mistake.
+// checkFieldValue checks the value of a header field that an option holds. Header would replace line breaks with spaces; in an option they
+// are a mistake.
 func checkFieldValue(option, value string) {
 	check(httpguts.ValidHeaderFieldValue(value) && strings.TrimSpace(value) == value,
 		"%s: %q is no value of a header field", option, value)

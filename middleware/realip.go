@@ -77,7 +77,7 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	return r.forwarded(c, address).client
 }
 
-// Scheme returns the scheme that the client used, "http" or "https": that of the connection, or, with RealIP, TrustProto and a trusted
+// Scheme returns the scheme that the client used, "http" or "https": the connection's scheme, or, with RealIP, TrustProto and a trusted
 // proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this one.
 func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }
 
@@ -100,8 +100,8 @@ func (*realIP) Scheme(c *filo.Ctx) string {
 	return asked.OwnScheme(c)
 }
 
-// Host returns the host that the client asked for, perhaps with a port: that of the request, or, with RealIP, TrustHost and a
-// trusted proxy, the host that the proxy names.
+// Host returns the host that the client asked for, perhaps with a port: the request's host, or, with RealIP, TrustHost and a trusted proxy,
+// the host that the proxy names.
 func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
 // HostBytes is Host as bytes, borrowed until the handler returns.
@@ -113,7 +113,7 @@ func (*realIP) Host(c *filo.Ctx) []byte {
 	return trusted.host(c, address)
 }
 
-// host is Host for a request for which peer has returned these results; r may be nil.
+// host is Host, given the results of peer for the request: r, which may be nil, and address.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// keys holds the tasks of SubmitKeyed that wait for an earlier task with the same key. The zero keys is ready for use.
+// keys holds the tasks given to SubmitKeyed that wait for an earlier task with the same key. The zero keys is ready for use.
 type keys struct {
 	mu sync.Mutex
 	// behind has an entry for each key with a task that is queued or runs: the tasks that come after it. Guarded by mu.

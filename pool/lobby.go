@@ -11,7 +11,7 @@ type lobby[T any] struct {
 
 	mu      sync.Mutex // may be locked while a pool's mu is held, but not the other way round
 	waiters waitList[T]
-	byHome  []int // the number of waiters that count with each pool
+	byHome  []int // for each pool, the number of waiters whose home it is
 	closed  bool
 }
 
@@ -62,7 +62,7 @@ func (l *lobby[T]) removeLocked(w *waiter[T]) {
 	l.n.Store(int64(l.waiters.n))
 }
 
-// waitingWith returns the number of waiters that count with the pool of that index.
+// waitingWith returns the number of waiters whose home is the pool of that index.
 func (l *lobby[T]) waitingWith(home int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

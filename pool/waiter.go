@@ -16,7 +16,7 @@ type waiter[T any] struct {
 	err error
 	// since is when the wait began if the wait is measured, or else 0.
 	since clock.Nanos
-	// home is the index of the MultiPool's pool that the waiter counts with.
+	// home is the index of the MultiPool's pool whose count of waiters includes this one.
 	home int
 	// ready gets a value when the wait is over. Its capacity is 1, so no sender waits.
 	ready chan struct{}

@@ -142,7 +142,7 @@ type Options struct {
 	MaxReplayBytes int64
 
 	// MaxFailures is how many attempts in a row must fail before the proxy avoids an upstream, for FailTime or until it passes a
-	// HealthCheck. The proxy still uses it if there is no other upstream that the request wasn't sent to. Default 3, and 10 s.
+	// HealthCheck. The proxy still uses it for a request that was already sent to all other upstreams. Default 3, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 
@@ -229,7 +229,7 @@ func New(options Options) *Proxy {
 	return p
 }
 
-// setDefaults gives options their defaults, and replaces negative values, which mean none, by 0.
+// setDefaults gives options their defaults, and replaces negative values, which mean none, with 0.
 func (o *Options) setDefaults() {
 	o.DialTimeout = max(cmp.Or(o.DialTimeout, DefaultDialTimeout), 0)
 	o.ResponseTimeout = max(cmp.Or(o.ResponseTimeout, DefaultResponseTimeout), 0)

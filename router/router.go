@@ -252,7 +252,7 @@ func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path of a target that has none, and the rest of a mount point's own path after the prefix is cut.
+// rootPath is the path for a target without a path. It is also the rest of a mount point's own path after the prefix is cut.
 var rootPath = []byte("/")
 
 // requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".

@@ -135,8 +135,8 @@ func (o *Options) setDefaults() {
 	o.OpenFiles = cmp.Or(o.OpenFiles, defaultOpenFiles)
 }
 
-// Close closes the directory of Dir and the files that are kept open. Later requests for files of the directory get 500. Answers
-// in progress are completed.
+// Close closes the directory opened by Dir and the files that are kept open. Later requests for files of the directory get 500. Answers in
+// progress are completed.
 func (f *Files) Close() error {
 	f.open.close()
 	return f.source.close()

@@ -11,7 +11,7 @@ import (
 // sniffedBytes is how much of a file is read to tell text from other content.
 const sniffedBytes = 512
 
-// typeByName returns the media type of a file, "" if its name doesn't tell.
+// typeByName returns the media type of a file by its name, "" if no type is known for the name.
 func typeByName(name string) string {
 	mediaType := mime.TypeByExtension(path.Ext(name))
 	if !httpguts.ValidHeaderFieldValue(mediaType) { // the type may come from the system's tables

@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// stamp holds what a file system knows of a file's content without reading it. Two contents can have the same stamp, but if both stamps are
-// settled, this takes deliberate effort.
+// stamp holds what a file system knows about a file's content without reading it. Two contents can have the same stamp, but if both stamps
+// are settled, this takes deliberate effort.
 type stamp struct {
 	size          int64
 	modified      int64 // in nanoseconds since 1970; 0 is unknown
@@ -20,7 +20,7 @@ type stamp struct {
 	device, inode uint64
 }
 
-// stampOfState makes a stamp of a file's state as package localfile reads it.
+// stampOfState returns the stamp for a file's state as package localfile reads it.
 func stampOfState(s localfile.State) stamp {
 	return stamp{s.Size, s.Modified, s.Changed, s.Device, s.Inode}
 }

@@ -85,7 +85,7 @@ func matches(patterns []string, name string) (bool, error) {
 	return false, nil
 }
 
-// parse makes a set of the files. Its err is the error of the first file that has one.
+// parse parses the files into a set. Its err is the error of the first file that has one.
 func (t *Templates) parse(files []file) *set {
 	s := &set{files: files, pages: make(map[string]*template.Template)}
 	s.err = t.parseInto(s)

@@ -47,7 +47,7 @@ type Options struct {
 	// LeftDelim and RightDelim enclose actions. Default "{{" and "}}".
 	LeftDelim, RightDelim string
 	// Reload is for development. Changed files are parsed again before the next page is rendered, and an error is an HTTPError that shows
-	// the file and the line. Each call of Render then checks all files.
+	// the file and the line. Each call to Render then checks all files.
 	Reload bool
 }
 

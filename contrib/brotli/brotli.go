@@ -37,7 +37,8 @@ const maxHeld = 1 << 20
 // streamWindow is the base-2 logarithm of a stream's window, which determines how much memory an open stream takes.
 const streamWindow = 18
 
-// encoder is two encoders: the fast one can't flush, so it encodes the bodies that come by a single Write. What comes in parts is a stream's.
+// encoder is two encoders: the fast one can't flush, so it encodes the bodies that come by a single Write. The other one, stream, encodes
+// bodies that come in parts.
 type encoder struct {
 	level  int
 	dest   io.Writer

@@ -145,7 +145,7 @@ const usualFieldSize = 32
 
 func isUpper(b byte) bool { return 'A' <= b && b <= 'Z' }
 
-// incoming makes metadata of the fields.
+// incoming turns the fields into metadata.
 func incoming(fields string) metadata.MD {
 	md := make(metadata.MD, strings.Count(fields, fieldEnd)/2)
 	for fields != "" {

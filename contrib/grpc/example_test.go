@@ -31,7 +31,7 @@ func Example() {
 		AllowOrigins: []string{"https://app.example.com"},
 		AllowHeaders: []string{"Content-Type", "X-Grpc-Web", "X-User-Agent"},
 	})))
-	server := &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil), Logger: quiet}
+	server := &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil)}
 	server.HTTP2.Unencrypted = true
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -34,7 +34,7 @@ const (
 
 var errFull = errors.New("http3filo: too many connections")
 
-// listener holds the connections of one call of Serve.
+// listener holds the connections of one call to Serve.
 type listener struct {
 	server           *filo.Server
 	handler          http.Handler

@@ -205,7 +205,7 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 	return nil
 }
 
-// text returns the schema of a field that is bound from text, because bind reads some types from text in another form than encoding/json.
+// text returns the schema of a field that is bound from text, because bind reads some types from text in a form other than encoding/json's.
 func (d *documenter) text(f bind.Field) *huma.Schema {
 	t := f.Struct.Type
 	for t.Kind() == reflect.Pointer {

@@ -89,7 +89,7 @@ func New[C any, P interface {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if v.cookie != "" {
-				c.Response.Header.AddField(&varyCookie) // otherwise a cache would take the answer for everybody's
+				c.Response.Header.AddField(&varyCookie) // otherwise a cache would give the answer to everybody
 			}
 			token, err := v.find(c)
 			if err != nil {

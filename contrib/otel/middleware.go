@@ -212,8 +212,8 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	}
 }
 
-// panicked records a panic that goes on to the server, which answers it with 500 if it can. Without a value, the handler has ended its
-// goroutine, which the server also answers with 500.
+// panicked records a panic that goes on to the server, which answers it with 500 if it can. If value is nil, the handler has ended its
+// goroutine by runtime.Goexit. The server also answers that with 500.
 func (x *exchange) panicked(c *filo.Ctx, value any) {
 	if isAbort(value) {
 		x.prevented(c)

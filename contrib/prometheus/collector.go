@@ -187,5 +187,5 @@ func (k *collector) label(index int, name string) string {
 	return name
 }
 
-// labelValue makes a label of a text of the program: a label that isn't UTF-8 would make the whole scrape fail.
+// labelValue turns a text of the program into a label: a label that isn't UTF-8 would make the whole scrape fail.
 func labelValue(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

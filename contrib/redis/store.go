@@ -21,8 +21,8 @@ type store struct {
 	errors  [failures]atomic.Uint64
 }
 
-// maxStores is the maximum number of stores with figures of their own. The number of names may be unlimited, such as channels with one name
-// for each chat.
+// maxStores is the maximum number of stores with figures of their own. A program may use any number of names, for example one channel for
+// each chat.
 const maxStores = 100
 
 // store returns the store with this name; all callers that use the name share its figures. Stores beyond the limit share one set of

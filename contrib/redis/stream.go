@@ -49,8 +49,8 @@ func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 }
 
 // appendMessage appends a message. Its number is the time in microseconds, or the last message's number plus one, whichever is greater. It
-// names its predecessor, by which readers notice whether they have missed any. ARGV[5] is a number that the message's number must exceed.
-// If go-redis repeats the command because it doesn't know whether it has arrived, the message is still appended only once.
+// names its predecessor, so that readers notice whether they have missed any. ARGV[5] is a number that the message's number must exceed. If
+// go-redis repeats the command because it doesn't know whether it has arrived, the message is still appended only once.
 var appendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
 if was then return was end
@@ -132,7 +132,7 @@ func (s *Stream) step(ctx context.Context, f *reader) error {
 	if f.last > taken {
 		return nil
 	}
-	return err // only entries that aren't a broker's: wait before reading again
+	return err // no broker has written any of the entries: wait before reading again
 }
 
 // start lets the reader begin with the oldest message. An empty stream gets a mark, so that older IDs count as too old.

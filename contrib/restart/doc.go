@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package restart replaces a running server by a new version of its program without losing a request, and lets systemd open its sockets.
+// Package restart replaces a running server with a new version of its program without losing a request, and lets systemd open its sockets.
 //
 //	go get github.com/filohttp/filo/contrib/restart@latest
 //

@@ -59,8 +59,8 @@ const (
 type Conn struct {
 	options     *Options         // immutable, as are the next five
 	net         net.Conn         // for reading and writing
-	parked      *filo.ParkedConn // the same connection, if it is one of Serve; else nil
-	stream      *stream          // if it is a connection of Accept; else nil
+	parked      *filo.ParkedConn // the same connection, if Serve has opened it; else nil
+	stream      *stream          // if Accept has opened the connection; else nil
 	subprotocol string
 	deflate     deflateTerms
 	contexts    *contexts // nil if no message may refer to earlier ones; its field sent is guarded by mu
@@ -124,8 +124,8 @@ func (c *Conn) closedError() error {
 // Close sends a close frame. The code is 1000 to 1003, 1007 to 1014 or 3000 to 4999. The reason is a text for people; its first
 // 123 bytes are sent. Nothing can be written after Close.
 //
-// On a connection of Serve, Close then returns, and OnClose is called when the client has answered, or after CloseTimeout. On a
-// connection of Accept, Close itself waits for that, and discards further messages.
+// On a connection opened by Serve, Close then returns, and OnClose is called when the client has answered, or after CloseTimeout. On a
+// connection opened by Accept, Close itself waits for that, and discards further messages.
 func (c *Conn) Close(code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)
@@ -183,7 +183,7 @@ func (c *Conn) over(cause error) (first bool) {
 	c.setCauseLocked(cause)
 	c.stopTimerLocked()
 	c.gate.Unlock()
-	c.net.Close() // for Serve, this leads to a call of c.ended
+	c.net.Close() // on a connection opened by Serve, c.ended is then called
 	if c.stream != nil {
 		c.stream.forget()
 	}
@@ -204,7 +204,7 @@ func (c *Conn) stopTimerLocked() {
 	}
 }
 
-// ended is called when a connection of Serve is over, while its function doesn't run.
+// ended is called when a connection opened by Serve is over, while its function doesn't run.
 func (c *Conn) ended() {
 	if tell := c.leave(errEnded); tell != nil {
 		go tell() // the caller must not wait

@@ -45,8 +45,8 @@
 // # HTTP/2
 //
 // Serve, Accept and Hub also work for clients that open WebSockets over HTTP/2 (RFC 8441), as browsers do if the server has
-// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. There, Shutdown
-// waits for connections of Accept.
+// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. There, Shutdown waits for connections opened
+// by Accept.
 //
 // # Several processes
 //

@@ -38,7 +38,7 @@ type topic struct {
 	members map[*Conn]uint64
 }
 
-// Join makes a connection of Serve a member of the topic, until it leaves or ends. Joining again has no effect. Join returns an
+// Join makes a connection opened by Serve a member of the topic, until it leaves or ends. Joining again has no effect. Join returns an
 // error if the connection has ended.
 func (h *Hub) Join(name string, c *Conn) error {
 	if c.parked == nil {

@@ -7,7 +7,8 @@ import (
 
 var errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
 
-// incoming holds the received part of an incomplete message. A connection of Serve has an incoming only while a message is incomplete.
+// incoming holds the received part of an incomplete message. A connection opened by Serve has an incoming only while a message is
+// incomplete.
 type incoming struct {
 	decoder
 	text     utf8Check

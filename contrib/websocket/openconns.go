@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// openConns are the open connections of an Upgrader's Accept; the server itself knows those of Serve.
+// openConns are the open connections that an Upgrader's Accept has opened; the server itself knows those opened by Serve.
 type openConns struct {
 	mu      sync.Mutex
 	conns   map[*Conn]*filo.Server // guarded by mu

@@ -37,18 +37,16 @@ const (
 // Options set which WebSockets are accepted and how they are handled. The zero value has safe defaults. For limits and times,
 // zero means the default and a negative value means none.
 type Options struct {
-	// OnOpen is called in the request's handler when a connection of Serve was accepted, before anything is read from it. It may read the
+	// OnOpen is called in the request's handler when Serve has opened a connection, before anything is read from it. It may read the
 	// request, which ends when OnOpen returns, and may write to the connection. An error closes the connection as an error of OnMessage
 	// does.
 	OnOpen func(c *filo.Ctx, conn *Conn) error
-	// OnMessage is called with each message of a connection of Serve, one after the other. It may block, and then holds a
-	// worker. The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with
-	// that code and reason, after any other error with StatusInternalError. Required for Serve: New panics if OnOpen or OnClose is
-	// set without it.
+	// OnMessage is called with each message of a connection opened by Serve, one after the other. It may block, and then holds a worker.
+	// The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with that code and reason,
+	// after any other error with StatusInternalError. Required for Serve: New panics if OnOpen or OnClose is set without it.
 	OnMessage func(conn *Conn, kind MessageType, message []byte) error
-	// OnClose is called once when a connection of Serve has ended. err is a *CloseError if either side sent a close frame, else
-	// the error of OnOpen or OnMessage if that ended the connection, else the connection's error. No function is called after
-	// OnClose.
+	// OnClose is called once when a connection opened by Serve has ended. err is a *CloseError if either side sent a close frame, else the
+	// error of OnOpen or OnMessage if that ended the connection, else the connection's error. No function is called after OnClose.
 	OnClose func(conn *Conn, err error)
 
 	// Origins are further origins whose pages may connect, such as "https://app.example.com". "https://*.example.com" allows all hosts
@@ -67,8 +65,8 @@ type Options struct {
 
 	// MaxMessageBytes limits the size of a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
-	// MaxQueuedBytes limits the bytes that wait for a slow client of Serve. Beyond the limit a Write waits, and Send and a Hub
-	// drop the client. Default 256 KB; there is always a limit.
+	// MaxQueuedBytes limits the bytes that wait for a slow client of a connection opened by Serve. Beyond the limit a Write waits, and Send
+	// and a Hub drop the client. Default 256 KB; there is always a limit.
 	MaxQueuedBytes int
 
 	// ReadTimeout limits the time from a message's first byte to its last. Default 30 s.

@@ -50,9 +50,9 @@ func (m *PreparedMessage) compressed() (r *rendered, ok bool) {
 	return &m.shorter, m.shorter.queued != nil
 }
 
-// Send sends a message without waiting for the client. Bytes that the client doesn't take at once wait in the connection, as a
-// reference to the message. Send is for connections of Serve. If more than MaxQueuedBytes would wait, Send sends nothing and
-// returns filo.ErrQueueFull; the caller decides whether to try again later or to close the connection.
+// Send sends a message without waiting for the client. Bytes that the client doesn't take at once wait in the connection, as a reference to
+// the message. Send is for connections opened by Serve. If more than MaxQueuedBytes would wait, Send sends nothing and returns
+// filo.ErrQueueFull; the caller decides whether to try again later or to close the connection.
 func (c *Conn) Send(m *PreparedMessage) error {
 	if c.parked == nil {
 		return errAccepted

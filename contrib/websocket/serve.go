@@ -17,7 +17,7 @@ var (
 // pingMessage is the ping for silent clients.
 var pingMessage = filo.NewPreparedMessage([]byte{bitFin | opPing, 0})
 
-// opened starts a connection of Serve, in the handler of its request.
+// opened starts a connection for Serve, in the handler of its request.
 func (c *Conn) opened(request *filo.Ctx) {
 	defer c.parked.OnClose(c.ended)
 	returned := false

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// streamBuffer is the size of the read buffer that a connection of Accept begins with, and streamBufferMax the size to which
-	// the buffer grows when much arrives.
+	// streamBuffer is the size of the read buffer that a connection opened by Accept begins with, and streamBufferMax the size to which the
+	// buffer grows when much arrives.
 	streamBuffer    = 4 << 10
 	streamBufferMax = 32 << 10
 )
 
 var errServed = errors.New("websocket: Read and Reader work only on connections of Accept: Serve calls OnMessage")
 
-// stream holds the state that only connections of Accept have.
+// stream holds the state that only connections opened by Accept have.
 type stream struct {
 	conn    *Conn
 	forget  func()     // removes it from the open connections
@@ -41,9 +41,9 @@ func newStream(c *Conn, received []byte) *stream {
 	return s
 }
 
-// Read returns the next message, which the caller owns. Read also answers pings and the client's close frame, so the owner of a
-// connection of Accept must call it continually. After either side has closed the connection the error is a *CloseError, the
-// same one each time.
+// Read returns the next message, which the caller owns. Read also answers pings and the client's close frame, so the owner of a connection
+// opened by Accept must call it continually. After either side has closed the connection the error is a *CloseError, the same one each
+// time.
 func (c *Conn) Read() (kind MessageType, message []byte, err error) {
 	s := c.stream
 	if s == nil {
@@ -212,7 +212,7 @@ func (s *stream) awaitClose() error {
 }
 
 // Reader returns the next message as a stream, for a message that is too large for memory. Read it to its end, io.EOF, or abandon it: the
-// next call of Read or Reader skips the rest. Options.MaxMessageBytes applies.
+// next call to Read or Reader skips the rest. Options.MaxMessageBytes applies.
 func (c *Conn) Reader() (MessageType, io.Reader, error) {
 	s := c.stream
 	if s == nil {

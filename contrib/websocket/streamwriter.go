@@ -11,8 +11,8 @@ const fragmentSize = 16 << 10
 
 var errWriter = errors.New("websocket: Writer works only on connections of Accept")
 
-// Writer returns a writer that sends a message in pieces. Other messages wait until the writer is closed, so the caller must
-// close it. Writer is for connections of Accept only.
+// Writer returns a writer that sends a message in pieces. Other messages wait until the writer is closed, so the caller must close it.
+// Writer is for connections opened by Accept only.
 func (c *Conn) Writer(kind MessageType) (io.WriteCloser, error) {
 	switch {
 	case c.stream == nil:

@@ -32,8 +32,8 @@ const (
 	busyBehind // waits for the client to take earlier frames, since the queue is full
 )
 
-// Write sends a message. While the client is slow, Write waits for at most WriteTimeout; then the connection ends. On a connection of
-// Serve, Write may return before the client has taken all bytes, which then wait in the connection: see MaxQueuedBytes. When several
+// Write sends a message. While the client is slow, Write waits for at most WriteTimeout; then the connection ends. On a connection opened
+// by Serve, Write may return before the client has taken all bytes, which then wait in the connection: see MaxQueuedBytes. When several
 // messages have arrived together, the answers to them are sent together, at most a millisecond later.
 //
 // A text must be UTF-8. The caller may reuse the message when Write returns.
@@ -146,7 +146,7 @@ func (c *Conn) sendLocked(b []byte) error {
 	return c.flushLocked()
 }
 
-// sendApartLocked sends a frame of a connection of Accept without copying its payload.
+// sendApartLocked sends a frame of a connection opened by Accept without copying its payload.
 func (c *Conn) sendApartLocked(header, payload []byte) error {
 	c.setWriteDeadline()
 	buffers := net.Buffers{header, payload}
@@ -154,7 +154,7 @@ func (c *Conn) sendApartLocked(header, payload []byte) error {
 	return c.sentLocked(err)
 }
 
-// sendLastLocked sends a close frame. On a connection of Serve it waits for the client only if the connection is closed afterwards.
+// sendLastLocked sends a close frame. On a connection opened by Serve, it waits for the client only if the connection is closed afterwards.
 func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if c.stream != nil {
 		c.sendLocked(b)
@@ -171,7 +171,7 @@ func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	c.emptyLocked()
 }
 
-// writeLocked sends on a connection of Serve, and waits for the client if necessary.
+// writeLocked sends on a connection opened by Serve, and waits for the client if necessary.
 func (c *Conn) writeLocked(b []byte, busy int32) error {
 	c.setWriteDeadline()
 	c.busy.Store(busy)

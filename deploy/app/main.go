@@ -66,7 +66,7 @@ func program(drain time.Duration) {
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	if err := run(ctx, os.Getenv, drain); err != nil {
-		slog.Error("the program has failed", "error", err) // log.Fatal would make an INFO of it
+		slog.Error("the program has failed", "error", err) // log.Fatal would log it as INFO
 		os.Exit(1)
 	}
 }
@@ -139,7 +139,7 @@ func setLimits(server *filo.Server, memory int64) {
 
 const (
 	connMemory    = 16 << 10 // of an idle connection by TLS, rounded up
-	requestMemory = 40 << 10 // of a handler that waits for its client
+	requestMemory = 40 << 10 // of a handler that waits, with a head of 16 KB and what the collector leaves
 )
 
 // reloads returns how to serve the clients: by TLS if there is a certificate, which SIGHUP reloads.

@@ -21,9 +21,8 @@ const (
 
 const agentsIntro = `# Instructions for agents
 
-For programs that write Go with filo, or change filo. A test takes this page from passages of [the guide](docs/GUIDE.md) and of
-[CONTRIBUTING.md](CONTRIBUTING.md): change it there. [docs/ERRORS.md](docs/ERRORS.md) has what filo says to mistakes, and what to write
-instead. In snippets ` + "`c` is a `*filo.Ctx`, `r` a `*router.Router` and `s` a `*filo.Server`" + `.
+For programs that write Go with filo, or change filo. A test takes this page from [the guide](docs/GUIDE.md) and [CONTRIBUTING.md](CONTRIBUTING.md):
+change it there. [docs/ERRORS.md](docs/ERRORS.md) lists mistakes with filo's messages. In snippets ` + "`c` is a `*filo.Ctx`, `r` a `*router.Router` and `s` a `*filo.Server`" + `.
 `
 
 // passage is a part of a document that AGENTS.md has as well. It stands between the lines <!-- agents: title --> and <!-- end -->.

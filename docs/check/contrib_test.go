@@ -13,34 +13,52 @@ import (
 	"testing"
 )
 
-// The README of each module in contrib is its package comment, and contrib/README.md lists all of them.
+// The README of each module in contrib is its package comment, and contrib/README.md lists all of them. While README.md has lines for
+// readers before the first release, each module has its own, which the command release removes together with those.
 func TestContribDocuments(t *testing.T) {
-	index := "# contrib\n\nModules that need a dependency which most programs don't have. Each is a Go module of its own, released\nwith filo under the same version.\n\n" +
+	tagged := !strings.Contains(read(t, "README.md"), untilTagged)
+	index := "# contrib\n\nModules that need a dependency which most programs don't have. Each is a Go module of its own, released\nwith filo under the same version. Its README has the commands that install it.\n\n" +
 		"| module | |\n| --- | --- |\n"
 	for _, folder := range contribModules(t) {
 		pkg, name := modulePackage(t, folder), filepath.Base(folder)
 		markdown := pkg.Printer()
 		markdown.HeadingLevel, markdown.HeadingID = 2, func(*comment.Heading) string { return "" }
-		text := markdown.Markdown(pkg.Parser().Parse(pkg.Doc))
+		text := string(markdown.Markdown(pkg.Parser().Parse(pkg.Doc)))
+		if !tagged {
+			text = strings.Replace(text, installLine(pkg), installLine(pkg)+instead(pkg, name), 1)
+		}
 		is(t, "contrib/"+name+"/README.md", fmt.Sprintf("# %s\n\n%s\n[All of its API, with examples](https://pkg.go.dev/%s)\n", name, text, pkg.ImportPath))
 		synopsis := strings.TrimPrefix(pkg.Synopsis(pkg.Doc), "Package "+pkg.Name+" ")
 		index += fmt.Sprintf("| [%s](%s) | %s |\n", name, name, synopsis)
 	}
-	index += "\nUntil v0.1.0 is tagged, they come from the clone of [the first program](../README.md#first-program), by a line for each one that is used,\n" +
-		"before `go mod tidy`:\n\n"
-	for _, folder := range contribModules(t) {
-		name := filepath.Base(folder)
-		index += fmt.Sprintf("    go mod edit -replace %s=../filo/contrib/%s\n", modulePackage(t, folder).ImportPath, name)
-	}
 	is(t, "contrib/README.md", index)
+}
+
+// untilTagged is in each line for readers before the first release.
+const untilTagged = "ntil v0.1.0 is tagged"
+
+// installLine is the command that installs a module, as its package comment has it.
+func installLine(pkg *doc.Package) string { return "\n\tgo get " + pkg.ImportPath + "@latest\n" }
+
+// instead has what a reader writes instead of the install line while no version is tagged.
+func instead(pkg *doc.Package, name string) string {
+	text := "\nUntil v0.1.0 is tagged, write these lines instead, use the package in your program, and call `go mod tidy`:\n\n"
+	for _, command := range []string{
+		"git clone https://github.com/filohttp/filo ../filo",
+		"go mod edit -replace github.com/filohttp/filo=../filo",
+		"go mod edit -replace " + pkg.ImportPath + "=../filo/contrib/" + name,
+	} {
+		text += "\t" + command + "    # u" + untilTagged + "\n"
+	}
+	return text
 }
 
 // The page of each module for users has the command that installs it.
 func TestInstallLines(t *testing.T) {
 	for _, folder := range append(contribModules(t), root) {
 		pkg := modulePackage(t, folder)
-		if want := "\n\tgo get " + pkg.ImportPath + "@latest\n"; !strings.Contains(pkg.Doc, want) {
-			t.Errorf("no package comment in %s has%s", folder, want)
+		if !strings.Contains(pkg.Doc, installLine(pkg)) {
+			t.Errorf("no package comment in %s has%s", folder, installLine(pkg))
 		}
 	}
 }

@@ -15,12 +15,12 @@ const (
 
 // shown are the rows of the README's table, and their places in docs/BENCHMARKS.md. The chart shows the rows of CPU time.
 var shown = []struct{ title, section, row, unit string }{
-	{"CPU time per request, 64 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 64 connections", "µs"},
-	{"CPU time per request, 4,096 kept connections", "### Server CPU time per request, µs", "13 bytes, keep-alive, 4096 connections", "µs"},
-	{"CPU time per request, a handler that asks PostgreSQL", "### Server CPU time per request, µs", "handler that asks PostgreSQL", "µs"},
-	{"p99 at 70&nbsp;% load, 64 kept connections", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "13 bytes, keep-alive, 64 connections", "ms"},
+	{"CPU time per request, 64 clients", "### Server CPU time per request, µs", "13 bytes, keep-alive, 64 connections", "µs"},
+	{"CPU time per request, 4,096 clients", "### Server CPU time per request, µs", "13 bytes, keep-alive, 4096 connections", "µs"},
+	{"CPU time per request, a handler with an SQL query", "### Server CPU time per request, µs", "handler that asks PostgreSQL", "µs"},
+	{"p99 at 70&nbsp;% load, 64 clients", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "13 bytes, keep-alive, 64 connections", "ms"},
 	{"p99 at 70&nbsp;% load, a file of 1 MB", "### p50 / p99 / p99.9 in ms at 70 % of the slowest server's peak", "static file, 1 MB", "ms"},
-	{"memory per idle connection", "### Memory per idle connection, KB", "9,000 idle connections, then a burst", "KB"},
+	{"memory per idle client", "### Memory per idle connection, KB", "9,000 idle connections, then a burst", "KB"},
 }
 
 var servers = []string{"filo", "fasthttp", "nethttp"}

@@ -908,7 +908,7 @@ var topics = []topic{
 			instead: "type showUser struct {\n\tID int `path:\"id\"`\n}",
 		},
 		{
-			title: "A tag path with another name than the wildcard",
+			title: "A tag path with a name other than the wildcard",
 			do: func(r *router.Router, s *filo.Server) error {
 				type showUser struct {
 					ID int `path:"user"`

@@ -7,7 +7,7 @@
 //
 // WebSockets come from contrib/websocket, and events from package sse: a client that waits for messages takes no goroutine. It shuts down
 // gracefully on SIGINT and SIGTERM, and the pages reconnect when the server is back. It has no accounts, and keeps nothing: everybody who
-// reaches the address can read and write in every room, and what was said is gone when the program ends.
+// reaches the address can read and write in every room, and all messages are gone when the program ends.
 package main
 
 import (

@@ -19,7 +19,7 @@ const bufferedEcho = 64 << 10
 func newHandler(scheme string) filo.Handler {
 	page := newPage(scheme)
 	return func(c *filo.Ctx) error {
-		// Comparing the borrowed bytes costs no allocation; Path would make a string of its own.
+		// Comparing the borrowed bytes costs no allocation; Path would allocate a string.
 		switch string(c.PathBytes()) {
 		case "/hello":
 			return only(c, hello, http.MethodGet, http.MethodHead)

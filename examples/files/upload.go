@@ -187,7 +187,7 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	return diskError(err)
 }
 
-// put makes a file of a whole body. Nothing is left of a body that breaks off.
+// put stores a whole body as a file. Nothing is left of a body that breaks off.
 func (s *store) put(r record, body io.Reader) (file, error) {
 	u, err := s.create(r)
 	if err == nil {

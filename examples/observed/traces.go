@@ -163,7 +163,7 @@ func order(spans []sdktrace.ReadOnlySpan) []placed {
 	return sorted
 }
 
-// draw makes the picture of a trace.
+// draw draws a trace.
 func (a *app) draw(spans []sdktrace.ReadOnlySpan, now time.Time) *waterfall {
 	w := &waterfall{summary: summarize(spans, now)}
 	begin, _ := extent(spans)

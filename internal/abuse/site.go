@@ -15,7 +15,7 @@ type Site struct {
 	calls, running, peak atomic.Int64
 }
 
-// Calls counts calls of all paths but / and /calls, and returns how many of them ran at once since the last call of Calls.
+// Calls counts calls of all paths but / and /calls, and returns how many of them ran at once since the last call to Calls.
 func (s *Site) Calls() (calls, peak int64) {
 	return s.calls.Load(), s.peak.Swap(s.running.Load())
 }

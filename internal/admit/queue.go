@@ -80,7 +80,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadlin
 	self := &waiter{woken: make(chan struct{}, 1), since: q.now()}
 	for {
 		q.join(self)
-		if occupy() { // a place that became free before join woke nobody
+		if occupy() { // if a place became free before join, nobody was woken for it
 			if !q.leave(self) {
 				a.freed() // another goroutine has woken this one for another place
 			}

@@ -107,7 +107,7 @@ func (b *Bodies) Give(room *Room, n int64) {
 	}
 }
 
-// Pass makes the room of a body that is cut off available to others. Its handler is about to give its buffer back.
+// Pass gives the room of a body that is cut off to others. Its handler is about to give its buffer back.
 func (b *Bodies) Pass(room *Room) { b.used.Add(-room.bytes.Swap(0)) }
 
 // MayQueue reports whether a client's queues have room for n more bytes; client counts the bytes in them.

@@ -16,7 +16,7 @@ type Timer struct {
 	// kinds of calls.
 	begun, entered uint32
 
-	brief    uint32        // counts the calls of SampleTurn
+	brief    uint32        // counts the calls to SampleTurn
 	sampling *Class        // its next call must be sampled; nil: none
 	thread   int           // runs the sampled call; 0: no call is sampled
 	ran      time.Duration // how long the thread had run when the sampled call began
@@ -83,8 +83,8 @@ func (t *Timer) End() {
 	}
 }
 
-// Trust makes own, the class of the running server's handler, a trusted one. The first call isn't measured: it may have set up things for
-// the later ones, such as a router's tables.
+// Trust marks own as trusted. own is the class of the running server's handler. The first call isn't measured: it may have set up things
+// for the later ones, such as a router's tables.
 func (t *Timer) Trust(own *Class) {
 	if !own.Trusted.Load() {
 		own.Trusted.Store(true)

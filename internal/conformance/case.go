@@ -25,7 +25,7 @@ type Case struct {
 
 	HalfClose bool // the client closes its writing half after Raw
 	May100    bool // a 100 may come or not: it depends on how the bytes arrive
-	// Late says that the client sends more after a request that closes: the server answers bytes after the end by a reset.
+	// Late says that the client sends more after a request that closes: the server answers bytes after the end with a reset.
 	Late bool
 	Want []Answer
 	Then Then

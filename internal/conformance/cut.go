@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// CutAll is the length up to which a request is cut in two at every byte. Longer requests, which are long only to reach a limit, are
-	// cut at every byte near their ends and at some in between.
+	// CutAll is the length of the longest request that is cut in two at every byte. Longer requests, which are long only to reach a limit,
+	// are cut at every byte near their ends and at some in between.
 	CutAll   = 400
 	cutEnds  = 120
 	cutsElse = 60

@@ -22,7 +22,7 @@ func (f *Line) Name() string { return f.text[:f.nameLen] }
 // Value returns the field's value.
 func (f *Line) Value() string { return f.text[f.nameLen+2 : len(f.text)-2] }
 
-// SetLine replaces all fields of f's name by f, as Set does.
+// SetLine replaces all fields of f's name with f, as Set does.
 func (l *List) SetLine(f *Line) {
 	if len(l.entries) == 0 {
 		l.AddLine(f)

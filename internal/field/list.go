@@ -180,7 +180,7 @@ func (l *List) HasToken(id ID, token string) bool {
 	return false
 }
 
-// Set replaces all fields called name by one with the value, at the position of the first of them. A name that isn't a token changes
+// Set replaces all fields called name with one that has the value, at the position of the first of them. A name that isn't a token changes
 // nothing, and control bytes in a value become spaces.
 func (l *List) Set(name, value string) { set(l, name, Lookup(name), value) }
 

@@ -26,7 +26,7 @@ type Client struct {
 	Reader *bufio.Reader
 }
 
-// NewClient makes a client of a connection, which is closed when the test ends.
+// NewClient returns a client that uses a connection, which is closed when the test ends.
 func NewClient(t testing.TB, conn net.Conn) *Client {
 	conn.SetDeadline(time.Now().Add(Bound))
 	t.Cleanup(func() { conn.Close() })

@@ -55,7 +55,7 @@ func Serve(t testing.TB, config *filo.Server, listeners ...net.Listener) *Server
 	return s
 }
 
-// New returns a server under test. The caller then makes that many calls of Serve or the like, whose results go to Served.
+// New returns a server under test. The caller then calls Serve or its variants that many times, whose results go to Served.
 func New(config *filo.Server, calls int) *Server {
 	if config.Logger == nil {
 		config.Logger = Quiet
@@ -102,7 +102,7 @@ func (s *Server) Go(f func()) {
 	go pprof.Do(context.Background(), pprof.Labels(label, s.label), func(context.Context) { f() })
 }
 
-// WantServed checks what one call of Serve returned. The result stays in Served for the end of the test.
+// WantServed checks what one call to Serve returned. The result stays in Served for the end of the test.
 func (s *Server) WantServed(t testing.TB, want error) {
 	t.Helper()
 	select {
@@ -175,8 +175,8 @@ func (s *Server) Dial(t testing.TB) *Client {
 	return NewClient(t, conn)
 }
 
-// Listening lets serve listen on a free address, and returns that when it listens. Another process may take the address first: then
-// Listening tries again.
+// Listening lets serve listen on a free address, and returns the address when serve listens there. Another process may take the address
+// first: then Listening tries again.
 func Listening(t testing.TB, serve func(address string) error) string {
 	t.Helper()
 	for range 10 {

@@ -29,7 +29,7 @@ var aliases = []string{"internal/nettrace", "internal/synctest", "internal/godeb
 // foreignName returns the name under which tests find an internal package.
 func foreignName(internal string) string { return strings.Replace(internal, "internal", "foreign", 1) }
 
-// reimport changes the imports of internal packages in a file of Go's.
+// reimport changes the imports of internal packages in one of Go's files.
 func reimport(source []byte) []byte {
 	for _, name := range slices.Concat(internals, aliases) {
 		source = bytes.ReplaceAll(source, []byte("\t\""+name+"\"\n"), []byte("\t"+path.Base(name)+" \""+foreignName(name)+"\"\n"))
@@ -72,7 +72,7 @@ func writeOverlay(dir string, o *options) (string, error) {
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// detour copies net/http's server.go with the detours. Each detour stays in the line that it follows, so that line numbers stay.
+// detour copies net/http's server.go with the detours. Each detour is put into the line that it follows, so that line numbers don't change.
 func detour(to, from string) error {
 	source, err := os.ReadFile(from)
 	if err != nil {

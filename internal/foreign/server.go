@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// buildServer builds a package of a module of the repository's.
+// buildServer builds a package of one of the repository's modules.
 func buildServer(o *options, module, pkg, program string) error {
 	args := []string{"build", "-o", program}
 	if o.race {

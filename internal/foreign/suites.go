@@ -17,8 +17,8 @@ type suite struct {
 	name string
 	// module and version say what to download; a suite of Go itself has none.
 	module, version string
-	// source is the directory below GOROOT/src of a suite of Go's, which is copied into the first of packages. only is the package
-	// whose Go files are copied, if not all are.
+	// source is the directory below GOROOT/src of one of Go's suites, which is copied into the first of packages. only is the package whose
+	// Go files are copied, if not all are.
 	source, only string
 	// packages are the directories of the module whose tests are run.
 	packages []testPackage
@@ -148,7 +148,7 @@ var loopbackPatches = []patch{
 	{"internal/memhttp/memhttp.go", "Serve(server.listener)", "Serve(server.listener.TCPListener)"},
 }
 
-// prepare makes the module of a suite in dir, with the replacement of net/http's server.
+// prepare writes the module of a suite to dir, with the replacement of net/http's server.
 func (s *suite) prepare(dir string, o *options) error {
 	if err := s.copy(dir, o); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (s *suite) copy(dir string, o *options) error {
 	return os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+goSuite+"\n"), 0o644)
 }
 
-// goSuite is the path of the module of a suite of Go's.
+// goSuite is the path of the module of one of Go's suites.
 const goSuite = "foreign.test/suite"
 
 // addStandIn copies the package standin, makes the tests use it, and the module require filo.
@@ -241,7 +241,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	sums := filepath.Join(dir, "go.sum")
-	theirs, _ := os.ReadFile(sums) // a suite of Go's has none
+	theirs, _ := os.ReadFile(sums) // Go's own suites have none
 	if err := os.WriteFile(sums, slices.Concat(theirs, ours), 0o644); err != nil {
 		return err
 	}

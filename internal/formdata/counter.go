@@ -10,7 +10,7 @@ import (
 type Counter struct {
 	Body io.Reader
 	Most int64 // what files may take
-	Free int64 // a form that keeps no more than this takes no room; each call of Take is for more than this
+	Free int64 // a form that keeps no more than this takes no room; each call to Take is for more than this
 	Take func(n int64) error
 	Give func(n int64)
 

@@ -1,5 +1,5 @@
 // Package formdata reads forms of type multipart/form-data, within limits that hold while the body comes: neither memory, disk nor time
-// goes to what is over them. It knows of a body only how to read it.
+// goes to what is over them. All that it knows about a body is how to read it.
 package formdata
 
 import (

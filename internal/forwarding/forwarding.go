@@ -12,7 +12,8 @@ const (
 	None Kind = iota
 	// Trace shows that a request was forwarded, and claims nothing: such fields serve to detect loops and to follow requests.
 	Trace
-	// Claim says who a client is, or how and for what it has asked. A server that believes it must know that a proxy has set it.
+	// Claim says who the client is, which URL it has asked for, or by which protocol. A server that believes it must know that a proxy has
+	// set it.
 	Claim
 )
 

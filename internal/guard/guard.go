@@ -155,8 +155,8 @@ func crossSite(c *filo.Ctx) bool {
 
 // fromElsewhere reports whether, by the browser's fields, a page of another site or of another port has caused the request, including by a
 // link that was followed; an address that the user has typed isn't from elsewhere. Browsers send Sec-Fetch-Site only to origins that they
-// trust, such as their own machine (Fetch Metadata, section 2). To others, over plain HTTP, they send at most Origin, with the requests of
-// forms and scripts.
+// trust, such as their own machine (Fetch Metadata, section 2). Other origins, over plain HTTP, get at most the field Origin, in requests
+// that forms and scripts make.
 func fromElsewhere(c *filo.Ctx) bool {
 	if site := c.Request.Header.GetBytes("Sec-Fetch-Site"); len(site) > 0 {
 		return string(site) != "same-origin" && string(site) != "none"

@@ -182,7 +182,7 @@ func (c *Client) takeLocked(f http2.Frame) (answer func()) {
 	return nil
 }
 
-// Setting returns a setting of the server's.
+// Setting returns one of the server's settings.
 func (c *Client) Setting(id http2.SettingID) (value uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

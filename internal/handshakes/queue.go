@@ -1,4 +1,4 @@
-// Package handshakes limits how many TLS handshakes run at once. It knows of a connection only how to wake its owner, by a
+// Package handshakes limits how many TLS handshakes run at once. All that it knows about a connection is how to wake its owner, by a
 // deadline, and whether its client is silent.
 package handshakes
 

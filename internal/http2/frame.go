@@ -344,7 +344,7 @@ func AppendWindowUpdate(b []byte, stream, increment uint32) []byte {
 	return binary.BigEndian.AppendUint32(AppendFrameHeader(b, 4, FrameWindowUpdate, 0, stream), increment)
 }
 
-// BeginHeaders appends the place of a frame header. The field block is appended next, and then EndHeaders makes frames of it.
+// BeginHeaders appends the place of a frame header. The field block is appended next, and then EndHeaders divides it into frames.
 func BeginHeaders(b []byte) []byte { return append(b, make([]byte, FrameHeaderLen)...) }
 
 // EndHeaders makes HEADERS, and CONTINUATION where it needs to, of the field block that was appended after BeginHeaders at b[start:].

@@ -121,7 +121,7 @@ func (h *Head) has(p pseudo) bool { return h.seen&(1<<p) != 0 }
 
 func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans[p].end] }
 
-// beginRequest makes a request line of the pseudo-header fields.
+// beginRequest puts the pseudo-header fields together into a request line.
 func (h *Head) beginRequest() {
 	h.begun = true
 	method, target, fault := h.requestLine()
@@ -182,7 +182,7 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	return method, target, NoFault
 }
 
-// Texts that a head may get without a field of the client's.
+// Texts that a head may get although the client has sent no field for them.
 var (
 	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
 	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")
@@ -307,8 +307,8 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // End ends a request. over says that the decoder has left out fields, because they were too many or too large. End returns the head's text,
 // and the length of the content: -1 if it isn't known in advance.
 //
-// The stream is reset with fault, if there is one. If refused is set, the request can be answered with its status: before the stream is
-// reset or, without a fault, instead of a reset.
+// The stream is reset with fault, if there is one. If refused is set, the request can be answered with the status of refused. With a fault,
+// the stream is reset after that answer; without one it isn't reset.
 func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
 	h.endFields(over)
 	if h.ok() && !h.begun {

@@ -114,7 +114,8 @@ func (d *Decoder) updates(block []byte) ([]byte, error) {
 	return block, nil
 }
 
-// literal decodes a field whose value, at least, isn't from a table (RFC 7541, section 6.2), and returns the rest of the block.
+// literal decodes a field whose value is in the block (RFC 7541, section 6.2); the name may come from a table. It returns the rest of the
+// block.
 func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	t, prefix, indexed := &d.table, uint(4), false
 	switch c := block[0]; {

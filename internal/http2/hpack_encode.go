@@ -165,7 +165,7 @@ const (
 // Encoder encodes literals by the table of a connection's peer. Its blocks must be sent in the order in which they were encoded, and every
 // block that is sent to the peer must begin with Begin, even one that the Encoder doesn't encode. Call Reset first.
 //
-// It knows of the table only where its literals are. There is nothing else in the table.
+// All that it knows about the table is where its literals are. There is nothing else in the table.
 type Encoder struct {
 	slots [encoderSlots]encoderSlot
 	// added and bytes count the entries that were ever added to the table, and their sizes. Both wrap around: the entries with which they

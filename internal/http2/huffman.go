@@ -203,7 +203,7 @@ func appendHuffman(dst, s []byte, n int) []byte {
 			out = out[4:]
 		}
 	}
-	// The rest, and the padding: the beginning of EOS, which is all ones.
+	// The remaining bits are followed by padding: the first bits of EOS, which are all ones.
 	binary.BigEndian.PutUint32(out, uint32(window<<(32-left))|(1<<(32-left)-1))
 	return dst[:start+n]
 }

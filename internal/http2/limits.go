@@ -92,9 +92,10 @@ func (e *Earned) pay() int {
 }
 
 const (
-	// A WINDOW_UPDATE whose increment is below smallUpdate is a glitch: it would make many small frames of an answer.
+	// A WINDOW_UPDATE whose increment is below smallUpdate is a glitch: it would divide an answer into many small frames.
 	smallUpdate = 256
-	// DATA that come late cost something if they are smaller than smallData. Those that a client had under way are mostly larger.
+	// DATA frames that come late cost something if they are smaller than smallData. Frames that were on their way when the stream ended are
+	// mostly larger.
 	smallData = 256
 )
 
@@ -136,7 +137,7 @@ func (e *Earned) Cost(f *Frame) int {
 	return 0
 }
 
-// StreamCost returns how many glitches a frame costs because of its stream, whose verdict is v.
+// StreamCost returns how many glitches a frame costs because of its stream. v is the stream's verdict on the frame.
 func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	switch {
 	case v.GivesUp:

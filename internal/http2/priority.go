@@ -104,7 +104,7 @@ type Sender[S any] struct {
 	priority   Priority
 }
 
-// Init makes n the place of a stream, which waits for nothing yet.
+// Init makes n the place of a stream. It waits for nothing yet.
 func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 	*n = Sender[S]{stream: stream, id: id, priority: p}
 }
@@ -121,15 +121,15 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 }
 
 // Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Of one urgency, the incremental
-// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame is of a stream that
-// isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number of
-// streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
+// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame belongs to a stream
+// that isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number
+// of streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
 // agenda holds the streams of a schedule. It is made when the first stream waits.
 type agenda[S any] struct {
-	heap  []*Sender[S]          // of the streams that aren't incremental; heap[0] comes first
-	rings [urgencies]*Sender[S] // of the incremental ones: the one whose turn is next
+	heap  []*Sender[S]          // the streams that aren't incremental; heap[0] comes first
+	rings [urgencies]*Sender[S] // for each urgency the incremental stream whose turn is next, the first in its ring
 	used  uint8                 // a bit for each urgency that has a ring
 	whole uint8                 // a bit for each urgency at which a stream that isn't incremental comes next
 }

@@ -100,7 +100,7 @@ type Settings struct {
 	MaxStreams      uint32 // how many streams a client may have open
 	MaxHeaderList   uint32 // how large a request's fields may be, in bytes and 32 more for each field
 	HeaderTableSize uint32 // of HPACK's decoder, in bytes; 0: DefaultHeaderTableSize
-	// InitialWindow is the receive window of a stream, in bytes, at least DefaultWindow: a client that doesn't know of a smaller one yet
+	// InitialWindow is the receive window of a stream, in bytes, at least DefaultWindow: a client that doesn't know about a smaller one yet
 	// may fill that. 0: DefaultWindow.
 	InitialWindow uint32
 	// ExtendedConnect says that the server takes requests by extended CONNECT (RFC 8441).

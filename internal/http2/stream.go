@@ -245,7 +245,7 @@ type slot[S any] struct {
 	stream *S // nil once it was removed
 }
 
-// keptSlots is for how many streams an empty table keeps its memory.
+// keptSlots is the number of streams for which an empty table keeps its memory.
 const keptSlots = 8
 
 // Len returns the number of streams.

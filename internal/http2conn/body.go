@@ -373,8 +373,8 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	return whole, ok, false
 }
 
-// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that reads look at its own deadline
-// again.
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that is reading check its own
+// deadline again.
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -382,8 +382,8 @@ func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.wakeLocked()
 }
 
-// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that is the handler's. One goroutine at
-// a time calls Read.
+// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that belongs to the handler. One
+// goroutine at a time calls Read.
 type BodyReader struct {
 	s      *Stream
 	pace   pace.Pace

@@ -56,7 +56,7 @@ type Conn struct {
 	mayUpdate  bool // updateDue may be set
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
-	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn by nil, and then has the connection.
+	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn with nil, and then has the connection.
 	inline atomic.Pointer[Turn]
 
 	Out outbox.Outbox // framed bytes that the client hasn't taken
@@ -88,8 +88,8 @@ type Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
-	Shed       bool   // the connection must end if it has no streams, since other connections need its place; the owner's
-	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
+	Shed       bool   // the connection must end if it has no streams, since other connections need its place; only the owner uses it
+	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. Only the owner uses it
 
 	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }
@@ -294,7 +294,7 @@ type trailerSection struct {
 	fields field.List
 }
 
-// Alone calls f when no other call of Alone runs: handlers of several streams may need the same parts of their connection.
+// Alone calls f when no other call to Alone runs: handlers of several streams may need the same parts of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()

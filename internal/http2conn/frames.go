@@ -71,7 +71,7 @@ func (h *Conn) charge(cost int) http2.Fault {
 	return h.glitches.Charge(cost, h.shared.Clock.Now(), h.shared.Glitches)
 }
 
-// fail ends the connection because of a fault of the client's.
+// fail ends the connection because of the client's fault.
 func (h *Conn) fail(t *Turn, fault http2.Fault) Step {
 	h.driver.Failed(fault)
 	h.goAway(t, fault.Code(), fault.String())
@@ -269,7 +269,7 @@ func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	}
 }
 
-// overCost is how many glitches a head over the limits is: by the table of HPACK a block of a few kilobytes can have thousands of fields.
+// overCost is how many glitches a head over the limits costs: with HPACK's table a block of a few kilobytes can have thousands of fields.
 const overCost = 20
 
 // leaveUndecided makes the stream's handler run when the input is used up.
@@ -304,8 +304,7 @@ func (h *Conn) decide(t *Turn) Step {
 	return StepNext
 }
 
-// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and its memory become that of another
-// stream.
+// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and another stream may use its memory.
 func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	head, trailer := &t.head, new(trailerSection)
 	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)

@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: what is written is the answer's body, and what is read is
-// the rest of the request's body. By extended CONNECT, Read returns io.EOF at the end of the request. Other requests have ended before the
-// stream was parked: then Read returns io.EOF when the client has gone.
+// StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: writes send the answer's body, and reads return the rest of
+// the request's body. By extended CONNECT, Read returns io.EOF at the end of the request. Other requests have ended before the stream was
+// parked: then Read returns io.EOF when the client has gone.
 //
 // While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
 // (wakeParkedLocked). The outbox keeps the bytes that the client's window doesn't allow yet; frameLocked notices when the stream has room

@@ -121,7 +121,7 @@ func (s tunnelSide) Next() uint8 {
 type parkPhase uint8
 
 const (
-	parkBusy    parkPhase = iota // a goroutine has it: that of the handler, or one that calls the function
+	parkBusy    parkPhase = iota // a goroutine has it: the handler's goroutine, or one that calls the function
 	parkAgain                    // as parkBusy, and the stream was woken meanwhile
 	parkResting                  // no goroutine has it
 	parkSending                  // as parkResting, but it only waits for its outbox to be sent

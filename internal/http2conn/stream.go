@@ -19,9 +19,9 @@ type Stream struct {
 	id       uint32 // immutable
 	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
 
-	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; only the handler's goroutine uses it
 
-	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
+	// Guarded by the connection's mu. Before the stream is listed, only the owner uses them.
 	listed   bool // it is one of the connection's streams
 	running  bool // it has a handler
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
@@ -47,7 +47,7 @@ type Stream struct {
 	// readable wakes the goroutine that waits for the body, and writable the one that waits until less of the answer is unsent. Capacity 1,
 	// made by the first wait.
 	readable, writable chan struct{}
-	parked             *outbox.Outbox // set by Park: that of the parked stream
+	parked             *outbox.Outbox // the outbox of the parked stream; set by Park
 	taken              *Tunnel        // set by Upgrade
 	starving           *Stream        // the next one in the connection's list
 	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; once the request is answered, until when the rest of its body may come
@@ -134,8 +134,8 @@ func (s *Stream) hasEndedLocked() bool {
 
 // restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then the client
 // isn't told to stop, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset comes with
-// it, even while curl waits for a 100. A client that waits for something else, as the client of a call in both directions may, never ends
-// its request.
+// it, even while curl waits for a 100. A client may also wait for something else before it ends its request, as in a call in both
+// directions, and then never ends it.
 const restTime = time.Second
 
 // After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.

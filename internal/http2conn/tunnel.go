@@ -16,8 +16,8 @@ import (
 // place of 101. The bytes of the other protocol go both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
 // parked.go.
 
-// Tunnel is the stream of a request by extended CONNECT as a net.Conn: what is written is the answer's body, and what is read is the rest
-// of the request's body.
+// Tunnel is the stream of a request by extended CONNECT as a net.Conn: writes send the answer's body, and reads return the rest of the
+// request's body.
 type Tunnel struct {
 	s *Stream
 	h *Conn

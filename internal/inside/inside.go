@@ -68,12 +68,12 @@ func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 // completed, and that nothing more of it will be written. A panic of h isn't recovered.
 func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return carry(s, t, h) }
 
-// Serve is Carry for a protocol of the server's own whose connections another module has. The server's Handler answers as it does by HTTP/2:
-// the ErrorHandler answers its panics, the server OPTIONS *, and a request for a host that demands another client certificate than the
-// connection's gets 421.
+// Serve is Carry for a protocol of the server's own whose connections another module has. The server's Handler answers as it does by
+// HTTP/2: the ErrorHandler answers its panics, and the server answers OPTIONS *. A request for a host that demands another client
+// certificate gets 421.
 func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
 
-// Configure applies the defaults of the server's fields, which must no longer change. Stats returns the limits from then on.
+// Configure applies the defaults of the server's fields. The fields must no longer change. Stats returns the limits from then on.
 func Configure(s *filo.Server) { config(s) }
 
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the

@@ -43,7 +43,7 @@ type Life struct {
 	tasksCut       int                    // how many tasks Close has found; guarded by mu
 	requestsCut    string                 // which requests ran then, as a record has them; guarded by mu
 	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
-	listeners      map[*net.Listener]bool // one for each call of Serve; by address, since a listener need not be comparable; guarded by mu
+	listeners      map[*net.Listener]bool // one for each call to Serve; by address, since a listener need not be comparable; guarded by mu
 	onShutdown     []func()               // guarded by mu
 }
 
@@ -55,7 +55,7 @@ func (l *Life) Init() {
 	l.Handshaking, l.CancelHandshakes = context.WithCancelCause(l.Base)
 }
 
-// Hold calls f while draining can't begin, and while no other call of Hold or Start runs.
+// Hold calls f while draining can't begin, and while no other call to Hold or Start runs.
 func (l *Life) Hold(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,7 +29,7 @@ const (
 )
 
 // Group closes connections whose client may still be sending after its answer. If they were closed at once, the system would answer the
-// unread bytes by a reset, and a reset may destroy the answer before the client has read it (RFC 9112, section 9.6). So the group first
+// unread bytes with a reset, and a reset may destroy the answer before the client has read it (RFC 9112, section 9.6). So the group first
 // ends the sending side, and discards input for a moment.
 //
 // A group also writes the answers to refused connections, so a client that doesn't read delays nobody else. The zero value is ready for

@@ -1,5 +1,5 @@
 // Package localfile makes system calls on files of local file systems without telling the runtime's scheduler, since they don't wait for a
-// disk or a network. On a server that does little else, a call that the scheduler knows of wakes the runtime's sysmon, which costs more
+// disk or a network. On a server that does little else, a call that the scheduler knows about wakes the runtime's sysmon, which costs more
 // than the call. A call that waits without the scheduler's knowledge would block a processor, and with it the garbage collector.
 //
 // The package works on Linux, on amd64 and arm64. Elsewhere Of returns nil.

@@ -43,7 +43,7 @@ func (l *Loop) beginFilling() bool {
 	return isUsedUp(cursor) && cursor&beingFilled == 0 && l.cursor.CompareAndSwap(cursor, cursor|beingFilled)
 }
 
-// fill makes a new batch of the events of the epoll set and the claimed connections, and returns its size. The caller is the filler until
+// fill fills a new batch with the events of the epoll set and the claimed connections, and returns its size. The caller is the filler until
 // fill returns.
 func (l *Loop) fill() (n int) {
 	l.poll()
@@ -59,7 +59,7 @@ func (l *Loop) endFilling() (n int) {
 	return n
 }
 
-// isFirst reports whether the first entry of the batch is of the connection in the slot.
+// isFirst reports whether the first entry of the batch belongs to the connection in the slot.
 func (l *Loop) isFirst(slot uint32) bool {
 	socket := l.batch[0].socket.Load()
 	return socket != nil && socket.slot == slot

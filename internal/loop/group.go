@@ -112,7 +112,7 @@ func (g *Group) hold() bool {
 	}
 }
 
-// release ends a leader's hold on the loops' descriptors, or that of a caller of hold. The last release closes them.
+// release ends the hold on the loops' descriptors that a leader or a caller of hold has. The last release closes them.
 func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return

@@ -50,7 +50,7 @@ func (w *Worker) Overtaken() bool {
 	return true
 }
 
-// awaitLosing waits for the goroutine that takes the seat away, until that one has called Owner.Losing.
+// awaitLosing waits until the goroutine that takes the seat away has called Owner.Losing.
 func (w *Worker) awaitLosing() {
 	w.losing.Lock()
 	//lint:ignore SA2001 the lock itself is the wait

@@ -78,7 +78,7 @@ type Listening struct {
 	Admit func(to *Loop, fd int, peer sock.Address) error
 }
 
-// NewListener makes a listener of the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
+// NewListener makes a listener for the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
 		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, full: on.Full,

@@ -23,7 +23,7 @@ const (
 // The ticks are timers of the runtime. With a timer of the system (timerfd) the goroutine would never be woken in vain. But while it reads
 // from the timer it keeps its processor until sysmon takes the processor away, which may be 20 ms later.
 type monitor struct {
-	busy  atomic.Bool   // the leaders' waits are short on average; the filler's
+	busy  atomic.Bool   // the leaders' waits are short on average; only the filler sets it
 	idle  atomic.Bool   // there are no ticks
 	wake  chan struct{} // begins the ticks again; cap 1
 	ended chan struct{}
@@ -44,7 +44,7 @@ func (m *monitor) woken(busy bool) {
 	}
 }
 
-// tick returns how long to wait until the next look.
+// tick returns how long to wait until the next check.
 func (m *monitor) tick() time.Duration {
 	if m.busy.Load() {
 		return monitorTick
@@ -96,8 +96,8 @@ func (m *monitor) rest(l *Loop) bool {
 	}
 }
 
-// lookAfter compares the seats' words with those of the last look, and retakes the seats that are in the same turn. It reports whether
-// leaders are awake, or were since the last look.
+// lookAfter compares the seats' words with their values at the last check, and retakes the seats that are in the same turn. It reports
+// whether leaders are awake, or were since the last check.
 func (l *Loop) lookAfter(seen []uint64) bool {
 	awake, moved := false, false
 	for i, s := range l.seats {

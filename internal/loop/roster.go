@@ -26,8 +26,8 @@ type roster struct {
 }
 
 const (
-	// minPause is for how long no more leaders are woken when one finds, for the first time, that it lacks a processor. The time doubles, up to maxPause,
-	// with each new try that fails at once.
+	// When a leader finds that it lacks a processor, no more leaders are woken for minPause. That time doubles, up to maxPause, with each
+	// new try that fails at once.
 	minPause = 100 * time.Millisecond
 	maxPause = 10 * time.Second
 )

@@ -38,17 +38,17 @@ type Conn interface {
 	BeforeWait() error
 }
 
-// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call of Cut claims it
-// by setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads,
-// writes and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
+// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call to Cut claims it by
+// setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads, writes
+// and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
 //
 // A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
 // events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
 //
-// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would
-// read and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Others use the descriptor only
-// in methods that hold loop.mu and check fd, such as Cut and LocalAddr; in WriteNow, which nobody calls once Closing has returned; and in
-// AskEnd and Peek, while they hold a lock that the owner takes before it closes the socket.
+// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would read
+// and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Other goroutines use the descriptor in
+// three cases. Methods such as Cut and LocalAddr hold loop.mu and check fd. Nobody calls WriteNow once Closing has returned. Callers of
+// AskEnd and Peek hold a lock that the owner takes before it closes the socket.
 type Socket struct {
 	served      Conn  // immutable
 	loop        *Loop // the loop that it is in; immutable
@@ -68,8 +68,8 @@ type Socket struct {
 // connWaiters is where goroutines wait in Read and Write, at most one in each direction.
 type connWaiters struct {
 	waiter                  [2]waiter
-	wanted                  int32                    // see Want; the owner's
-	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; the owner's
+	wanted                  int32                    // see Want; only the owner uses it
+	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; only the owner uses it
 	mu                      race.Mutex[race.OfLeaf]  // held to change what the loop's set reports, by either goroutine of a handler
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu

@@ -20,9 +20,9 @@ type Workers interface {
 	// nothing, if none is free.
 	HandOver(w *Worker, places admit.Kinds) bool
 	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
-	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost odd.
+	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost an odd number.
 	Retake()
-	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost even, unless Lost has grown meanwhile.
+	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost an even number, unless Lost has grown meanwhile.
 	Crowded() bool
 	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of seats in the group.
 	MayRetake(seats int) bool
@@ -59,7 +59,7 @@ type Worker struct {
 	running atomic.Pointer[class.Class]
 	// losable is the socket of the turn, if its connection can be taken away together with the seat.
 	losable atomic.Pointer[Socket]
-	// socket is the turn's, nil for a listener. The goroutine that takes the seat away reads it, under losing.
+	// socket is the socket of the turn, nil for a listener. The goroutine that takes the seat away reads it, under losing.
 	socket *Socket
 	losing race.Mutex[race.OfSeat] // held while the seat is taken from the worker and Owner.Losing is called
 }

@@ -27,11 +27,11 @@ func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size
 type stall struct {
 	timer    *time.Timer
 	pace     pace.Pace  // since the watch began
-	looked   clock.Time // the time of the last look, or when the watch began
-	next     clock.Time // the time of the next look
+	looked   clock.Time // the time of the last check, or when the watch began
+	next     clock.Time // the time of the next check
 	until    clock.Time // when the client counts as too slow if it takes no more bytes
-	moved    int        // bytes that the socket has taken since the last look
-	buffered int        // in the system's buffer at the last look; -1 before the first
+	moved    int        // bytes that the socket has taken since the last check
+	buffered int        // in the system's buffer at the last check; -1 before the first
 }
 
 // took records that the socket has taken n bytes.
@@ -41,7 +41,7 @@ func (s *stall) took(n int) {
 	}
 }
 
-// late reports whether the client is too slow. If not, it sets the timer for another look. buffered is the number of bytes in the system's
+// late reports whether the client is too slow. If not, it sets the timer for another check. buffered is the number of bytes in the system's
 // buffer, negative if unknown.
 func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	if s == nil || now < s.next {
@@ -51,7 +51,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	switch {
 	case buffered < 0:
 	case s.buffered < 0:
-		taken = max(taken, 1) // the bytes taken before the first look are unknown
+		taken = max(taken, 1) // the bytes taken before the first check are unknown
 	case buffered != s.buffered: // more is in the buffer if the client has made room
 		taken = max(s.moved+s.buffered-buffered, 1)
 	}

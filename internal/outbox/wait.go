@@ -77,7 +77,7 @@ func (o *Outbox) deadlineCame() {
 	o.wakeLocked()
 }
 
-// SetDeadline sets the deadline of Write and AwaitSent, also for calls that are waiting. The zero time means none.
+// SetDeadline sets the deadline for Write and AwaitSent, also for calls that are waiting. The zero time means none.
 func (o *Outbox) SetDeadline(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -66,7 +66,8 @@ func (l Limits) earned(n int64) time.Duration {
 	return time.Duration(min(float64(n)/float64(l.Rate), maxEarned.Seconds()) * float64(time.Second))
 }
 
-// Look returns the time between two looks at a peer whose bytes wait in the system's buffers. At that interval, silence is noticed in time.
+// Look returns the time between two checks of a peer whose bytes wait in the system's buffers. At that interval, silence is noticed in
+// time.
 func (l Limits) Look() time.Duration {
 	if l.Grace < 0 {
 		return maxLook
@@ -74,5 +75,5 @@ func (l Limits) Look() time.Duration {
 	return max(min(l.Grace/4, maxLook), 1)
 }
 
-// maxLook is the longest time between two looks.
+// maxLook is the longest time between two checks.
 const maxLook = time.Second

@@ -39,7 +39,7 @@ type argument struct {
 	valueUnread          bool // the value is in source, and may be encoded
 }
 
-// Parse replaces the parameters by those in query. It reports false, and keeps the first Max, if there are more.
+// Parse replaces the parameters with those in query. It reports false, and keeps the first Max, if there are more.
 func (l *List) Parse(query []byte) (all bool) {
 	l.Reset()
 	l.source = query

@@ -28,7 +28,7 @@ func (m *Mutex[R]) AssertHeld() {
 	}
 }
 
-// SetRank gives the mutex another rank than its type's, before it is used.
+// SetRank gives the mutex a rank other than its type's, before it is used.
 func (m *Mutex[R]) SetRank(other Rank) { m.other = other }
 
 func (m *Mutex[R]) rank() Rank {

@@ -9,7 +9,7 @@ type Rank interface{ rank() int }
 type (
 	// OfTimeout: a time-out ends the request's context and sends its answer. A handler holds it while it sends the answers to earlier requests.
 	OfTimeout struct{}
-	// OfContext is of a request's context: its watch begins.
+	// OfContext belongs to a request's context: its watch begins.
 	OfContext struct{}
 	// OfLifecycle: the pool, the clock and the sweep start with the server.
 	OfLifecycle struct{}
@@ -25,19 +25,19 @@ type (
 	OfSeat struct{}
 	// OfSealing: the records of TLS are queued in the order in which they were sealed.
 	OfSealing struct{}
-	// OfStream is of an outbox whose socket is a stream of HTTP/2: it sends by the connection.
+	// OfStream belongs to an outbox whose socket is a stream of HTTP/2: it sends by the connection.
 	OfStream struct{}
-	// OfHTTP2 is of a connection of HTTP/2.
+	// OfHTTP2 belongs to a connection of HTTP/2.
 	OfHTTP2 struct{}
 	// OfHandshakes: the owner of a TLS handshake is woken when its turn comes, or its wait is over.
 	OfHandshakes struct{}
 	// OfConns: a sweep is due by the clock.
 	OfConns struct{}
-	// OfClock is the coarse clock's.
+	// OfClock belongs to the coarse clock.
 	OfClock struct{}
 	// OfLoop: no goroutine writes to a closed descriptor.
 	OfLoop struct{}
-	// OfRunning is of the set of running requests, each of which has a lock.
+	// OfRunning belongs to the set of running requests, each of which has a lock.
 	OfRunning struct{}
 	// OfLeaf is the rank of locks under which no other is taken.
 	OfLeaf struct{}
@@ -61,8 +61,8 @@ func (OfLoop) rank() int       { return 15 }
 func (OfRunning) rank() int    { return 16 }
 func (OfLeaf) rank() int       { return 17 }
 
-// Unranked is of a lock whose holder calls a connection of the program's. Such a connection may belong to another server, with locks of any
-// rank. So an unranked lock may be taken under any lock, and any lock under it, without a check.
+// Unranked is the rank of a lock whose holder calls one of the program's connections. Such a connection may belong to another server, with
+// locks of any rank. So an unranked lock may be taken under any lock, and any lock under it, without a check.
 type Unranked struct{}
 
 func (Unranked) rank() int { return 0 }

@@ -95,8 +95,8 @@ func Restore(c *filo.Ctx, outer []Field) {
 	}
 }
 
-// Refresh makes r the response to a request whose answer, 304, says that r is still the current one. The fields of the 304 replace those of
-// r, except Vary and the fields that describe the body (RFC 9111, section 3.2).
+// Refresh makes r the response to a request that was answered with 304, which says that r is still current. The fields of the 304 replace
+// those of r, except Vary and the fields that describe the body (RFC 9111, section 3.2).
 func (r *Answer) Refresh(c *filo.Ctx, outer []Field) {
 	newer := Fields(c)
 	Restore(c, outer)

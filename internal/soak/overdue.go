@@ -9,13 +9,13 @@ import (
 
 const (
 	// overdueTime is how long a connection may wait although its input or room is there, if its loop has looked for events that often
-	// meanwhile. The first looks would find the event; the others are for a busy machine, where goroutines stand still between two
+	// meanwhile. The first checks would find the event; the others are for a busy machine, where goroutines stand still between two
 	// statements. The time is less than a second, after which a read of a body checks by itself whether it has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
 	// starvedTime is how long such a connection, or a request in the queue while a place is free, may wait in any case: on a busy machine
 	// the loop, or the goroutine that has just left a place, may not get to run.
 	starvedTime = 20 * time.Second
-	// lookTime is the time between two looks at the connections. If the process is stopped for longer, that time counts as one lookTime.
+	// lookTime is the time between two checks of the connections. If the process is stopped for longer, that time counts as one lookTime.
 	lookTime = 50 * time.Millisecond
 )
 

@@ -70,7 +70,7 @@ func (c *config) choose(names string) error {
 type run struct {
 	config
 	started time.Time
-	random  *rand.Rand  // the run's own source; each client has its own
+	random  *rand.Rand  // for the run itself; each client has its own source
 	pattern kit.Pattern // the clients' copy: the server must not be able to spoil both
 	lives   lives
 	number  atomic.Uint64 // number of the last request

@@ -204,7 +204,7 @@ func (t *Target) HasPath() bool {
 	return t.form == origin || t.form == absolute
 }
 
-// Replace replaces path and query by those of a target in origin-form. Host and scheme stay. The old path may still be borrowed.
+// Replace replaces path and query with those of a target in origin-form. Host and scheme stay. The old path may still be borrowed.
 func (t *Target) Replace(target []byte) {
 	t.split()
 	t.target, t.form = target, origin

@@ -166,14 +166,14 @@ func (p *process) stop() {
 	}
 }
 
-// tracer is strace, which makes system calls of a process fail.
+// tracer is strace, which makes a process's system calls fail.
 type tracer struct {
 	command *exec.Cmd
 	log     string
 }
 
-// trace attaches strace to the process, which makes calls fail as its option inject says. sockets are paths as in /proc/PID/fd: only calls that
-// use one of them fail; without any, all do.
+// trace attaches strace to the process, which makes calls fail as its option inject says. sockets are paths as in /proc/PID/fd: only calls
+// that use one of them fail. Without sockets all calls fail.
 func (p *process) trace(sockets []string, call, injection string) error {
 	log, err := os.CreateTemp("", "trial-strace")
 	if err != nil {

@@ -15,9 +15,9 @@ type Member interface {
 	ListIndex() *int32
 }
 
-// List is an unordered list. Its members, which are pointers, lie side by side in pages, so in a walk the processor can fetch many of what
-// they point to at once. In a linked list it would have to fetch each one to find the next. The zero List is empty. It isn't safe for
-// concurrent use.
+// List is an unordered list. Its members, which are pointers, lie side by side in pages, so in a walk the processor can fetch many of their
+// targets at once. In a linked list it would have to fetch each one to find the next. The zero List is empty. It isn't safe for concurrent
+// use.
 type List[T Member] struct {
 	pages []*[PageSize]T
 	count int

@@ -55,10 +55,10 @@ type Options struct {
 	TTL time.Duration
 	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that
 	// a handler can give this cache other directives than its clients' caches. The first one that an answer has, and that is a valid
-	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo a private in Cache-Control, by which middleware
-	// keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even CDN-Cache-Control
-	// counts only if it is listed: that field is for caches in front of the server, such as a CDN's, which may keep answers that this cache
-	// may not.
+	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo the directive private in Cache-Control, by which
+	// middleware keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even
+	// CDN-Cache-Control counts only if it is listed: that field is for caches in front of the server, such as a CDN's, which may keep
+	// answers that this cache may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For

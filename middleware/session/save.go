@@ -125,7 +125,7 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 	return false, nil
 }
 
-// leave replaces a session of this version by content that isn't a session. It reports false if the stored version is another one.
+// leave replaces a session of this version with content that isn't a session. It reports false if the stored version is another one.
 func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {

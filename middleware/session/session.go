@@ -138,8 +138,8 @@ func (o *opened) Unsaved() bool {
 	return false
 }
 
-// Get returns the session of the request, from the innermost of several session middlewares. An error comes from the Store. Get panics
-// if the handler isn't inside the middleware of New.
+// Get returns the session of the request, from the innermost of several session middlewares. An error comes from the Store. Get panics if
+// the handler isn't inside the middleware that New returned.
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
 	if !ok {

@@ -2,7 +2,7 @@
 //
 //	prose [folder]
 //
-// It looks at the comments of every Go file except tests, and at docs/*.md. For each phrase it prints where it stands and what to write.
+// It reads the comments of every Go file except tests, and every document in Markdown. For each phrase it prints where it stands and what to write.
 package main
 
 import (
@@ -64,6 +64,43 @@ var patterns = []pattern{
 		regexp.MustCompile(`(?i)^(?:all|any|both|each|either|every|few|half|many|most|none|one|some|two|three) of`),
 		"end the sentence, and name the thing in the next one",
 	},
+	{
+		regexp.MustCompile(`\b(?:connections?|functions?|handlers?|tasks?|streams?|clients?|body|bodies|middleware|documents?|director(?:y|ies)|deadlines?|calls?) of \[?(?:[A-Z]\w*\.)?[A-Z][a-z]\w*`),
+		regexp.MustCompile(`of (?:Go|Linux|Redis|WebSockets?)$`),
+		"say what the function does with it: opened by Accept, given to OnClose, a call to Read",
+	},
+	{
+		regexp.MustCompile(`\b(?:(?:an?|the|this|each|no|another|first|last|next|further|earlier|later) look|(?:the|two|few|many|several|further) looks)\b(?: \w+)?`),
+		regexp.MustCompile(`looks (?:like|for|up|after|into|whether|as)$`),
+		"a check",
+	},
+	{
+		regexp.MustCompile(`(?:^|\(|[.:;,] |\b(?:and|but|so|that) )[Ww]hat (?:is|are|was|were|has|have|had|comes?|came) [^.,;:]{2,40}? (?:is|isn't|are|aren't|was|were|goes|waits|may|must|can|gets)\b`),
+		regexp.MustCompile(` (?:that|who|nobody|nothing) (?:is|are|was|were)$`),
+		"name the thing, and begin the sentence with it",
+	},
+	{regexp.MustCompile(`[:;,] that of (?:an?|the|its|each)\b`), nil, "repeat the noun"},
+	{
+		regexp.MustCompile(`\b[a-z]+ of (?:(?:an?|the) [a-z]+|Go|npm)'s(?:[.,;:)]| (?:that|which|is|are|was|has|too)\b| $)`),
+		regexp.MustCompile(`\b(?:one|any|some|all|none|each|both|two|instead|front|inside|outside|because|ahead|place) of`),
+		"the handler's error, one of Go's files",
+	},
+	{regexp.MustCompile(`\b[Rr]eplac(?:es?|ing) (?:[^ .,;:]+ ){1,6}by (?:an?|the|those|one|its|their|nil|spaces?|\d+)\b`), nil, "replaces it with"},
+	{regexp.MustCompile(`\banswer(?:s|ed)? (?:[^ .,;:]+ ){0,4}by (?:an? reset|[1-5]\d\d)\b`), nil, "answers it with"},
+	{regexp.MustCompile(`\b[Aa]nother (?:\w+ ){1,2}than\b`), nil, "a host other than, a different host"},
+	{regexp.MustCompile(`\b(?:is|are) for how (?:long|many)\b`), nil, "is how long"},
+	{
+		regexp.MustCompile(`\b(?:is|are|was|were) of (?:an?|the|another)(?: \w+){1,2}`),
+		regexp.MustCompile(`of (?:an?|the|another) (?:\w+ )?(?:class|kind|size|sort|type)\b`),
+		"belongs to, comes from",
+	},
+	{regexp.MustCompile(`[;.] [Tt]he (?:\w+'s )?\w+'s $`), nil, "say who uses or sets it: only the owner uses it"},
+	{
+		regexp.MustCompile(`\bmak(?:es?|ing) (?:an? |no |the )?\w+ of (?:an?|the|it|them|this|each)\b`),
+		regexp.MustCompile(`mak(?:es?|ing) (?:use|fun|copies|sense)|(?:one|each|all|any|an? (?:copy|list|part|member|group|set)|the [a-z]+) of`),
+		"turns it into, makes one from it",
+	},
+	{regexp.MustCompile(`\b(?:know|knows|knew) of (?:an?|the|it|one)\b`), nil, "knows about"},
 	{regexp.MustCompile(`(?:^|[.:;] )Of (?:an?|the|these|those|this|that|several|two|others?|such|what|it|them|its|each|[a-z]{2,}s)\b`), regexp.MustCompile(`Of (?:is|returns)$`), "begin with the subject"},
 }
 
@@ -86,14 +123,14 @@ func checkTree(root string) (found []finding, err error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if name := d.Name(); path != root && (name == "testdata" || strings.HasPrefix(name, ".")) {
+			name, made := d.Name(), path == filepath.Join(root, "site") // its documents are made from the others, or by others
+			if path != root && (name == "testdata" || made || strings.HasPrefix(name, ".")) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
 		isGo := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
-		inDocs := strings.HasSuffix(path, ".md") && filepath.Dir(path) == filepath.Join(root, "docs")
-		if !isGo && !inDocs {
+		if !isGo && !strings.HasSuffix(path, ".md") {
 			return nil
 		}
 		text, err := os.ReadFile(path)

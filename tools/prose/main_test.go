@@ -46,6 +46,41 @@ func TestCheck(t *testing.T) {
 		{"streams, all of which have ended", ""},
 		{"It ends. Of several ranges the first one counts.", ". Of several"},
 		{"Of returns the File of a file.", ""},
+		{"a connection of\nAccept", "connection of Accept"},
+		{"the functions of [Response.WrapBody]", "functions of [Response.WrapBody"},
+		{"one call of Read; the tasks of Ctx.Go", "call of Read; tasks of Ctx.Go"},
+		{"a connection of HTTP/2, the streams of a client, and calls of Go", ""},
+		{"the error of Close, and the options of New", ""},
+		{"It waits until the next\nlook.", "next look"},
+		{"between two looks at a peer", "two looks at"},
+		{"It first looks at the head. The first looks like the second.", ""},
+		{"This looks right, and the look is over.", "the look is"},
+		{"and what is waited\nfor is sent", "and what is waited for is"},
+		{"What has come in parts must be kept.", "What has come in parts must"},
+		{"What follows is guarded by mu.", ""},
+		{"It returns what is wrong with a struct that is bound.", ""},
+		{"its size: that of\nthe body", ": that of the"},
+		{"the size of the request, or that of the answer", ""},
+		{"(What is counted here isn't shared.)", "(What is counted here isn't"},
+		{"It ends because of a fault of the\nclient's.", "fault of the client's."},
+		{"one of the server's, instead of the handler's; a function of the client's code", ""},
+		{"It replaces the body by\none of its own.", "replaces the body by one"},
+		{"The body is replaced by a 503. It replaces it by calling f.", ""},
+		{"A lost body is answered by 408.", "answered by 408"},
+		{"It is answered by the server.", ""},
+		{"for another host than this one", "another host than"},
+		{"another host, rather than this one", ""},
+		{"Age is for how long it runs.", "is for how long"},
+		{"every other frame is of\na stream", "is of a stream"},
+		{"whether the place is of a reserved kind, or of another type", ""},
+		{"nothing can be sent any more; the owner's", "; the owner's "},
+		{"It is the owner's. The handler's fields stay.", ""},
+		{"log.Fatal would make an INFO of\nit", "make an INFO of it"},
+		{"makes JSON of the body", "makes JSON of the"},
+		{"It makes a copy of the rest, and the most of the time.", ""},
+		{"It makes the calls of the class run.", ""},
+		{"what it knows of a file", "knows of a"},
+		{"It says so, and what has become of those that were here.", ""},
 	} {
 		lines := []line{}
 		for i, s := range strings.Split(c.text, "\n") {
@@ -63,7 +98,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Comments of Go files except tests are looked at, and the documents in docs, but no code.
+// The comments of Go files except tests are read, and every document, but no code.
 func TestCheckTree(t *testing.T) {
 	root := t.TempDir()
 	const wrong = "all but for one"
@@ -76,6 +111,7 @@ func TestCheckTree(t *testing.T) {
 		"docs/F.md":       "# F\n\nThis is all\nbut for one.\n\n    " + wrong + "\n\n```\n" + wrong + "\n```\n\n| a | " + wrong + " |\n\n- a list: all but\n  for one\n",
 		"docs/inner/G.md": wrong + "\n",
 		"README.md":       wrong + "\n",
+		"site/x.md":       wrong + "\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -94,7 +130,7 @@ func TestCheckTree(t *testing.T) {
 		place, _, _ := strings.Cut(strings.TrimPrefix(f.String(), root+"/"), ": ")
 		got = append(got, place)
 	}
-	if want := []string{"a/a.go:1", "a/a.go:4", "a/b.go:8", "a/b.go:11", "docs/F.md:4", "docs/F.md:12", "docs/F.md:14"}; !slices.Equal(got, want) {
+	if want := []string{"README.md:1", "a/a.go:1", "a/a.go:4", "a/b.go:8", "a/b.go:11", "docs/F.md:4", "docs/F.md:12", "docs/F.md:14", "docs/inner/G.md:1"}; !slices.Equal(got, want) {
 		t.Errorf("found in %q, want %q", got, want)
 	}
 }

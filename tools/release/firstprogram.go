@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// untilTagged marks a line of the README's first program that is needed only before the first release.
-const untilTagged = "# until v0.1.0 is tagged"
-
 // firstProgram is the content of the README's section "First program".
 type firstProgram struct {
 	code     string   // of main.go
@@ -24,7 +21,7 @@ type firstProgram struct {
 	url      string   // what the reader asks for meanwhile
 }
 
-// readFirstProgram returns the first program of a README, as it is for readers after the release.
+// readFirstProgram returns the first program of a README.
 func readFirstProgram(readme string) (firstProgram, error) {
 	_, section, _ := strings.Cut(readme, "\n## First program\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -41,7 +38,6 @@ func readFirstProgram(readme string) (firstProgram, error) {
 			continue
 		case !indented:
 			return firstProgram{}, errors.New("README.md: the first program's commands don't end with one of curl")
-		case strings.HasSuffix(command, untilTagged):
 		case strings.HasPrefix(command, "curl "):
 			p.url = strings.Fields(command)[1]
 			return p, nil

@@ -80,6 +80,9 @@ func release(dir, version string) error {
 	if err := r.setVersions(modules, version); err != nil {
 		return err
 	}
+	if err := r.dropUntilTagged(); err != nil {
+		return err
+	}
 	if err := r.git("commit", "--quiet", "--all", "--message", "Release "+version); err != nil {
 		return err
 	}
@@ -159,6 +162,39 @@ func (r *repository) writeChangelog(version string, now time.Time) error {
 	}
 	released := fmt.Sprintf("\n## [%s] - %s\n", version[1:], now.Format(time.DateOnly))
 	return os.WriteFile(r.join("CHANGELOG.md"), []byte(before+unreleasedHeading+released+unreleased+after), 0o644)
+}
+
+// untilTagged is in each line for readers before the first release, in README.md and in the README of each module for users.
+const untilTagged = "ntil v0.1.0 is tagged"
+
+// dropUntilTagged removes these lines, and the empty line that stood beside them.
+func (r *repository) dropUntilTagged() error {
+	names, err := output(r.root, "git", "ls-files", "README.md", "contrib/*/README.md")
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(names) {
+		text, err := os.ReadFile(r.join(name))
+		if err != nil {
+			return err
+		}
+		var kept strings.Builder
+		dropped, empty := false, false // the line before; the last one that was kept
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, untilTagged) {
+				dropped = true
+				continue
+			}
+			if !dropped || !empty || line != "\n" {
+				kept.WriteString(line)
+			}
+			dropped, empty = false, line == "\n"
+		}
+		if err := os.WriteFile(r.join(name), []byte(kept.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // setVersions makes every module require this version of the repository's other modules.

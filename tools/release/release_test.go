@@ -1,10 +1,15 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,6 +27,8 @@ func newRepository(t *testing.T) *repository {
 	write(t, r, "contrib/b/go.mod", "module example.test/a/contrib/b\n\ngo 1.25.0\n\nrequire example.test/a v0.0.0\n\nreplace example.test/a => ../..\n")
 	write(t, r, "contrib/b/b.go", "package b\n\nimport \"example.test/a\"\n\nfunc B() { a.A() }\n")
 	write(t, r, "tools/go.mod", "module example.test/a/tools\n\ngo 1.25.0\n")
+	write(t, r, "README.md", "# a\n\n    one\n    two   # until v0.1.0 is tagged\n    three\n\nText.\n")
+	write(t, r, "contrib/b/README.md", "# b\n\n\tone\n\nUntil v0.1.0 is tagged, write:\n\n\ttwo    # until v0.1.0 is tagged\n\tthree    # until v0.1.0 is tagged\n\nText.\n")
 	write(t, r, "CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n- All of it.\n")
 	commit(t, r)
 	return r
@@ -68,7 +75,8 @@ func read(t *testing.T, r *repository, name string) string {
 	return string(text)
 }
 
-// The proof of a release runs the examples of each published module, which are in a file of their own: they must need nothing internal.
+// The proof of a release runs the examples of each published module, which are in a file of their own: they must need nothing internal, and
+// nothing of the module's other test files.
 func TestPublishedModulesHaveExamples(t *testing.T) {
 	r, err := open(".")
 	if err != nil {
@@ -85,15 +93,55 @@ func TestPublishedModulesHaveExamples(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(r.join(m.dir), "example_test.go"))
 		if err != nil || strings.Contains(string(text), "/internal/") {
 			t.Errorf("%s: its example_test.go is missing or imports something internal: %v", m.path, err)
+			continue
+		}
+		missing, err := undeclared(text)
+		if err != nil || len(missing) > 0 {
+			t.Errorf("%s: its example_test.go uses names of other files: %q, %v", m.path, missing, err)
 		}
 	}
 }
 
-// The proof of a release follows the README, whose lines for readers before the first release it leaves out.
+// undeclared returns the names that a Go file uses without declaring or importing them.
+func undeclared(text []byte) (names []string, err error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, 0)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := make(map[*ast.Ident]bool) // packages, and the keys of literals, which may be fields
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if name, isName := n.X.(*ast.Ident); isName {
+				elsewhere[name] = true
+			}
+		case *ast.KeyValueExpr:
+			if name, isName := n.Key.(*ast.Ident); isName {
+				elsewhere[name] = true
+			}
+		}
+		return true
+	})
+	for _, name := range file.Unresolved {
+		if !elsewhere[name] && types.Universe.Lookup(name.Name) == nil {
+			names = append(names, name.Name)
+		}
+	}
+	return names, nil
+}
+
+func TestUndeclared(t *testing.T) {
+	const file = "package a_test\n\nimport \"log\"\n\ntype s struct{ f int }\n\nfunc g(p any) error {\n\tv := s{f: 1}\n\tlog.Print(v, len(\"\"), p, h)\n\treturn nil\n}\n"
+	if names, err := undeclared([]byte(file)); err != nil || !slices.Equal(names, []string{"h"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+// The proof of a release follows the README.
 func TestReadFirstProgram(t *testing.T) {
 	const program = "# a\n\n## First program\n\n```go\npackage main\n```\n\nThen:\n\n"
 	for _, test := range []struct{ about, readme, commands, fails string }{
-		{"commands", program + "    one\n    two   # until v0.1.0 is tagged\n    three\n    curl http://a/    # meanwhile\n\n    none\n", "one|three", ""},
+		{"commands", program + "    one\n    three\n    curl http://a/    # meanwhile\n\n    none\n", "one|three", ""},
 		{"no program", "# a\n\n## First program\n\n    one\n    curl http://a/\n\n## Next\n\n```go\n```\n", "", "no program"},
 		{"no commands", program + "## Next\n\n    one\n    curl http://a/\n", "", "no commands"},
 		{"no curl", program + "    one\n\nThat is all.\n", "", "don't end with one of curl"},
@@ -155,6 +203,11 @@ func TestRelease(t *testing.T) {
 		}
 		if text := read(t, r, "CHANGELOG.md"); !strings.Contains(text, "## [Unreleased]\n\n## [0.1.0] - 2") {
 			t.Errorf("changelog:\n%s", text)
+		}
+		for name, want := range map[string]string{"README.md": "# a\n\n    one\n    three\n\nText.\n", "contrib/b/README.md": "# b\n\n\tone\n\nText.\n"} {
+			if text := read(t, r, name); text != want {
+				t.Errorf("%s has lines for readers before the release:\n%s", name, text)
+			}
 		}
 	})
 

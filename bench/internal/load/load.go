@@ -36,7 +36,7 @@ type Job struct {
 type Result struct {
 	Answers float64 // of status 200 in Seconds
 	Refused float64 // of status 503 in Seconds
-	Seconds float64 // between the calls of Window
+	Seconds float64 // between the calls to Window
 	Size    float64 // of an answer with its head, in bytes, on average; 0 if the generator doesn't say
 	Late    float64 // p99 of the lateness of Open itself, in ms
 

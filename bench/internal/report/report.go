@@ -120,8 +120,8 @@ type Table struct {
 	Rows   [][]string
 }
 
-// of makes a table of a figure. It has a column for each peer that has the figure, and a row for each group that contains any peer except
-// the first, or that contains the first if there is no other.
+// of returns the table of a figure. It has a column for each peer that has the figure, and a row for each group that contains any peer
+// except the first, or that contains the first if there is no other.
 func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) Table {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {

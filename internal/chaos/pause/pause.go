@@ -1,7 +1,7 @@
 // Package pause delays goroutines at random. Command chaos calls it before each statement of a copy of filo.
 //
-// FILO_CHAOS has the seed in the environment. The seed determines at which sites, and at which visits, a goroutine pauses, and for how
-// long; the system's scheduler does the rest. Without FILO_CHAOS nothing pauses.
+// The seed is in the environment variable FILO_CHAOS. The seed determines at which sites, and at which visits, a goroutine pauses, and for
+// how long; the system's scheduler does the rest. Without FILO_CHAOS nothing pauses.
 package pause
 
 import (

@@ -69,7 +69,7 @@ func run() error {
 		func(ctx context.Context) { interop.DoUnimplementedMethod(ctx, conn) },
 		func(ctx context.Context) { interop.DoCustomMetadata(ctx, client) },
 	}
-	// A call that fails ends this program, by gRPC's log.
+	// A call that fails ends this program: package interop calls Fatal of gRPC's log.
 	made := make([]int, 6)
 	var all sync.WaitGroup
 	for i := range made {

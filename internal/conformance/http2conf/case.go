@@ -60,7 +60,7 @@ type Want struct {
 	Interim []int
 }
 
-// What is a kind of outcome that a stream must have.
+// What names an outcome that a stream must have.
 type What int
 
 const (
@@ -201,7 +201,7 @@ func fails(code Code, name, rfc, sentence string) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{}), Then: Fails, Code: code}
 }
 
-// comes is the group of frames that have this outcome, and after which the connection goes on.
+// comes is the common part of cases whose frames have this outcome, and after which the connection goes on.
 func comes(name, rfc, sentence string, want ...Want) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{Want: want})}
 }
