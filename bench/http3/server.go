@@ -48,7 +48,12 @@ func serveQUICGo(packets net.PacketConn) error {
 	return s.Serve(packets)
 }
 
-func serveFilo(packets net.PacketConn) error { return http3filo.Serve(filoServer(), packets) }
+// serveFilo serves HTTP/1.1 and HTTP/2 on the same port, as programs do.
+func serveFilo(packets net.PacketConn) error {
+	s := filoServer()
+	go s.ListenAndServeTLS(packets.LocalAddr().String(), "", "")
+	return http3filo.Serve(s, packets)
+}
 
 func serveHTTP2() (address string, serve func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

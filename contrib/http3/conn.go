@@ -264,15 +264,19 @@ func (c *conn) leaveTime() time.Duration { return min(leaveTime+4*c.roundTrip(),
 
 // ServeHTTP implements http.Handler.
 func (c *conn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	growStack()
 	c.enter()
 	whole := false
 	defer func() { c.exit(whole) }()
-	if c.listener.drains() { // the request was on its way when the client was told to leave
-		reject(w)
+	s, err := take(w)
+	switch {
+	case err != nil:
+	case c.listener.drains(): // the request was on its way when the client was told to leave
+		s.reset(errRejected)
 		whole = true
-		return
+	default:
+		whole = c.serve(w, r, s)
 	}
-	whole = c.serve(w, r)
 }
 
 // enter counts a request.
@@ -312,3 +316,14 @@ func (c *conn) exit(whole bool) {
 		c.close(errExcessiveLoad)
 	}
 }
+
+// growStack makes the stack of a request's goroutine as large as most requests need it, at once instead of in steps, each of which copies it.
+//
+//go:noinline
+func growStack() {
+	var room [8 << 10]byte
+	use(&room)
+}
+
+//go:noinline
+func use(*[8 << 10]byte) {}

@@ -29,7 +29,9 @@ const (
 
 	errNone          = closeCode(http3.ErrCodeNoError)
 	errExcessiveLoad = closeCode(http3.ErrCodeExcessiveLoad)
-	errRejected      = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
+	// errRejected allows the client to send a request again on another connection (RFC 9114, section 4.1.1).
+	errRejected = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
+	errInternal = quic.StreamErrorCode(http3.ErrCodeInternalError)
 )
 
 var errNoCertificate = errors.New("http3filo: Server.TLSConfig has neither Certificates nor GetCertificate nor GetConfigForClient")
@@ -140,12 +142,25 @@ func (l *listener) begin(q *quic.Conn) {
 	}()
 }
 
-// reject refuses a request, which the client may send again on another connection (RFC 9114, section 4.1.1).
-func reject(w http.ResponseWriter) {
-	if s, err := w.(http3.HTTPStreamer).HTTPStream(); err == nil {
-		s.CancelRead(errRejected)
-		s.CancelWrite(errRejected)
-	}
+// stream is the stream of a request. Its QUICStream takes frames, unlike the Stream itself.
+type stream struct{ *http3.Stream }
+
+// take takes a request's stream over from the protocol, which then no longer answers.
+func take(w http.ResponseWriter) (*stream, error) {
+	s, err := w.(http3.HTTPStreamer).HTTPStream()
+	return &stream{s}, err
+}
+
+// end ends an answer. If the client is still sending its request, it is told to stop.
+func (s *stream) end() {
+	s.CancelRead(quic.StreamErrorCode(http3.ErrCodeNoError))
+	s.Close()
+}
+
+// reset cuts the request and its answer off.
+func (s *stream) reset(code quic.StreamErrorCode) {
+	s.CancelRead(code)
+	s.CancelWrite(code)
 }
 
 // client returns the address under which MaxConnsPerIP counts a client.
