@@ -223,13 +223,7 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	if h.Status == http.StatusContinue {
 		return // net/http sends a 100 by itself when the body is read
 	}
-	final := h.Status >= 200
-	if w, ok := t.w.(hooks.HeadWriter); ok {
-		t.began = final
-		w.WriteHead(h)
-		return
-	}
-	header := t.w.Header()
+	header, final := t.w.Header(), h.Status >= 200
 	for name := range header {
 		if !strings.HasPrefix(name, http.TrailerPrefix) {
 			delete(header, name) // filo's answer has them already
@@ -328,10 +322,6 @@ func (t *carrier) Flush() error {
 
 // WriteTrailer implements hooks.Transport.
 func (t *carrier) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
-	if w, ok := t.w.(hooks.HeadWriter); ok {
-		w.WriteTrailer(fields)
-		return
-	}
 	header := t.w.Header()
 	for name, value := range fields {
 		key := http.CanonicalHeaderKey(string(name))

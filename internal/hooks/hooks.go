@@ -137,12 +137,6 @@ type Transport interface {
 	Hijack() (net.Conn, error)
 }
 
-// HeadWriter is an http.ResponseWriter that takes the heads and trailers of answers as Transport does.
-type HeadWriter interface {
-	WriteHead(h Head)
-	WriteTrailer(fields iter.Seq2[[]byte, []byte])
-}
-
 // Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. It fails as the Ctx's own reader does. It may be used
 // until the handler returns, and fails afterwards.
 type Duplex interface {
