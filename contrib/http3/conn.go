@@ -15,6 +15,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/pace"
@@ -48,6 +49,7 @@ type listener struct {
 	glitches         http2.GlitchLimits // how many requests a client may cancel
 	draining         atomic.Bool
 	clock            clock.Coarse
+	counts           *hooks.HTTP3Counts
 	windows          atomic.Int64 // by how many bytes the connections' windows have grown
 
 	mu         sync.Mutex
@@ -61,7 +63,7 @@ func newListener(s *filo.Server) *listener {
 	inside.Configure(s)
 	l := &listener{
 		server: s, logger: cmp.Or(s.Logger, slog.Default()), limits: s.Stats().Limits,
-		headBytes: cmp.Or(s.MaxHeaderBytes, filo.DefaultMaxHeaderBytes), glitches: http2.DefaultGlitches, conns: make(map[*conn]struct{}),
+		headBytes: cmp.Or(s.MaxHeaderBytes, filo.DefaultMaxHeaderBytes), glitches: http2.DefaultGlitches, counts: inside.HTTP3(s), conns: make(map[*conn]struct{}),
 	}
 	l.glitches.Burst = cmp.Or(s.HTTP2.MaxGlitches, l.glitches.Burst)
 	if l.headBytes < 0 {
@@ -88,12 +90,14 @@ func (l *listener) enter(c *conn) error {
 	c.handshake = true
 	l.handshakes++
 	l.conns[c] = struct{}{}
+	l.counts.Conns.Add(1)
 	return nil
 }
 
 // leave undoes enter: the connection is over.
 func (l *listener) leave(c *conn) {
 	l.windows.Add(-c.widened.Load())
+	l.counts.Conns.Add(-1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.establishedLocked(c)
@@ -265,6 +269,7 @@ func (c *conn) begin() bool {
 	full := most > 0 && c.requests >= most
 	c.timer.Stop()
 	c.mu.Unlock()
+	c.listener.counts.Streams.Add(1)
 	if full {
 		c.leave()
 	}
@@ -274,6 +279,7 @@ func (c *conn) begin() bool {
 // end counts a request's end. whole says that the client has its answer, which allows another request to be cancelled.
 func (c *conn) end(whole bool) {
 	now, fault := time.Now(), http2.NoFault
+	c.listener.counts.Streams.Add(-1)
 	c.mu.Lock()
 	c.idle = now
 	if c.running--; c.running == 0 && c.leaving {
