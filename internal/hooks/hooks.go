@@ -42,7 +42,7 @@ var (
 	MaxHeaderFields any
 )
 
-// HTTP3Counts has what Stats tells of HTTP/3.
+// HTTP3Counts counts what is open over HTTP/3: see Stats.
 type HTTP3Counts struct{ Conns, Streams atomic.Int64 }
 
 // OverdueWait is a wait that should be over: see inside.Overdue.
