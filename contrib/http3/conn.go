@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -333,7 +334,10 @@ func (c *conn) readControl(in *bufio.Reader, seen *[4]atomic.Bool) closeCode {
 		return errNone
 	case kind == streamPush, kind < uint64(len(seen)) && seen[kind].Swap(true):
 		return errStreamCreation
-	case kind != streamControl: // the dynamic table of QPACK has no room, so that nothing can come; the other types are unknown
+	case kind == streamEncoder, kind == streamDecoder: // nothing can come: the dynamic table has no room
+		return errNone
+	case kind != streamControl:
+		io.Copy(io.Discard, in)
 		return errNone
 	}
 	frame, length, err := readFrame(in)

@@ -175,7 +175,7 @@ func (c *conn) acceptControl() {
 			return
 		}
 		go func() {
-			if code := c.readControl(bufio.NewReader(s), seen); code != errNone {
+			if code := c.readControl(bufio.NewReaderSize(s, 64), seen); code != errNone {
 				c.close(code)
 			}
 		}()
