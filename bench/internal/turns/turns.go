@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -155,7 +156,8 @@ func (c *Comparison) report(order []string, all figures) {
 	for _, r := range c.Rows {
 		fmt.Printf("| %s, %s |", r.Name, r.Unit)
 		for _, name := range order {
-			fmt.Printf(" %.3g", measure.Median(all[[2]string{r.Name, name}]))
+			median := measure.Median(all[[2]string{r.Name, name}])
+			fmt.Printf(" %.*f", max(0, 2-int(math.Log10(max(median, 1)))), median)
 			if name != order[0] {
 				fmt.Printf(" (× %.2f)", measure.Median(all.ratios(r.Name, name, order[0])))
 			}
