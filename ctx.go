@@ -121,6 +121,7 @@ func init() {
 	hooks.Carry = (*Server).carry
 	hooks.Serve = (*Server).serveCarried
 	hooks.Configure = (*Server).configure
+	hooks.HTTP3 = func(s *Server) *hooks.HTTP3Counts { return &s.http3 }
 	hooks.TakeBody = (*Ctx).duplex
 	hooks.WholeBody = (*Ctx).wholeBody
 	hooks.Upgrade = (*Ctx).upgrade

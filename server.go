@@ -46,6 +46,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/handshakes"
+	"github.com/filohttp/filo/internal/hooks"
 	"github.com/filohttp/filo/internal/http1"
 	"github.com/filohttp/filo/internal/http2conn"
 	"github.com/filohttp/filo/internal/life"
@@ -267,6 +268,7 @@ type Server struct {
 	loops      atomic.Pointer[loop.Group] // nil until loops serve a listener; set once, in life.Hold
 	classes    serverClasses
 	conns      connSet
+	http3      hooks.HTTP3Counts
 	_          apart.Lines
 	bodies     budget.Bodies
 	lingerer   linger.Group

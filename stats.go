@@ -46,6 +46,9 @@ type Stats struct {
 	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
 	// ConnsHTTP2 is how many of them speak HTTP/2, and Streams how many requests these have open.
 	ConnsHTTP2, Streams int
+	// ConnsHTTP3 is how many connections of HTTP/3 are open, and StreamsHTTP3 how many requests they have open: see contrib/http3. ConnsOpen
+	// doesn't include them. RequestsCarried has those of the requests that are being handled.
+	ConnsHTTP3, StreamsHTTP3 int
 	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
 	// or no answer.
 	ConnsAccepted, ConnsRefused uint64
@@ -75,7 +78,7 @@ type Stats struct {
 	// RequestsRefused counts the requests that the server answered with 503, or refused over HTTP/2, because Concurrency was reached, or too
 	// many bytes of request bodies or answers waited. Refusals tells them apart.
 	RequestsRefused uint64
-	// RequestsCarried is the number of requests that another server has received (adaptor.ToHTTP) and that are being handled here. Their
+	// RequestsCarried is the number of requests that another server has received (adaptor.ToHTTP), or that came by HTTP/3, and that are being handled here. Their
 	// connections aren't this server's: ConnsOpen counts only those that are parked.
 	RequestsCarried int
 	// RequestsQueued is the number of requests that wait in Server.Queue.
@@ -143,6 +146,7 @@ func (s *Server) Stats() Stats {
 		answered[i].addTo(&st.Requests)
 	}
 	st.RequestsCarried = s.conns.carriedNow()
+	st.ConnsHTTP3, st.StreamsHTTP3 = int(s.http3.Conns.Load()), int(s.http3.Streams.Load())
 	s.conns.walk(func(c *conn) {
 		st.ConnsOpen++
 		if h := c.http2.Load(); h != nil {

@@ -31,20 +31,6 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 	})
 }
 
-// ToProtocol is ToHTTPServer for code that adds a protocol to the server, as contrib/http3 does. Unlike a handler in a server of net/http, the
-// returned one treats the server's Handler as the server's own connections do: the ErrorHandler answers its panics, and a request for a
-// host for which TLSConfig.GetConfigForClient demands another client certificate gets 421. Connections and their time-outs are up to the
-// caller, who finds the limits in Stats().Limits from now on.
-func ToProtocol(s *filo.Server) http.Handler {
-	if s.Handler == nil {
-		panic("adaptor: ToProtocol with a server that has no handler")
-	}
-	inside.Configure(s)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		newCarrier(w, r).carry(func(t *carrier) error { return inside.Serve(s, t) })
-	})
-}
-
 // Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request:
 // method, path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the
 // middleware passes on. Path parameters, route and values of the request are the same on both sides. An error of next is rendered

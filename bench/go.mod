@@ -15,6 +15,7 @@ require (
 	github.com/fasthttp/websocket v1.5.12
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/grpc v0.1.0
+	github.com/filohttp/filo/contrib/http3 v0.1.0
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/gammazero/workerpool v1.3.0
 	github.com/gin-gonic/gin v1.12.0
@@ -27,6 +28,7 @@ require (
 	github.com/labstack/echo/v5 v5.4.5
 	github.com/panjf2000/ants/v2 v2.12.1
 	github.com/prometheus/procfs v0.23.0
+	github.com/quic-go/quic-go v0.65.0
 	github.com/sourcegraph/conc v0.3.0
 	github.com/valyala/fasthttp v1.78.0
 	golang.org/x/net v0.62.0
@@ -72,7 +74,6 @@ require (
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
-	github.com/quic-go/quic-go v0.59.0 // indirect
 	github.com/savsgio/gotils v0.0.0-20240704082632-aef3928b8a38 // indirect
 	github.com/tidwall/gjson v1.14.4 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
@@ -93,6 +94,7 @@ require (
 replace (
 	github.com/filohttp/filo => ../
 	github.com/filohttp/filo/contrib/grpc => ../contrib/grpc
+	github.com/filohttp/filo/contrib/http3 => ../contrib/http3
 	github.com/filohttp/filo/contrib/websocket => ../contrib/websocket
 )
 

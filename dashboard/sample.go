@@ -31,6 +31,8 @@ type sample struct {
 	ConnsIdle     int     `json:"connsIdle"`
 	ConnsParked   int     `json:"connsParked"`
 	Streams       int     `json:"streams"` // of HTTP/2
+	ConnsHTTP3    int     `json:"http3"`
+	StreamsHTTP3  int     `json:"http3Streams"`
 	ConnsAccepted float64 `json:"connsAccepted"`
 	// Refused counts connections and requests.
 	Refused float64 `json:"refused"`
@@ -124,6 +126,7 @@ func (s *sampler) take(now time.Time) *snapshot {
 	one := &sample{
 		Number: s.number, Time: now.UnixMilli(),
 		ConnsActive: stats.ConnsActive, ConnsIdle: stats.ConnsIdle, ConnsParked: stats.ConnsParked, Streams: stats.Streams,
+		ConnsHTTP3: stats.ConnsHTTP3, StreamsHTTP3: stats.StreamsHTTP3,
 		ConnsAccepted: perSecond(stats.ConnsAccepted, before.ConnsAccepted, seconds),
 		Refused:       perSecond(stats.ConnsRefused+stats.RequestsRefused, before.ConnsRefused+before.RequestsRefused, seconds),
 

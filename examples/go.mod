@@ -12,6 +12,7 @@ require (
 	github.com/filohttp/filo v0.1.0
 	github.com/filohttp/filo/contrib/failsafe v0.1.0
 	github.com/filohttp/filo/contrib/grpc v0.1.0
+	github.com/filohttp/filo/contrib/http3 v0.1.0
 	github.com/filohttp/filo/contrib/huma v0.1.0
 	github.com/filohttp/filo/contrib/otel v0.1.0
 	github.com/filohttp/filo/contrib/prometheus v0.1.0
@@ -19,6 +20,7 @@ require (
 	github.com/filohttp/filo/contrib/websocket v0.1.0
 	github.com/pb33f/libopenapi v0.42.5
 	github.com/prometheus/client_golang v1.25.0
+	github.com/quic-go/quic-go v0.65.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/valyala/fasthttp v1.78.0
@@ -60,12 +62,14 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.74.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
@@ -79,6 +83,7 @@ replace (
 	github.com/filohttp/filo => ../
 	github.com/filohttp/filo/contrib/failsafe => ../contrib/failsafe
 	github.com/filohttp/filo/contrib/grpc => ../contrib/grpc
+	github.com/filohttp/filo/contrib/http3 => ../contrib/http3
 	github.com/filohttp/filo/contrib/huma => ../contrib/huma
 	github.com/filohttp/filo/contrib/otel => ../contrib/otel
 	github.com/filohttp/filo/contrib/prometheus => ../contrib/prometheus

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -20,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/filohttp/filo/bench/internal/proc"
+	"github.com/filohttp/filo/bench/internal/turns"
 )
 
 const (
@@ -30,110 +29,23 @@ const (
 
 	payloadSize    = 100 // bytes
 	streamMessages = 1000
-	warmup         = time.Second
-	measured       = 2 * time.Second
 )
 
 func payload() *testpb.Payload { return &testpb.Payload{Body: make([]byte, payloadSize)} }
 
-// row is something that is measured.
-type row struct {
-	name, unit string
-	// variant is appended to the server's name.
-	variant string
-	// load loads the server for the duration, and returns how many units of work it has done. It is nil if memory is measured.
-	load func(ctx context.Context, address string, d time.Duration) (done float64, err error)
-	// wait makes clients that wait, and returns what ends them.
-	wait func(ctx context.Context, address string) (end func(), err error)
-}
-
 // rows are all rows. By h2load there are 64 connections, with as many streams on each as the name says.
-var rows = []row{
-	{name: "unary-1", unit: "µs/call", load: h2load(unaryMethod, 1)},
-	{name: "unary-10", unit: "µs/call", load: h2load(unaryMethod, 10)},
-	{name: "unary-100", unit: "µs/call", load: h2load(unaryMethod, 100)},
-	{name: "everything-10", unit: "µs/call", variant: everything, load: h2load(unaryMethod, 10, "grpc-timeout: 10S", "tenant: a", "trace-bin: AAEC")},
-	{name: "client-10", unit: "µs/call", load: byClient(8, 10, callUnary)},
-	{name: "stream", unit: "µs/1000 messages", load: h2load(streamMethod, 1)},
-	{name: "stream-10", unit: "µs/1000 messages", load: h2load(streamMethod, 10)},
-	{name: "client-stream", unit: "µs/1000 messages", load: byClient(4, 4, callStream)},
-	{name: "ping-pong", unit: "µs/message", load: byClient(8, 8, pingPong)},
-	{name: "idle-streams", unit: "MB for 10,000", wait: idle(100, 100)},
-	{name: "idle-conns", unit: "MB for 1,000", wait: idle(1000, 0)},
-}
-
-// run measures the row with a server: microseconds of CPU time for a unit of work, or megabytes.
-func (r *row) run(ctx context.Context, name string) (figure float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if r.variant != "" && servers[name+r.variant] == nil {
-		r = &row{load: r.load} // without everything: its figure is lower than it should be
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	cmd := exec.CommandContext(ctx, program, "-serve", name+r.variant)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return 0, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	defer cmd.Wait()
-	defer in.Close()
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		return 0, errors.Join(errors.New("the server hasn't started"), lines.Err())
-	}
-	address, pids := lines.Text(), []int{cmd.Process.Pid}
-	if err := check(ctx, address); err != nil {
-		return 0, err
-	}
-	if r.load == nil {
-		return measureMemory(ctx, r, address, pids, func() error {
-			fmt.Fprintln(in, "free")
-			lines.Scan()
-			return lines.Err()
-		})
-	}
-	if _, err := r.load(ctx, address, warmup); err != nil {
-		return 0, err
-	}
-	before, err := proc.ReadUsage(pids)
-	if err != nil {
-		return 0, err
-	}
-	done, err := r.load(ctx, address, measured)
-	if err != nil {
-		return 0, err
-	}
-	after, err := proc.ReadUsage(pids)
-	return float64(after.Minus(before).CPU.Nanoseconds()) / 1000 / done, err
-}
-
-// measureMemory returns how many megabytes the server takes for the clients that wait.
-func measureMemory(ctx context.Context, r *row, address string, pids []int, free func() error) (megabytes float64, err error) {
-	_, before, err := proc.ReadMemory(pids)
-	if err != nil {
-		return 0, err
-	}
-	end, err := r.wait(ctx, address)
-	if err != nil {
-		return 0, err
-	}
-	defer end()
-	if err := free(); err != nil {
-		return 0, err
-	}
-	_, after, err := proc.ReadMemory(pids)
-	return (float64(after) - float64(before)) / 1e6, err
+var rows = []turns.Row{
+	{Name: "unary-1", Unit: "µs/call", Load: h2load(unaryMethod, 1)},
+	{Name: "unary-10", Unit: "µs/call", Load: h2load(unaryMethod, 10)},
+	{Name: "unary-100", Unit: "µs/call", Load: h2load(unaryMethod, 100)},
+	{Name: "everything-10", Unit: "µs/call", Variant: everything, Load: h2load(unaryMethod, 10, "grpc-timeout: 10S", "tenant: a", "trace-bin: AAEC")},
+	{Name: "client-10", Unit: "µs/call", Load: byClient(8, 10, callUnary)},
+	{Name: "stream", Unit: "µs/1000 messages", Load: h2load(streamMethod, 1)},
+	{Name: "stream-10", Unit: "µs/1000 messages", Load: h2load(streamMethod, 10)},
+	{Name: "client-stream", Unit: "µs/1000 messages", Load: byClient(4, 4, callStream)},
+	{Name: "ping-pong", Unit: "µs/message", Load: byClient(8, 8, pingPong)},
+	{Name: "idle-streams", Unit: "MB for 10,000", Wait: idle(100, 100)},
+	{Name: "idle-conns", Unit: "MB for 1,000", Wait: idle(1000, 0)},
 }
 
 // check makes a call as it is loaded: h2load doesn't look at the status of gRPC.

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"sync/atomic"
 
 	"connectrpc.com/connect"
@@ -23,40 +19,27 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// serve runs the server, prints its address, and gives unused memory back for each line of standard input, which it then prints.
-func serve(name string) error {
-	start := servers[name]
-	if start == nil {
-		return fmt.Errorf("there is no server %q", name)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- start(listener) }()
-	fmt.Println(listener.Addr())
-	go func() {
-		lines := bufio.NewScanner(os.Stdin)
-		for lines.Scan() {
-			debug.FreeOSMemory()
-			fmt.Println(lines.Text())
-		}
-		os.Exit(0)
-	}()
-	return <-ended
-}
-
 // The names of servers with everything have this ending: interceptors, a stats handler, and handlers that use metadata.
 const everything = "+"
 
-var servers = map[string]func(net.Listener) error{
-	"grpc-go":              func(l net.Listener) error { return serveGRPC(l, false) },
-	"grpc-go" + everything: func(l net.Listener) error { return serveGRPC(l, true) },
-	"filo":                 func(l net.Listener) error { return serveFilo(l, false, filo.DriverLoop) },
-	"filo" + everything:    func(l net.Listener) error { return serveFilo(l, true, filo.DriverLoop) },
-	"filo-blocking":        func(l net.Listener) error { return serveFilo(l, false, filo.DriverBlocking) },
-	"connect-go":           serveConnect,
+var servers = map[string]func() (string, func() error, error){
+	"grpc-go":              listening(func(l net.Listener) error { return serveGRPC(l, false) }),
+	"grpc-go" + everything: listening(func(l net.Listener) error { return serveGRPC(l, true) }),
+	"filo":                 listening(func(l net.Listener) error { return serveFilo(l, false, filo.DriverLoop) }),
+	"filo" + everything:    listening(func(l net.Listener) error { return serveFilo(l, true, filo.DriverLoop) }),
+	"filo-blocking":        listening(func(l net.Listener) error { return serveFilo(l, false, filo.DriverBlocking) }),
+	"connect-go":           listening(serveConnect),
+}
+
+// listening returns a server that listens before it serves.
+func listening(serve func(net.Listener) error) func() (string, func() error, error) {
+	return func() (address string, serves func() error, err error) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", nil, err
+		}
+		return listener.Addr().String(), func() error { return serve(listener) }, nil
+	}
 }
 
 func serveGRPC(l net.Listener, all bool) error {

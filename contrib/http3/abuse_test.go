@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,18 +121,18 @@ func TestAbuse(t *testing.T) {
 			}
 			awaitEnd(t, q, 0x107)
 		}},
-		{"resets before the head", nil, func(t *testing.T, s *server) {
+		{"resets before the head", func(c *filo.Server) { c.HTTP2.MaxGlitches = 50 }, func(t *testing.T, s *server) {
 			q := s.raw(t, nil)
-			for range 2000 {
+			for q.Context().Err() == nil {
 				stream, err := q.OpenStreamSync(q.Context())
-				if err != nil { // they took longer than the first head may
-					awaitEnd(t, q, 0x100)
-					return
+				if err != nil {
+					break
 				}
 				stream.Write(head("GET", "/text")[:5])
 				stream.CancelWrite(0x10c)
 				stream.CancelRead(0x10c)
 			}
+			awaitEnd(t, q, 0x107)
 		}},
 		{"a bomb of QPACK", nil, func(t *testing.T, s *server) {
 			q := s.raw(t, nil)
@@ -170,6 +171,27 @@ func TestAbuse(t *testing.T) {
 				open(t, q, head("GET", "/text")[:5])
 			}
 			awaitEnd(t, q, 0x100)
+		}},
+		{"heads that don't end beside a running request", impatient, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			open(t, q, head("GET", "/wait")).Close()
+			filotest.Recv(t, entered, "the handler")
+			for range 3 {
+				var heads []*quic.Stream
+				for range 100 {
+					heads = append(heads, open(t, q, head("GET", "/text")[:5]))
+				}
+				for _, stream := range heads {
+					var reset *quic.StreamError
+					if _, err := stream.Read(make([]byte, 1)); !errors.As(err, &reset) || reset.ErrorCode != 0x10d {
+						t.Fatalf("a head that didn't end: %v", err)
+					}
+				}
+			}
+			if n := s.config.Stats().RequestsCarried; n == 0 {
+				t.Error("the request has ended")
+			}
+			q.CloseWithError(0x100, "")
 		}},
 		{"a silent connection", impatient, func(t *testing.T, s *server) {
 			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
@@ -275,17 +297,75 @@ func TestAbuse(t *testing.T) {
 			wait.Wait()
 		}},
 		{"frames that have no place", nil, func(t *testing.T, s *server) {
-			for _, b := range [][]byte{frame(0, []byte("x")), frame(4, nil), frame(2, nil)} {
+			for _, b := range [][]byte{frame(0, []byte("x")), frame(4, nil), frame(2, nil), append(head("POST", "/echo"), frame(7, []byte{0})...)} {
 				q := s.raw(t, nil)
 				open(t, q, b)
 				awaitEnd(t, q, 0x105)
 			}
 			q := s.raw(t, nil)
 			open(t, q, frame(1, []byte{0, 0, 0x80})) // a dynamic table that isn't there
-			stream := open(t, q, head("GET", "/text"))
-			stream.Close()
-			if b, err := io.ReadAll(stream); err == nil && !bytes.HasSuffix(b, []byte("hello")) {
-				t.Errorf("%q", b)
+			awaitEnd(t, q, 0x200)
+		}},
+		{"one-way streams that have no place", nil, func(t *testing.T, s *server) {
+			for _, each := range []struct {
+				bytes []byte
+				want  quic.ApplicationErrorCode
+			}{
+				{[]byte{1}, 0x103},               // a push
+				{[]byte{0}, 0x103},               // a second control stream
+				{[]byte{2}, 0},                   // QPACK's
+				{[]byte{0x21, 4, 0}, 0},          // of an unknown type
+				{append([]byte{2}, 1, 2, 3), 0},  // instructions for a table without room are ignored
+				{append([]byte{0}, 4, 0), 0x103}, // again a second control stream
+			} {
+				q := s.raw(t, nil)
+				stream := open(t, q, head("GET", "/text")) // the first control stream is read by then
+				stream.Close()
+				io.ReadAll(stream)
+				one, err := q.OpenUniStream()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if one.Write(each.bytes); each.want != 0 {
+					awaitEnd(t, q, each.want)
+				} else {
+					q.CloseWithError(0x100, "")
+				}
+			}
+			for _, each := range []struct {
+				bytes []byte
+				want  quic.ApplicationErrorCode
+			}{
+				{frame(0, nil), 0x105}, {frame(4, nil), 0x105}, {frame(2, nil), 0x105}, {nil, 0x104},
+			} {
+				q, err := s.dial(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				control, err := q.OpenUniStream()
+				if err != nil {
+					t.Fatal(err)
+				}
+				control.Write(append([]byte{0, 4, 0, 0x21, 3, 1, 2, 3}, each.bytes...)) // SETTINGS, and a frame of an unknown type
+				control.Close()
+				awaitEnd(t, q, each.want)
+			}
+		}},
+		{"malformed requests", nil, func(t *testing.T, s *server) {
+			q := s.raw(t, nil)
+			for name, b := range map[string][]byte{
+				"an upper-case name":             head("GET", "/text", "X-Upper-Case", "1"),
+				"a field of HTTP/1.1":            head("GET", "/text", "connection", "close"),
+				"a length that is too small":     append(head("POST", "/echo", "content-length", "1"), frame(0, []byte("two"))...),
+				"a length that is too large":     append(head("POST", "/echo", "content-length", "9"), frame(0, []byte("two"))...),
+				"a pseudo-header in the trailer": slices.Concat(head("POST", "/echo"), frame(0, []byte("x")), head("GET", "/")),
+			} {
+				stream := open(t, q, b)
+				stream.Close()
+				var reset *quic.StreamError
+				if b, err := io.ReadAll(stream); !errors.As(err, &reset) || reset.ErrorCode != 0x10e {
+					t.Errorf("%s: %q, %v", name, b, err)
+				}
 			}
 		}},
 	} {

@@ -16,12 +16,10 @@
 //
 // # Limits
 //
-// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (cancelled requests), HTTP2.MaxStreamWindow and
-// MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over HTTP/2. The connections of both protocols
-// are counted apart. Concurrency, Queue and Stats have the requests of all protocols: Stats().RequestsCarried is how many of HTTP/3 run.
-//
-// A head must be complete while its connection has another request, or within ReadHeaderTimeout on a new connection, and IdleTimeout later. So
-// a client can leave as many heads incomplete as it may have requests open, as long as it has a request running.
+// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer),
+// HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over HTTP/2. The
+// connections of both protocols are counted apart. Concurrency, Queue and Stats have the requests of all protocols. Stats().ConnsHTTP3 and
+// StreamsHTTP3 are how many connections and requests of HTTP/3 are open.
 //
 // Beyond 64 handshakes, at three quarters of MaxConns, and at half of MaxConnsPerIP, a new client must first show by a Retry that its address
 // is its own. 0-RTT is off, since an attacker can send its requests again. WebSockets and Ctx.Hijack need HTTP/1.1 or HTTP/2.
@@ -30,4 +28,8 @@
 //
 // When the server shuts down, clients get GOAWAY, and AltSvc says "clear". Running requests finish. Requests that were on their way are
 // rejected in a way that lets the client send them again. Then the connections end, and at last Serve returns.
+//
+// # Versions
+//
+// The package uses internal packages of filo, so its version and filo's must be the same.
 package http3filo

@@ -1,12 +1,15 @@
 package http3filo
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/http"
 	"net/netip"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -27,15 +30,24 @@ const (
 	// vanishedAfter is how long no packet may come from a client. After half of that it is asked whether it is there.
 	vanishedAfter = 60 * time.Second
 
-	errNone          = closeCode(http3.ErrCodeNoError)
-	errExcessiveLoad = closeCode(http3.ErrCodeExcessiveLoad)
-	errRejected      = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
+	errNone            = closeCode(http3.ErrCodeNoError)
+	errStreamCreation  = closeCode(http3.ErrCodeStreamCreationError)
+	errClosedCritical  = closeCode(http3.ErrCodeClosedCriticalStream)
+	errFrameUnexpected = closeCode(http3.ErrCodeFrameUnexpected)
+	errMissingSettings = closeCode(http3.ErrCodeMissingSettings)
+	errExcessiveLoad   = closeCode(http3.ErrCodeExcessiveLoad)
+	// errRejected allows the client to send a request again on another connection (RFC 9114, section 4.1.1).
+	errRejected = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
 )
 
 var errNoCertificate = errors.New("http3filo: Server.TLSConfig has neither Certificates nor GetCertificate nor GetConfigForClient")
 
-// closeCode is the reason for the end of a connection.
-type closeCode = quic.ApplicationErrorCode
+type (
+	closeCode  = quic.ApplicationErrorCode // why a connection ends
+	quicConn   = quic.Conn
+	stream     = quic.Stream
+	sendStream = quic.SendStream
+)
 
 // ListenAndServe is Serve on a UDP address, such as ":443".
 func ListenAndServe(s *filo.Server, addr string) error {
@@ -65,13 +77,13 @@ func Serve(s *filo.Server, packets net.PacketConn) error {
 		return fmt.Errorf("http3filo: %w", err)
 	}
 	s.RegisterOnShutdown(func() {
-		close(l.draining)
+		l.draining.Store(true)
 		accepting.Close()
 	})
 	l.logger.Info("serving", "address", packets.LocalAddr().String(), "protocols", "h3", "max_conns", l.limits.MaxConns)
 	for {
 		q, err := accepting.Accept(context.Background())
-		if err != nil && l.drains() {
+		if err != nil && l.draining.Load() {
 			l.drain()
 			return filo.ErrServerClosed
 		}
@@ -79,7 +91,7 @@ func Serve(s *filo.Server, packets net.PacketConn) error {
 			l.closeAll()
 			return fmt.Errorf("http3filo: %w", err)
 		}
-		l.begin(q)
+		go connOf(q.Context()).run(q)
 	}
 }
 
@@ -98,7 +110,7 @@ func (l *listener) quicConfig() *quic.Config {
 		MaxIdleTimeout:       vanishedAfter, KeepAlivePeriod: vanishedAfter / 2,
 		InitialStreamReceiveWindow: firstWindow, MaxStreamReceiveWindow: window(options.MaxStreamWindow),
 		InitialConnectionReceiveWindow: 2 * firstWindow, MaxConnectionReceiveWindow: max(window(options.MaxConnWindow), 2*firstWindow),
-		AllowConnectionWindowIncrease: func(q *quic.Conn, more uint64) bool { return admissionOf(q.Context()).widen(int64(more)) },
+		AllowConnectionWindowIncrease: func(q *quic.Conn, more uint64) bool { return connOf(q.Context()).widen(int64(more)) },
 		MaxIncomingStreams:            int64(l.limits.MaxConcurrentStreams), MaxIncomingUniStreams: uniStreams,
 	}
 }
@@ -107,45 +119,99 @@ func (l *listener) quicConfig() *quic.Config {
 func (l *listener) suspects(addr net.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.handshakes >= manyHandshakes || l.limits.MaxConns > 0 && l.open >= l.limits.MaxConns*3/4 ||
+	return l.handshakes >= manyHandshakes || l.limits.MaxConns > 0 && len(l.conns) >= l.limits.MaxConns*3/4 ||
 		l.limits.MaxConnsPerIP > 0 && l.clients.IsFull(client(addr), max(l.limits.MaxConnsPerIP/2, 1))
 }
 
-// admissionKey is the key of a connection's admission in its context.
-type admissionKey struct{}
+// connKey is the key of a connection in its context.
+type connKey struct{}
 
-func admissionOf(ctx context.Context) *admission { return ctx.Value(admissionKey{}).(*admission) }
+func connOf(ctx context.Context) *conn { return ctx.Value(connKey{}).(*conn) }
 
 // admit counts a new connection, or refuses it. The context ends with the connection, also if the handshake fails.
 func (l *listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	a := &admission{listener: l, client: client(info.RemoteAddr)}
-	if err := l.enter(a); err != nil {
+	c := &conn{listener: l, client: client(info.RemoteAddr), idle: time.Now()}
+	if err := l.enter(c); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, a.leave)
-	return context.WithValue(ctx, admissionKey{}, a), nil
+	context.AfterFunc(ctx, func() { l.leave(c) })
+	return context.WithValue(ctx, connKey{}, c), nil
 }
 
-// begin serves a connection whose handshake is over.
-func (l *listener) begin(q *quic.Conn) {
-	c := &conn{listener: l, idle: time.Now(), resets: l.resets, resetsAt: time.Now()}
-	c.close = func(code closeCode) { q.CloseWithError(code, "") }
-	c.roundTrip = func() time.Duration { return q.ConnectionStats().SmoothedRTT }
-	h := &http3.Server{Handler: c, MaxHeaderBytes: 2 * l.headBytes} // heads between one and two times the limit get filo's own answer
-	c.goAway = func() { h.Shutdown(q.Context()) }
-	l.add(c, admissionOf(q.Context()))
-	go func() {
-		h.ServeQUICConn(q)
-		c.ended()
-	}()
-}
-
-// reject refuses a request, which the client may send again on another connection (RFC 9114, section 4.1.1).
-func reject(w http.ResponseWriter) {
-	if s, err := w.(http3.HTTPStreamer).HTTPStream(); err == nil {
-		s.CancelRead(errRejected)
-		s.CancelWrite(errRejected)
+// run serves a connection whose handshake is over, until it ends.
+func (c *conn) run(q *quic.Conn) {
+	c.quicConn, c.tls, c.local = q, q.ConnectionState().TLS, q.LocalAddr()
+	control, err := q.OpenUniStream()
+	if err != nil { // the client must allow three such streams (RFC 9114, section 6.2)
+		c.close(errStreamCreation)
+		return
 	}
+	size := appendInt(appendInt(nil, settingMaxFields), uint64(c.listener.headBytes))
+	control.Write(append(appendFrame([]byte{streamControl}, frameSettings, len(size)), size...))
+	c.control = control
+	if c.listener.established(c); c.listener.draining.Load() {
+		c.leave()
+	}
+	go c.acceptControl()
+	for {
+		s, err := q.AcceptStream(context.Background())
+		switch {
+		case err != nil:
+			return
+		case c.begin():
+			go c.handle(s)
+		default:
+			reset(s, errRejected)
+		}
+	}
+}
+
+// acceptControl reads the client's one-way streams.
+func (c *conn) acceptControl() {
+	seen := new([streamDecoder + 1]atomic.Bool)
+	for {
+		s, err := c.AcceptUniStream(context.Background())
+		if err != nil {
+			return
+		}
+		go func() {
+			if code := c.readControl(bufio.NewReaderSize(s, 64), seen); code != errNone {
+				c.close(code)
+			}
+		}()
+	}
+}
+
+func (c *conn) close(code closeCode) { c.CloseWithError(code, "") }
+
+func (c *conn) roundTrip() time.Duration { return c.ConnectionStats().SmoothedRTT }
+
+// finish ends an answer. If the client is still sending its request, it is told to stop.
+func finish(s *stream) {
+	s.CancelRead(quic.StreamErrorCode(http3.ErrCodeNoError))
+	s.Close()
+}
+
+// reset cuts a request and its answer off.
+func reset(s *stream, code quic.StreamErrorCode) {
+	s.CancelRead(code)
+	s.CancelWrite(code)
+}
+
+// fail ends a request that has failed with err, or its connection.
+func (c *conn) fail(s *stream, err error) {
+	code := http3.ErrCodeInternalError
+	switch {
+	case err == errBadFrame:
+		c.close(errFrameUnexpected)
+	case err == errBadBlock:
+		c.close(closeCode(http3.ErrCodeQPACKDecompressionFailed))
+	case err == errBadMessage:
+		code = http3.ErrCodeMessageError
+	case err == io.EOF || errors.Is(err, os.ErrDeadlineExceeded):
+		code = http3.ErrCodeRequestIncomplete
+	}
+	reset(s, quic.StreamErrorCode(code))
 }
 
 // client returns the address under which MaxConnsPerIP counts a client.

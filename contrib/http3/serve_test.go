@@ -135,8 +135,8 @@ func TestRequest(t *testing.T) {
 	if _, body := s.ask(t, s.client(t), "GET", "/", ""); body != "HTTP/3.0 true 127.0.0.1 "+s.Addr+" h3\n" {
 		t.Error(body)
 	}
-	if n := s.config.Stats().Requests[2]; n != 1 {
-		t.Errorf("Stats counts %d answers", n)
+	if st := s.config.Stats(); st.Requests[2] != 1 || st.ConnsHTTP3 != 1 {
+		t.Errorf("Stats counts %d answers, and %d connections", st.Requests[2], st.ConnsHTTP3)
 	}
 }
 
@@ -330,6 +330,9 @@ func TestShutdown(t *testing.T) {
 		answered <- r.Status
 	}()
 	filotest.Await(t, "the request", func() bool { return s.config.Stats().RequestsCarried == 1 })
+	if st := s.config.Stats(); st.ConnsHTTP3 != 3 || st.StreamsHTTP3 != 1 {
+		t.Errorf("Stats counts %d connections and %d requests of HTTP/3", st.ConnsHTTP3, st.StreamsHTTP3)
+	}
 	down := make(chan error, 1)
 	go func() { down <- s.config.Shutdown(t.Context()) }()
 	goneAway := func() bool {
@@ -376,6 +379,9 @@ func TestShutdown(t *testing.T) {
 		t.Error(err)
 	}
 	err := filotest.Recv(t, s.served, "Serve's return")
+	if st := s.config.Stats(); st.ConnsHTTP3 != 0 || st.StreamsHTTP3 != 0 {
+		t.Errorf("Stats still counts %d connections and %d requests of HTTP/3", st.ConnsHTTP3, st.StreamsHTTP3)
+	}
 	if s.served <- err; !errors.Is(err, filo.ErrServerClosed) { // for the test's end
 		t.Error(err)
 	}

@@ -25,10 +25,12 @@ var (
 	connections = describe("filo_connections",
 		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",
 		"state")
-	http2    = describe("filo_http2_connections", "Open connections that speak HTTP/2.")
-	streams  = describe("filo_http2_streams", "Requests of HTTP/2 that are open, or whose handlers run.")
-	accepted = describe("filo_connections_accepted_total", "Connections that were accepted, refused ones included.")
-	refused  = describe("filo_connections_refused_total",
+	http2        = describe("filo_http2_connections", "Open connections that speak HTTP/2.")
+	streams      = describe("filo_http2_streams", "Requests of HTTP/2 that are open, or whose handlers run.")
+	http3        = describe("filo_http3_connections", "Open connections of HTTP/3. They aren't in filo_connections.")
+	http3Streams = describe("filo_http3_streams", "Requests of HTTP/3 that are open, or whose handlers run.")
+	accepted     = describe("filo_connections_accepted_total", "Connections that were accepted, refused ones included.")
+	refused      = describe("filo_connections_refused_total",
 		"Connections that were accepted, and answered with 503 or 429 or not at all since a limit was reached.")
 
 	answered = describe("filo_requests_total", "Requests that were answered, by class of status.", "status")
@@ -113,6 +115,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	gauge(connections, stats.ConnsParked, "parked")
 	gauge(http2, stats.ConnsHTTP2)
 	gauge(streams, stats.Streams)
+	gauge(http3, stats.ConnsHTTP3)
+	gauge(http3Streams, stats.StreamsHTTP3)
 	out.count(accepted, stats.ConnsAccepted)
 	out.count(refused, stats.ConnsRefused)
 	for class := 1; class < len(stats.Requests); class++ {

@@ -43,7 +43,7 @@ func TestCollector(t *testing.T) {
 	}
 	wantLines(t, "what the server has done", text,
 		`filo_connections{state="idle"} 1.0`, `filo_connections{state="active"} 0.0`, `filo_connections{state="parked"} 0.0`,
-		`filo_http2_connections 0.0`, `filo_http2_streams 0.0`,
+		`filo_http2_connections 0.0`, `filo_http2_streams 0.0`, `filo_http3_connections 0.0`, `filo_http3_streams 0.0`,
 		"filo_connections_accepted_total 6.0", "filo_connections_refused_total 0.0",
 		`filo_requests_total{status="1xx"} 0.0`, `filo_requests_total{status="2xx"} 3.0`, `filo_requests_total{status="3xx"} 1.0`,
 		`filo_requests_total{status="4xx"} 1.0`, `filo_requests_total{status="5xx"} 1.0`,

@@ -35,6 +35,8 @@ const charts = [
       { label: "idle", color: "--dim", value: s => s.connsIdle },
       { label: "parked", color: "--three", value: s => s.connsParked },
       { label: "HTTP/2 streams", value: s => s.streams || null, format: count },
+      { label: "HTTP/3 connections", value: s => s.http3 || null, format: count },
+      { label: "HTTP/3 streams", value: s => s.http3Streams || null, format: count },
     ],
   }),
   new Chart(at("loops"), {
@@ -115,7 +117,7 @@ const show = () => {
   if (!s) return
   at("rate").textContent = rate(total(s))
   at("median").textContent = s.latency ? duration(s.latency[0]) : "–"
-  at("connections-figure").textContent = count(s.connsActive + s.connsIdle + s.connsParked)
+  at("connections-figure").textContent = count(s.connsActive + s.connsIdle + s.connsParked + s.http3)
   at("loops-figure").textContent = s.workersLeading > 0 ? `${s.workersLeading} leaders` : "none"
   at("memory-figure").textContent = bytes(s.memory)
   at("scheduler-figure").textContent = count(s.goroutines)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/examples/internal/selfsigned"
 )
 
 // shutdownGrace is how long running requests may take after the first signal before they are cut off.
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS it is there by default
 	}
 	if cfg.selfSigned {
-		certificate, err := selfSigned()
+		certificate, err := selfsigned.Certificate()
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/filohttp/filo/examples/internal/selfsigned"
 	"io"
 	"net"
 	"net/http"
@@ -276,7 +277,7 @@ func TestRunRefusesBadFlags(t *testing.T) {
 // writeCert makes a certificate for 127.0.0.1 and returns its files.
 func writeCert(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
-	cert, err := selfSigned()
+	cert, err := selfsigned.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/field"
@@ -23,6 +24,8 @@ var (
 	Serve   any // func(*filo.Server, Transport) error
 	// Configure is func(*filo.Server).
 	Configure any
+	// HTTP3 is func(*filo.Server) *HTTP3Counts.
+	HTTP3 any
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
 	TakeBody any
 	// WholeBody is func(c *filo.Ctx) (body []byte, whole bool, err error).
@@ -38,6 +41,9 @@ var (
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
 )
+
+// HTTP3Counts counts what is open over HTTP/3: see Stats.
+type HTTP3Counts struct{ Conns, Streams atomic.Int64 }
 
 // OverdueWait is a wait that should be over: see inside.Overdue.
 type OverdueWait struct {

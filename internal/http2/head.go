@@ -83,6 +83,13 @@ func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
 	}
 }
 
+// Text is Field for a decoder that doesn't look at the characters, such as QPACK's.
+func (h *Head) Text(name, value string) {
+	n, v := unsafe.Slice(unsafe.StringData(name), len(name)), unsafe.Slice(unsafe.StringData(value), len(value))
+	id := field.Lookup(n)
+	h.Field(n, v, id, len(n) > 0 && validName(n, id) && validValue(v))
+}
+
 func (h *Head) ok() bool { return h.fault == NoFault && h.refused == http1.NoFault }
 
 // addPseudo keeps the value of a pseudo-header field.

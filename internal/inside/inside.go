@@ -17,6 +17,7 @@ var (
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 	serve    = hooks.Serve.(func(*filo.Server, hooks.Transport) error)
 	config   = hooks.Configure.(func(*filo.Server))
+	http3    = hooks.HTTP3.(func(*filo.Server) *hooks.HTTP3Counts)
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
 	whole    = hooks.WholeBody.(func(*filo.Ctx) ([]byte, bool, error))
 	upgrade  = hooks.Upgrade.(func(*filo.Ctx) (net.Conn, []byte, error))
@@ -75,6 +76,9 @@ func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
 
 // Configure applies the defaults of the server's fields. The fields must no longer change. Stats returns the limits from then on.
 func Configure(s *filo.Server) { config(s) }
+
+// HTTP3 returns the counts of the server's connections and requests of HTTP/3, for their module to change.
+func HTTP3(s *filo.Server) *hooks.HTTP3Counts { return http3(s) }
 
 // TakeBody returns a reader of the request's body that another goroutine may use while the Ctx sends the answer, and takes the body from the
 // Ctx. It reports false and changes nothing in two cases: the protocol can't do both at once, as in HTTP/1.1, or a part of the body was

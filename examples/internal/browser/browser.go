@@ -25,9 +25,9 @@ import (
 // limit is the maximum lifetime of a tab. On a busy machine the start of a browser takes long.
 const limit = 4 * time.Minute
 
-// Tab returns a tab of a browser of its own, which ends with the test; to be used with chromedp. It needs chromium,
+// Tab returns a tab of a browser of its own, which ends with the test; to be used with chromedp. The browser gets more flags, if there are some. It needs chromium,
 // chromium-browser or google-chrome in PATH: without one the test skips, and under FILO_CI, where it is promised, it fails.
-func Tab(t testing.TB) context.Context {
+func Tab(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := find(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
@@ -41,7 +41,7 @@ func Tab(t testing.TB) context.Context {
 	)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	ctx, stop := chromedp.NewExecAllocator(ctx, append(options, more...)...)
 	t.Cleanup(stop) // waits for the browser's end
 	console := newConsole(t)
 	return open(t, context.WithValue(ctx, consoleKey{}, console), chromedp.WithLogf(console.logf), chromedp.WithErrorf(console.logf))

@@ -1,4 +1,5 @@
-package main
+// Package selfsigned makes a certificate for examples over TLS.
+package selfsigned
 
 import (
 	"crypto/ecdsa"
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// selfSigned returns a certificate for this machine that no client trusts, for trying things out.
-func selfSigned() (tls.Certificate, error) {
+// Certificate returns a certificate for this machine that no client trusts, for trying things out.
+func Certificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err

@@ -1,0 +1,95 @@
+package http3filo
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+)
+
+// frameType is the type of a frame (RFC 9114, section 7.2).
+type frameType uint64
+
+const (
+	frameData     frameType = 0
+	frameHeaders  frameType = 1
+	frameSettings frameType = 4
+	frameGoAway   frameType = 7
+)
+
+// The types of one-way streams (RFC 9114, section 6.2, and RFC 9204, section 4.2).
+const (
+	streamControl = iota
+	streamPush
+	streamEncoder
+	streamDecoder
+)
+
+// settingMaxFields is the identifier of SETTINGS_MAX_FIELD_SECTION_SIZE.
+const settingMaxFields = 6
+
+// onRequests and onControl have a bit for each type below 64 that has no place on a request's stream or on the client's control stream, behind
+// SETTINGS. The types that only HTTP/2 has have no place anywhere (RFC 9114, section 11.2.1).
+const (
+	http2Frames = 1<<2 | 1<<6 | 1<<8 | 1<<9
+	onRequests  = http2Frames | 1<<3 | 1<<frameSettings | 1<<5 | 1<<frameGoAway | 1<<0xd
+	onControl   = http2Frames | 1<<frameData | 1<<frameHeaders | 1<<frameSettings | 1<<5
+)
+
+func (t frameType) in(set uint64) bool { return t < 64 && set&(1<<t) != 0 }
+
+// readFrame reads the beginning of a frame. The error is io.EOF at the stream's end.
+func readFrame(in *bufio.Reader) (kind frameType, length uint64, err error) {
+	first, err := readInt(in)
+	if err != nil {
+		return 0, 0, err
+	}
+	length, err = readInt(in)
+	return frameType(first), length, cutOff(err)
+}
+
+// readInt reads an integer (RFC 9000, section 16).
+func readInt(in *bufio.Reader) (v uint64, err error) {
+	first, err := in.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	v = uint64(first & 0x3f)
+	for range 1<<(first>>6) - 1 {
+		b, err := in.ReadByte()
+		if err != nil {
+			return 0, cutOff(err)
+		}
+		v = v<<8 | uint64(b)
+	}
+	return v, nil
+}
+
+// skip reads the content of a frame.
+func skip(in *bufio.Reader, length uint64) error {
+	_, err := io.CopyN(io.Discard, in, int64(length))
+	return cutOff(err)
+}
+
+// cutOff returns errBadFrame for the error of a stream that ends within a frame.
+func cutOff(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errBadFrame
+	}
+	return err
+}
+
+// appendFrame appends the beginning of a frame.
+func appendFrame(b []byte, kind frameType, length int) []byte {
+	return appendInt(appendInt(b, uint64(kind)), uint64(length))
+}
+
+// appendInt appends an integer.
+func appendInt(b []byte, v uint64) []byte {
+	switch {
+	case v < 1<<6:
+		return append(b, byte(v))
+	case v < 1<<14:
+		return binary.BigEndian.AppendUint16(b, uint16(v)|1<<14)
+	}
+	return binary.BigEndian.AppendUint64(b, v|3<<62)
+}

@@ -1,0 +1,453 @@
+package http3filo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"iter"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quic-go/qpack"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/http1"
+	"github.com/filohttp/filo/internal/http2"
+	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/pace"
+)
+
+const (
+	// maxUnsent is how many bytes of an answer are gathered, so that small answers are sent in one piece.
+	maxUnsent = 4 << 10
+	// maxKept is the largest buffer for fields that is kept.
+	maxKept = 64 << 10
+)
+
+var (
+	errBadFrame   = errors.New("http3filo: a frame that has no place in a request, or is cut off")
+	errBadBlock   = errors.New("http3filo: fields that can't be decoded")
+	errBadMessage = errors.New("http3filo: a malformed request")
+	errSlowBody   = &filo.HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: os.ErrDeadlineExceeded}
+)
+
+// request is a request and its answer: a hooks.Transport. Its reads and writes wait for the client as long as ReadHeaderTimeout, ReadTimeout,
+// WriteTimeout and MinTransferRate allow, which the stream's deadlines enforce.
+type request struct {
+	*buffers
+	conn   *conn
+	stream *stream
+
+	large   bool          // the head is far over its limit, and wasn't read
+	left    uint64        // bytes of the content in the frame that is being read
+	content http2.Content // the length that the head has announced
+	read    error         // why the body has ended
+	failed  error         // why the answer can't be sent, or must not be
+	limits  *http1.Limits // of the head, and of the trailer fields
+	trailer field.List
+
+	reading, writing pace.Pace
+
+	mu                    sync.Mutex // held while a deadline is set
+	readUntil, writeUntil time.Time  // what the handler has set; guarded by mu
+}
+
+// buffers are what a request is decoded and its answer encoded with.
+type buffers struct {
+	in      *bufio.Reader // reads the stream
+	text    []byte        // the request's head
+	fields  http2.Head
+	frame   []byte // the block of fields in the request
+	unsent  []byte // the head and the first bytes of the answer's body
+	block   bytes.Buffer
+	encoder *qpack.Encoder // writes to block
+}
+
+var pool = sync.Pool{New: func() any {
+	b := &buffers{in: bufio.NewReader(nil)}
+	b.encoder = qpack.NewEncoder(&b.block)
+	return b
+}}
+
+// serve answers the request of a stream. It reports false if the answer isn't whole, such as when the client has cancelled the request.
+func (c *conn) serve(s *stream) (whole bool) {
+	r := &request{buffers: pool.Get().(*buffers), conn: c, stream: s}
+	defer func() {
+		if !whole { // also after a panic
+			c.fail(s, r.failed)
+		}
+	}()
+	r.in.Reset(untilNow{s})
+	if limit := c.listener.limits.ReadHeaderTimeout; limit > 0 {
+		s.SetReadDeadline(time.Now().Add(limit))
+	}
+	if r.failed = r.readHead(); r.failed != nil {
+		return false
+	}
+	if c.listener.draining.Load() { // the request was on its way when the client was told to leave
+		reset(s, errRejected)
+		return true
+	}
+	if inside.Serve(c.listener.server, r) != nil || r.Flush() != nil || s.Context().Err() != nil {
+		return false
+	}
+	if r.in.Reset(nil); cap(r.frame) <= maxKept {
+		pool.Put(r.buffers)
+	}
+	finish(s)
+	return true
+}
+
+// untilNow is a stream whose Read returns a deadline's error only if it has no bytes: a bufio.Reader would keep the error.
+type untilNow struct{ *stream }
+
+// Read implements io.Reader.
+func (s untilNow) Read(p []byte) (n int, err error) {
+	if n, err = s.stream.Read(p); n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
+}
+
+// readHead reads the frame that must come first, with the fields of the head.
+func (r *request) readHead() error {
+	kind, length, err := r.nextFrame()
+	switch {
+	case err != nil:
+		return err // io.EOF, too: there is no request
+	case kind != frameHeaders:
+		return errBadFrame
+	case length > uint64(2*r.conn.listener.headBytes): // others get filo's own answer, by what they have
+		r.large = true
+		return nil
+	}
+	return r.readBlock(length)
+}
+
+// nextFrame reads frames until one is known, and returns its type and length. The error is io.EOF if the stream ends instead.
+func (r *request) nextFrame() (kind frameType, length uint64, err error) {
+	for {
+		kind, length, err = readFrame(r.in)
+		switch {
+		case err != nil || kind == frameData || kind == frameHeaders:
+			return kind, length, err
+		case kind.in(onRequests):
+			return 0, 0, errBadFrame
+		}
+		if err := skip(r.in, length); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// readBlock reads a block of fields.
+func (r *request) readBlock(length uint64) error {
+	r.frame = slices.Grow(r.frame[:0], int(length))[:length]
+	_, err := io.ReadFull(r.in, r.frame)
+	return cutOff(err)
+}
+
+// decode calls field for each field of the block. It reports true in over, and stops, if they take more bytes than allowed.
+func (r *request) decode(most int, field func(name, value string)) (over bool, err error) {
+	next := new(qpack.Decoder).Decode(r.frame)
+	for {
+		f, err := next()
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, errBadBlock
+		}
+		if most -= len(f.Name) + len(f.Value) + 32; most < 0 { // RFC 9114, section 4.2.2
+			return true, nil
+		}
+		field(f.Name, f.Value)
+	}
+}
+
+// Head implements hooks.Transport.
+func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault) {
+	r.limits = limits
+	r.fields.Begin(h, r.text[:0], limits, false)
+	over := r.large
+	if !over {
+		var err error
+		if over, err = r.decode(2*r.conn.listener.headBytes, r.fields.Text); err != nil {
+			r.failed = err
+		}
+	}
+	b, framing, bad, fault := r.fields.End(!over && r.isOver(), over)
+	r.text = b
+	if r.failed == nil && bad != http2.NoFault && fault == http1.NoFault {
+		r.failed = errBadMessage
+	}
+	if r.failed != nil {
+		fault = http1.FaultFieldName // a 400 that isn't sent: the stream is reset
+	}
+	r.content.Begin(framing.Length)
+	if framing.Length == 0 {
+		r.read = io.EOF
+	}
+	r.stream.SetPriority(int8(r.fields.Priority.Urgency), r.fields.Priority.Incremental)
+	return b, framing.Length, fault
+}
+
+// isOver reports whether the client has ended the request behind its head.
+func (r *request) isOver() bool {
+	r.stream.SetReadDeadline(clock.Past) // until Read sets another one
+	_, err := r.in.Peek(1)
+	return err == io.EOF
+}
+
+// Read implements hooks.Transport.
+func (r *request) Read(p []byte) (int, error) {
+	l := r.conn.listener
+	since := l.clock.Exact()
+	r.setDeadline(r.stream.SetReadDeadline, &r.readUntil, r.reading.Deadline(since, l.reading), since)
+	n, err := r.readContent(p)
+	r.reading.Add(l.reading, n, l.clock.Exact().Sub(since))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSlowBody
+	}
+	return n, err
+}
+
+func (r *request) readContent(p []byte) (n int, err error) {
+	for r.left == 0 && r.read == nil {
+		if err := r.nextData(); err != nil {
+			return 0, err
+		}
+	}
+	if r.left == 0 {
+		return 0, r.read
+	}
+	n, err = r.in.Read(p[:min(uint64(len(p)), r.left)])
+	if r.left -= uint64(n); r.left == 0 && err == io.EOF {
+		err = nil
+	}
+	return n, r.fails(cutOff(err))
+}
+
+// nextData goes on to the next frame of the body, or to its end.
+func (r *request) nextData() error {
+	kind, length, err := r.nextFrame()
+	switch {
+	case err == io.EOF:
+	case err != nil:
+		return r.fails(err)
+	case kind == frameData:
+		r.left = length
+		return r.holdToLength(int(length), false)
+	default:
+		if err := r.readTrailer(length); err != nil {
+			return r.fails(err)
+		}
+		if _, _, err := r.nextFrame(); err == nil {
+			return r.fails(errBadFrame)
+		} else if err != io.EOF {
+			return r.fails(err)
+		}
+	}
+	r.read = io.EOF
+	return r.holdToLength(0, true)
+}
+
+func (r *request) readTrailer(length uint64) error {
+	if length > uint64(r.conn.listener.headBytes) {
+		return errBadMessage
+	}
+	if err := r.readBlock(length); err != nil {
+		return err
+	}
+	var h http1.RequestHead
+	r.fields.BeginTrailer(&h, nil, r.limits)
+	over, err := r.decode(r.conn.listener.headBytes, r.fields.Text)
+	if err != nil {
+		return err
+	}
+	if bad, refused := r.fields.EndTrailer(&r.trailer, over); bad != http2.NoFault || refused != http1.NoFault {
+		return errBadMessage
+	}
+	return nil
+}
+
+// holdToLength counts n bytes of content, and fails if they aren't as many as the head has announced.
+func (r *request) holdToLength(n int, ends bool) error {
+	if r.content.Receive(n, ends) != http2.NoFault {
+		return r.fails(errBadMessage)
+	}
+	return nil
+}
+
+// fails ends the body if err isn't nil. A fault that the client made is a reason to send no answer, either.
+func (r *request) fails(err error) error {
+	if err != nil {
+		r.read, r.left = err, 0
+	}
+	if err == errBadMessage || err == errBadFrame || err == errBadBlock {
+		r.failed = err
+	}
+	return err
+}
+
+// Trailer implements hooks.Transport.
+func (r *request) Trailer() iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for i := range r.trailer.Len() {
+			if !yield(string(r.trailer.Name(i)), string(r.trailer.Value(i))) {
+				return
+			}
+		}
+	}
+}
+
+// setDeadline sets the earlier one of two deadlines: what the handler has set, and the moment due. Either may be none.
+func (r *request) setDeadline(set func(time.Time) error, until *time.Time, due, now clock.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := *until
+	if due != 0 {
+		if limit := time.Now().Add(due.Sub(now)); at.IsZero() || limit.Before(at) {
+			at = limit
+		}
+	}
+	set(at)
+}
+
+// WriteHead implements hooks.Transport.
+func (r *request) WriteHead(h hooks.Head) {
+	r.add(":status", strconv.Itoa(h.Status))
+	r.addAll(h.Fields)
+	if h.Length >= 0 {
+		r.add("content-length", strconv.FormatInt(h.Length, 10))
+	}
+	if h.Trailer != nil {
+		for i := range h.Trailer.Len() {
+			if h.Trailer.ID(i).InTrailer() {
+				r.add("trailer", string(h.Trailer.Name(i)))
+			}
+		}
+	}
+	r.endBlock()
+	if h.Status < 200 {
+		r.Flush()
+	}
+}
+
+// WriteTrailer implements hooks.Transport.
+func (r *request) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
+	if r.addAll(fields); r.block.Len() > 0 {
+		r.endBlock()
+	}
+}
+
+// addAll adds fields to the block, except the one that only HTTP/1.1 has.
+func (b *buffers) addAll(fields iter.Seq2[[]byte, []byte]) {
+	for name, value := range fields {
+		if lower := strings.ToLower(string(name)); lower != "connection" {
+			b.add(lower, string(value))
+		}
+	}
+}
+
+func (b *buffers) add(name, value string) {
+	b.encoder.WriteField(qpack.HeaderField{Name: name, Value: value}) // a bytes.Buffer takes everything
+}
+
+// endBlock puts the block's fields into a frame.
+func (b *buffers) endBlock() {
+	b.unsent = append(appendFrame(b.unsent, frameHeaders, b.block.Len()), b.block.Bytes()...)
+	b.block.Reset()
+	b.encoder.Close()
+}
+
+// Write implements hooks.Transport. The bytes become a frame.
+func (r *request) Write(p []byte) (int, error) {
+	r.unsent = appendFrame(r.unsent, frameData, len(p))
+	if len(r.unsent)+len(p) <= maxUnsent {
+		r.unsent = append(r.unsent, p...)
+		return len(p), r.failed
+	}
+	if err := r.Flush(); err != nil {
+		return 0, err
+	}
+	return r.send(p)
+}
+
+// Flush implements hooks.Transport.
+func (r *request) Flush() error {
+	_, err := r.send(r.unsent)
+	r.unsent = r.unsent[:0]
+	return err
+}
+
+// send sends bytes. A client that takes a part before the deadline gets the time that it has earned by that.
+func (r *request) send(p []byte) (written int, err error) {
+	l := r.conn.listener
+	for written < len(p) && r.failed == nil {
+		since := l.clock.Exact()
+		r.setDeadline(r.stream.SetWriteDeadline, &r.writeUntil, r.writing.Deadline(since, l.writing), since)
+		n, err := r.stream.Write(p[written:])
+		written += n
+		r.writing.Add(l.writing, n, l.clock.Exact().Sub(since))
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) || r.writing.UsedUp(l.writing) || r.isPastUntil()) {
+			r.failed = err
+		}
+	}
+	return written, r.failed
+}
+
+// isPastUntil reports whether the deadline that the handler has set for writing has passed.
+func (r *request) isPastUntil() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.writeUntil.IsZero() && !time.Now().Before(r.writeUntil)
+}
+
+// SetReadDeadline implements hooks.Transport.
+func (r *request) SetReadDeadline(at time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.readUntil = at
+	return r.stream.SetReadDeadline(at)
+}
+
+// SetWriteDeadline implements hooks.Transport.
+func (r *request) SetWriteDeadline(at time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeUntil = at
+	return r.stream.SetWriteDeadline(at)
+}
+
+// Major implements hooks.Transport.
+func (r *request) Major() uint8 { return 3 }
+
+// LocalAddr implements hooks.Transport.
+func (r *request) LocalAddr() net.Addr { return r.conn.local }
+
+// RemoteAddr implements hooks.Transport.
+func (r *request) RemoteAddr() net.Addr { return r.conn.RemoteAddr() }
+
+// TLS implements hooks.Transport.
+func (r *request) TLS() *tls.ConnectionState { return &r.conn.tls }
+
+// Context implements hooks.Transport.
+func (r *request) Context() context.Context { return r.stream.Context() }
+
+// MayInterrupt implements hooks.Transport.
+func (r *request) MayInterrupt() bool { return true }
+
+// Hijack implements hooks.Transport.
+func (r *request) Hijack() (net.Conn, error) { return nil, errors.ErrUnsupported }
