@@ -3,6 +3,7 @@ package http2conn
 import (
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -97,7 +98,8 @@ func (s *Stream) cameLocked(n int) {
 }
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
-// body. A handler that wants the whole body is woken only when its buffer is full.
+// body, and the handlers of several streams that are woken together send their answers together. A handler that wants the whole body is woken
+// only when its buffer is full.
 func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	h.mu.AssertHeld()
 	full := s.fills && s.filling.isFull()
@@ -108,35 +110,43 @@ func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 		s.wakeLocked()
 		return
 	}
-	if id := t.toWake; id != s.id {
-		h.wakeStreamLocked(id)
+	if !slices.Contains(t.toWake, s.id) {
+		if len(t.toWake) == maxPutOff {
+			h.wakePutOffLocked(t)
+		}
+		t.toWake = append(t.toWake, s.id)
 	}
-	t.toWake = s.id
 }
 
-// WakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
+// maxPutOff is how many readers wait at most until the input is used up.
+const maxPutOff = 16
+
+// WakePutOff wakes the readers that wakeLaterLocked has put off. Their streams may be over, and serve another connection.
 func (h *Conn) WakePutOff(t *Turn) {
-	if t.toWake == 0 {
+	if len(t.toWake) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wakeStreamLocked(t.toWake)
-	t.toWake = 0
+	h.wakePutOffLocked(t)
 }
 
-func (h *Conn) wakeStreamLocked(id uint32) {
+func (h *Conn) wakePutOffLocked(t *Turn) {
 	h.mu.AssertHeld()
-	if s, _ := h.stateLocked(id); s != nil {
-		s.wakeLocked()
+	for _, id := range t.toWake {
+		if s, _ := h.stateLocked(id); s != nil {
+			s.joinWaveLocked()
+			s.wakeLocked()
+		}
 	}
+	t.toWake = t.toWake[:0]
 }
 
 // Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
 	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
-	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
+	Fills bool        // bytes that come go to the reader's buffer at once; the stream has a Request
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read no longer gathers. May be nil.
@@ -164,6 +174,9 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 		end = s.endOfBodyLocked
 	}
 	h.mu.Lock()
+	if s.leaveWaveLocked(); s.body.Len() == 0 {
+		h.endWaveLocked()
+	}
 	deadline := r.deadline(start, limits)
 	r.Gathers = r.Gathers && (deadline == 0 || look < deadline)
 	for prepared := r.BeforeWait == nil; n == 0 && s.body.Len() == 0; {
@@ -274,7 +287,7 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 		return true
 	}
 	race.Enter(&s.reader, readerAsks)
-	h.asksLook.Store(true)
+	h.asked.Or(askedLook)
 	h.mu.Unlock()
 	h.WakeOwner() // WakeOwner takes locks that come before mu
 	h.mu.Lock()
@@ -292,12 +305,12 @@ func (s *Stream) hasComeLocked() bool {
 
 // HasLooked wakes the readers that have asked the owner to look once more: the owner has looked, and no more bytes have arrived.
 func (h *Conn) HasLooked() {
-	if !h.asksLook.Load() {
+	if !h.asked.isFor(askedLook) {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asksLook.Store(false)
+	h.asked.And(^uint32(askedLook))
 	for s := range h.streams.All {
 		if s.reader == readerAsks {
 			race.Enter(&s.reader, readerWaits)
@@ -399,7 +412,7 @@ func (s *Stream) Lend(expect bool) BodyReader {
 
 // Read implements io.Reader.
 func (d *BodyReader) Read(p []byte) (int, error) {
-	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, BeforeWait: d.beforeWait, end: d.endLocked})
+	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, Fills: true, BeforeWait: d.beforeWait, end: d.endLocked})
 }
 
 // Trailer returns the fields behind the body, once they have come; nil for none.

@@ -66,9 +66,7 @@ func (h *Conn) frameLocked() {
 	if h.schedule.Empty() {
 		return
 	}
-	if cap(h.queue) < sendBufferSize {
-		h.queue = append(newSendBuffer(), h.queue...)
-	}
+	h.growQueueLocked()
 	for !h.schedule.Empty() && len(h.queue) < fillSize {
 		s := h.schedule.Next()
 		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
@@ -103,6 +101,14 @@ func (h *Conn) frameLocked() {
 		case len(s.unsent) <= lowStreamUnsent:
 			s.roomLocked()
 		}
+	}
+}
+
+// growQueueLocked makes room in the queue for content.
+func (h *Conn) growQueueLocked() {
+	h.mu.AssertHeld()
+	if cap(h.queue) < sendBufferSize {
+		h.queue = append(newSendBuffer(), h.queue...)
 	}
 }
 
@@ -148,7 +154,7 @@ func (h *Conn) FlushSoon() {
 // well. The first one to send lets goroutines that are ready run, and then sends all answers with one write.
 func (h *Conn) flushSoonLocked() {
 	h.mu.AssertHeld()
-	if h.flushDue {
+	if h.flushDue || h.putOffLocked() {
 		return
 	}
 	if h.hasManyLocked() {
@@ -165,6 +171,12 @@ func (h *Conn) flushSoonLocked() {
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.wave.isAwaited() {
+		h.pushLocked(t)
+		if h.putOffLocked() {
+			return
+		}
+	}
 	if len(h.queue) == 0 && h.output == outputIdle {
 		h.queue, t.out = t.out, nil
 	} else {
@@ -188,6 +200,7 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 		return spare
 	}
 	race.Enter(&h.output, outputFlushing)
+	h.wave.stop()
 	for sent := 0; h.output != outputClosed; {
 		h.feedLocked()
 		if h.Out.Size() < maxFilled {

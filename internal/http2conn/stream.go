@@ -19,7 +19,9 @@ type Stream struct {
 	id       uint32 // immutable
 	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
 
-	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; the handler's goroutine's
+	// lent says that a BodyReader has the stream, perhaps for longer than the handler: no other request gets it. It is the handler's goroutine's,
+	// and doesn't change once a BodyReader waits.
+	lent bool
 
 	// Guarded by the connection's mu. Before the stream is listed they are the owner's.
 	listed   bool // it is one of the connection's streams
@@ -27,8 +29,9 @@ type Stream struct {
 	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
 	feeding  bool // it is in the connection's list starving, and may be starved again before it is fed
 	borrowed bool // unsent is the buffer of a handler that waits
-	fills    bool // the reader is the handler, and the next bytes are put into filling, and not into body
+	fills    bool // the next bytes are put into filling, and not into body
 	hasRead  bool // a part of the body was read
+	awaited  bool // by the connection's wave: its reader was woken, and hasn't answered yet
 	state    http2.State
 	sending  sending
 	reader   reader
@@ -92,7 +95,7 @@ type Request struct {
 	filling filling // guarded by the connection's mu
 }
 
-// filling is the buffer of a handler that waits for its request's body.
+// filling is the buffer of a reader that waits for its request's body.
 type filling struct {
 	buffer  []byte
 	n       int  // how many bytes it holds
