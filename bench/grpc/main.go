@@ -1,5 +1,5 @@
-// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go and connect-go: CPU time per call or message, and the memory of
-// streams and connections that wait.
+// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go and connect-go: CPU time per call or message, the memory of
+// streams and connections that wait, and latencies at a constant rate.
 //
 //	go run ./grpc                                     # all rows, 10 rounds
 //	go run ./grpc -rows unary-100,stream -rounds 3

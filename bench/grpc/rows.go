@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -41,8 +42,10 @@ type row struct {
 	name, unit string
 	// variant is appended to the server's name.
 	variant string
-	// load loads the server for the duration, and returns how many units of work it has done. It is nil if memory is measured.
+	// load loads the server for the duration, and returns how many units of work it has done. It is nil if something else is measured.
 	load func(ctx context.Context, address string, d time.Duration) (done float64, err error)
+	// latency returns a latency in microseconds.
+	latency func(ctx context.Context, address string) (float64, error)
 	// wait makes clients that wait, and returns what ends them.
 	wait func(ctx context.Context, address string) (end func(), err error)
 }
@@ -58,6 +61,7 @@ var rows = []row{
 	{name: "stream-10", unit: "µs/1000 messages", load: h2load(streamMethod, 10)},
 	{name: "client-stream", unit: "µs/1000 messages", load: byClient(4, 4, callStream)},
 	{name: "ping-pong", unit: "µs/message", load: byClient(8, 8, pingPong)},
+	{name: "p99-70", unit: "µs", latency: latencyAt(0.7, 0.99)},
 	{name: "idle-streams", unit: "MB for 10,000", wait: idle(100, 100)},
 	{name: "idle-conns", unit: "MB for 1,000", wait: idle(1000, 0)},
 }
@@ -95,6 +99,9 @@ func (r *row) run(ctx context.Context, name string) (figure float64, err error) 
 	address, pids := lines.Text(), []int{cmd.Process.Pid}
 	if err := check(ctx, address); err != nil {
 		return 0, err
+	}
+	if r.latency != nil {
+		return r.latency(ctx, address)
 	}
 	if r.load == nil {
 		return measureMemory(ctx, r, address, pids, func() error {
@@ -153,25 +160,79 @@ func check(ctx context.Context, address string) error {
 // h2load returns a load by h2load's 64 connections.
 func h2load(method string, streams int, header ...string) func(context.Context, string, time.Duration) (float64, error) {
 	return func(ctx context.Context, address string, d time.Duration) (float64, error) {
-		body, err := os.CreateTemp("", "call")
-		if err != nil {
-			return 0, err
+		var options []string
+		for _, field := range header {
+			options = append(options, "-H", field)
 		}
-		defer os.Remove(body.Name())
-		defer body.Close()
-		if _, err := body.Write(message(method)); err != nil {
-			return 0, err
-		}
-		args := []string{"-t1", "-c64", "-m", strconv.Itoa(streams), "-D", fmt.Sprint(d.Seconds()), "-d", body.Name()}
-		for _, field := range append([]string{"content-type: application/grpc", "te: trailers"}, header...) {
-			args = append(args, "-H", field)
-		}
-		out, err := exec.CommandContext(ctx, "h2load", append(args, "http://"+address+method)...).CombinedOutput()
-		if err != nil {
-			return 0, fmt.Errorf("h2load: %w: %s", err, out)
-		}
-		return readH2load(out)
+		return runH2load(ctx, address, method, streams, d, options...)
 	}
+}
+
+const h2loadConns = 64
+
+// runH2load returns how many answers h2load has got.
+func runH2load(ctx context.Context, address, method string, streams int, d time.Duration, options ...string) (done float64, err error) {
+	body, err := os.CreateTemp("", "call")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(body.Name())
+	defer body.Close()
+	if _, err := body.Write(message(method)); err != nil {
+		return 0, err
+	}
+	args := append([]string{"-t1", "-c", strconv.Itoa(h2loadConns), "-m", strconv.Itoa(streams), "-D", fmt.Sprint(d.Seconds()), "-d", body.Name(),
+		"-H", "content-type: application/grpc", "-H", "te: trailers"}, options...)
+	out, err := exec.CommandContext(ctx, "h2load", append(args, "http://"+address+method)...).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	return readH2load(out)
+}
+
+// latencyAt returns a quantile of the latencies of unary calls that come at a constant rate, whatever the server does: at a part of the highest
+// rate of the server that is measured first.
+func latencyAt(part, quantile float64) func(context.Context, string) (float64, error) {
+	highest := 0.0 // calls per second
+	return func(ctx context.Context, address string) (float64, error) {
+		if highest == 0 {
+			done, err := runH2load(ctx, address, unaryMethod, 10, measured)
+			if err != nil {
+				return 0, err
+			}
+			highest = done / measured.Seconds()
+		}
+		file, err := os.CreateTemp("", "latencies")
+		if err != nil {
+			return 0, err
+		}
+		defer os.Remove(file.Name())
+		defer file.Close()
+		rate := max(1, int(part*highest/h2loadConns))
+		if _, err := runH2load(ctx, address, unaryMethod, 100, measured, "--rps", strconv.Itoa(rate), "--log-file", file.Name()); err != nil {
+			return 0, err
+		}
+		return readLatencies(file, quantile)
+	}
+}
+
+// readLatencies returns a quantile of the latencies in h2load's log, which has the start, the status and the latency of each call.
+func readLatencies(log io.Reader, quantile float64) (float64, error) {
+	var all []float64
+	for {
+		var start, status, latency float64
+		if _, err := fmt.Fscanln(log, &start, &status, &latency); err == io.EOF {
+			break
+		} else if err != nil {
+			return 0, fmt.Errorf("h2load's log: %w", err)
+		}
+		all = append(all, latency)
+	}
+	if len(all) == 0 {
+		return 0, errors.New("h2load has logged no call")
+	}
+	slices.Sort(all)
+	return all[int(float64(len(all)-1)*quantile)], nil
 }
 
 // message returns a message for the method as it is sent.
