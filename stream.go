@@ -82,7 +82,7 @@ func (w *StreamWriter) Write(p []byte) (int, error) {
 		w.buffer = append(w.buffer, p...)
 		return len(p), w.emitGathered(true)
 	}
-	if len(w.buffer) > 0 {
+	if len(w.buffer) > 0 || !w.sent {
 		if err := w.emitGathered(true); err != nil {
 			return 0, err
 		}

@@ -1,4 +1,4 @@
-// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go and connect-go: CPU time per call or message, the memory of
+// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go, connect-go and gRPC's C++ library: CPU time per call or message, the memory of
 // streams and connections that wait, and latencies at a constant rate.
 //
 //	go run ./grpc                                     # all rows, 10 rounds
@@ -25,7 +25,7 @@ func main() {
 	name := flag.String("serve", "", "serve as one of the servers, until standard input ends")
 	rounds := flag.Int("rounds", 10, "how often each row is measured with each server")
 	only := flag.String("rows", "", "the rows, separated by commas; default all")
-	servers := flag.String("servers", "grpc-go,filo,connect-go", "the servers, separated by commas; the first one is what the others are compared with")
+	servers := flag.String("servers", "grpc-go,filo,connect-go,"+nameCpp, "the servers, separated by commas; the first one is what the others are compared with")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer cancel()
@@ -37,9 +37,25 @@ func main() {
 		names := strings.Split(*only, ",")
 		chosen = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(names, r.name) })
 	}
-	if err := compare(ctx, chosen, strings.Split(*servers, ","), *rounds); err != nil {
+	if err := run(ctx, chosen, strings.Split(*servers, ","), *rounds); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// run compares the servers. The one by gRPC's C++ library is left out if it can't be built.
+func run(ctx context.Context, chosen []row, names []string, rounds int) error {
+	if i := slices.Index(names, nameCpp); i >= 0 {
+		dir, err := os.MkdirTemp("", "grpc")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if cppProgram, err = buildCpp(dir); err != nil {
+			log.Printf("%s is left out: %v", nameCpp, err)
+			names = slices.Delete(names, i, i+1)
+		}
+	}
+	return compare(ctx, chosen, names, rounds)
 }
 
 // compare measures the rows, and prints a table after each round.

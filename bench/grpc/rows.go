@@ -78,6 +78,9 @@ func (r *row) run(ctx context.Context, name string) (figure float64, err error) 
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, program, "-serve", name+r.variant)
+	if name == nameCpp {
+		cmd = exec.CommandContext(ctx, cppProgram)
+	}
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
