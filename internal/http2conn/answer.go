@@ -44,6 +44,7 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 		}
 		return
 	}
+	t.answers = true
 	if h.mayUpdate {
 		h.mu.Lock()
 		if h.updateDue {

@@ -147,6 +147,7 @@ type Turn struct {
 	owned   *Conn       // the connection that the worker owns, nil once another worker has it
 	toWake  []uint32    // the streams whose readers must be woken once the input is used up: see wakeLaterLocked
 	out     []byte      // rendered in this turn, and not in the connection's queue yet
+	answers bool        // an answer was rendered since the last FlushTurn
 }
 
 const (

@@ -171,7 +171,8 @@ func (h *Conn) flushSoonLocked() {
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.wave.isAwaited() {
+	answers := t.answers
+	if t.answers = false; !answers && h.wave.isAwaited() { // acknowledgements and windows can wait
 		h.pushLocked(t)
 		if h.putOffLocked() {
 			return

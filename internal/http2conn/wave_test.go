@@ -127,3 +127,17 @@ func TestWaveIsNotAwaited(t *testing.T) {
 		})
 	}
 }
+
+// An answer that the owner has rendered doesn't wait for readers.
+func TestWaveHoldsUpNoAnswer(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		h, _, sent := waveOf(1, nil)
+		h.FlushTurn(&Turn{out: []byte{0}, answers: answers})
+		if (len(sent) > 0) != answers {
+			t.Errorf("answers: %t, %d writes", answers, len(sent))
+		}
+		h.mu.Lock()
+		h.wave.stop()
+		h.mu.Unlock()
+	}
+}
