@@ -67,9 +67,6 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				crowded = h.IsCrowded()
 			}
 		case http2conn.StepRead:
-			if lc.Drained { // the readers that are woken now may be about to answer
-				h.WakePutOff(t)
-			}
 			h.FlushTurn(t)
 			switch was := crowded; {
 			case h.IsCrowded():

@@ -218,6 +218,7 @@ func (k *call) gatherLocked(m *message) error {
 		before = k.gathered.Buffered()
 	}
 	if err := k.writeLocked(k.gathered, m); err != nil {
+		k.dropGatheredLocked()
 		return err
 	}
 	switch {

@@ -44,7 +44,6 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 		}
 		return
 	}
-	t.answers = true
 	if h.mayUpdate {
 		h.mu.Lock()
 		if h.updateDue {

@@ -3,7 +3,6 @@ package http2conn
 import (
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -98,8 +97,7 @@ func (s *Stream) cameLocked(n int) {
 }
 
 // wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
-// body, and the handlers of several streams that are woken together send their answers together. A handler that wants the whole body is woken
-// only when its buffer is full.
+// body. A handler that wants the whole body is woken only when its buffer is full.
 func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	h.mu.AssertHeld()
 	full := s.fills && s.filling.isFull()
@@ -110,36 +108,28 @@ func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 		s.wakeLocked()
 		return
 	}
-	if !slices.Contains(t.toWake, s.id) {
-		if len(t.toWake) == maxPutOff {
-			h.wakePutOffLocked(t)
-		}
-		t.toWake = append(t.toWake, s.id)
+	if id := t.toWake; id != s.id {
+		h.wakeStreamLocked(id)
 	}
+	t.toWake = s.id
 }
 
-// maxPutOff is how many readers wait at most until the input is used up.
-const maxPutOff = 16
-
-// WakePutOff wakes the readers that wakeLaterLocked has put off. Their streams may be over, and serve another connection.
+// WakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
 func (h *Conn) WakePutOff(t *Turn) {
-	if len(t.toWake) == 0 {
+	if t.toWake == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wakePutOffLocked(t)
+	h.wakeStreamLocked(t.toWake)
+	t.toWake = 0
 }
 
-func (h *Conn) wakePutOffLocked(t *Turn) {
+func (h *Conn) wakeStreamLocked(id uint32) {
 	h.mu.AssertHeld()
-	for _, id := range t.toWake {
-		if s, _ := h.stateLocked(id); s != nil {
-			s.joinWaveLocked()
-			s.wakeLocked()
-		}
+	if s, _ := h.stateLocked(id); s != nil {
+		s.wakeLocked()
 	}
-	t.toWake = t.toWake[:0]
 }
 
 // Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
@@ -174,9 +164,6 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 		end = s.endOfBodyLocked
 	}
 	h.mu.Lock()
-	if s.leaveWaveLocked(); s.body.Len() == 0 {
-		h.endWaveLocked()
-	}
 	deadline := r.deadline(start, limits)
 	r.Gathers = r.Gathers && (deadline == 0 || look < deadline)
 	for prepared := r.BeforeWait == nil; n == 0 && s.body.Len() == 0; {
@@ -287,7 +274,7 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 		return true
 	}
 	race.Enter(&s.reader, readerAsks)
-	h.asked.Or(askedLook)
+	h.asksLook.Store(true)
 	h.mu.Unlock()
 	h.WakeOwner() // WakeOwner takes locks that come before mu
 	h.mu.Lock()
@@ -305,12 +292,12 @@ func (s *Stream) hasComeLocked() bool {
 
 // HasLooked wakes the readers that have asked the owner to look once more: the owner has looked, and no more bytes have arrived.
 func (h *Conn) HasLooked() {
-	if !h.asked.isFor(askedLook) {
+	if !h.asksLook.Load() {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked.And(^uint32(askedLook))
+	h.asksLook.Store(false)
 	for s := range h.streams.All {
 		if s.reader == readerAsks {
 			race.Enter(&s.reader, readerWaits)

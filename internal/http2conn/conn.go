@@ -45,16 +45,15 @@ type Conn struct {
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
-	aloneMu    sync.Mutex // see Alone
-	asked      asked
+	aloneMu    sync.Mutex  // see Alone
+	closeAsked atomic.Bool // the connection must end when its streams have ended
+	asksLook   atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
 	wakers     wakers
-	life       life   // changed with mu held
-	drains     bool   // the owner knows that the server is shutting down
-	prefaced   bool   // the client's preface has come
-	active     bool   // Driver.Active was told that the connection is active
-	mayUpdate  bool   // updateDue may be set
-	Shed       bool   // the connection must end if it has no streams, since other connections need its place
-	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on
+	life       life // changed with mu held
+	drains     bool // the owner knows that the server is shutting down
+	prefaced   bool // the client's preface has come
+	active     bool // Driver.Active was told that the connection is active
+	mayUpdate  bool // updateDue may be set
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
 	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn by nil, and then has the connection.
@@ -75,9 +74,8 @@ type Conn struct {
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
-	grown      int32         // by how much the receive windows of open streams have grown together
 	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
-	wave       *wave         // nil until a BodyReader is woken
+	grown      int32         // by how much the receive windows of open streams have grown together
 	awaiting   int32         // streams that await more of their request: see Stream.awaits
 	earned     http2.Earned
 	flushDue   bool // a goroutine is about to flush: see FlushSoon
@@ -90,19 +88,11 @@ type Conn struct {
 	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
 	wakeAwaiting bool
 
+	Shed       bool   // the connection must end if it has no streams, since other connections need its place; the owner's
+	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. The owner's
+
 	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
 }
-
-// asked says what other goroutines ask of the owner.
-type asked struct{ atomic.Uint32 }
-
-const (
-	askedClose = 1 << iota // to end the connection when its streams have ended
-	askedLook              // to look once more: see awaitReadLocked
-)
-
-// isFor reports whether the owner is asked for what.
-func (a *asked) isFor(what uint32) bool { return a.Load()&what != 0 }
 
 // pending holds the requests and priorities that wait for more frames. It belongs to the connection's owner.
 type pending struct {
@@ -145,9 +135,8 @@ type Turn struct {
 	Stream  *Stream     // whose handler must run, or that must be refused: see Step
 	Refused http1.Fault // why, in the second case
 	owned   *Conn       // the connection that the worker owns, nil once another worker has it
-	toWake  []uint32    // the streams whose readers must be woken once the input is used up: see wakeLaterLocked
+	toWake  uint32      // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out     []byte      // rendered in this turn, and not in the connection's queue yet
-	answers bool        // an answer was rendered since the last FlushTurn
 }
 
 const (
@@ -204,7 +193,7 @@ var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes the readers
+// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes the reader
 // that wakeLaterLocked has put off.
 func (h *Conn) Next(t *Turn) Step {
 	step := h.takeNext(t)
@@ -340,7 +329,7 @@ func (h *Conn) Stop() {
 func (h *Conn) IsStopped() bool { return h.life == lifeEnding }
 
 // IsLookAsked reports whether a stream's reader asks the owner to look once more, and then to call HasLooked.
-func (h *Conn) IsLookAsked() bool { return h.asked.isFor(askedLook) }
+func (h *Conn) IsLookAsked() bool { return h.asksLook.Load() }
 
 // KeepsInput reports to the owner whether input waits for the next turn.
 func (h *Conn) KeepsInput() bool { return h.in != nil }

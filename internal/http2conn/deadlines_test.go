@@ -67,7 +67,7 @@ func TestDeadlines(t *testing.T) {
 		{"a shutdown before the first request", func(c deadlineConn) { c.shared.Draining.Store(true) }, 2},
 		{"a shutdown before the preface", func(c deadlineConn) { c.prefaced = false; c.shared.Draining.Store(true) }, 2},
 		{"a shutdown", func(c deadlineConn) { c.requests.Store(1); c.shared.Draining.Store(true) }, 1},
-		{"a connection that is to end", func(c deadlineConn) { c.requests.Store(1); c.asked.Or(askedClose) }, 1},
+		{"a connection that is to end", func(c deadlineConn) { c.requests.Store(1); c.closeAsked.Store(true) }, 1},
 		{"keep-alives that are off for a moment", func(c deadlineConn) {
 			c.requests.Store(1)
 			c.shared.NoReuse.Store(true)

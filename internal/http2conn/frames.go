@@ -167,7 +167,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 	requests := min(h.requests.Load(), math.MaxInt32-1) + 1
 	h.requests.Store(requests)
 	if most := h.shared.MaxRequests; most > 0 && int(requests) >= most {
-		h.asked.Or(askedClose)
+		h.closeAsked.Store(true)
 	}
 	if !h.active {
 		h.setActive(true)

@@ -55,7 +55,6 @@ func (h *Conn) handlerEndedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
 	h.chargeLocked(s, 0)
-	s.leaveWaveLocked()
 	if s.listed || s.lent { // a BodyReader may still read
 		s.body.Drop()
 	}
@@ -152,7 +151,6 @@ func (h *Conn) receivedLocked(s *Stream) {
 func (h *Conn) overLocked(s *Stream) {
 	h.mu.AssertHeld()
 	h.setAwaitsLocked(s, awaitsNothing)
-	s.leaveWaveLocked()
 	h.grown -= max(0, s.recv.Size()-firstWindow)
 	s.recv = http2.ReceiveWindow{}
 	if s.listed {

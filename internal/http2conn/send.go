@@ -154,7 +154,7 @@ func (h *Conn) FlushSoon() {
 // well. The first one to send lets goroutines that are ready run, and then sends all answers with one write.
 func (h *Conn) flushSoonLocked() {
 	h.mu.AssertHeld()
-	if h.flushDue || h.putOffLocked() {
+	if h.flushDue {
 		return
 	}
 	if h.hasManyLocked() {
@@ -171,13 +171,6 @@ func (h *Conn) flushSoonLocked() {
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	answers := t.answers
-	if t.answers = false; !answers && h.wave.isAwaited() { // acknowledgements and windows can wait
-		h.pushLocked(t)
-		if h.putOffLocked() {
-			return
-		}
-	}
 	if len(h.queue) == 0 && h.output == outputIdle {
 		h.queue, t.out = t.out, nil
 	} else {
@@ -201,7 +194,6 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 		return spare
 	}
 	race.Enter(&h.output, outputFlushing)
-	h.wave.stop()
 	for sent := 0; h.output != outputClosed; {
 		h.feedLocked()
 		if h.Out.Size() < maxFilled {

@@ -31,7 +31,6 @@ type Stream struct {
 	borrowed bool // unsent is the buffer of a handler that waits
 	fills    bool // the next bytes are put into filling, and not into body
 	hasRead  bool // a part of the body was read
-	awaited  bool // by the connection's wave: its reader was woken, and hasn't answered yet
 	state    http2.State
 	sending  sending
 	reader   reader

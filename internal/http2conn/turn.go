@@ -156,7 +156,7 @@ func (h *Conn) setActive(active bool) {
 
 // CloseSoon ends the connection when its streams have ended. Any goroutine may call it.
 func (h *Conn) CloseSoon() {
-	if h.asked.Or(askedClose)&askedClose == 0 {
+	if !h.closeAsked.Swap(true) {
 		h.WakeOwner()
 	}
 }
@@ -168,7 +168,7 @@ func (h *Conn) leaves() bool {
 	case h.life != lifeServing:
 		return true
 	case h.requests.Load() > 0:
-		return h.asked.isFor(askedClose) || h.shared.endsConns()
+		return h.closeAsked.Load() || h.shared.endsConns()
 	case !h.shared.Draining.Load():
 		return false
 	}

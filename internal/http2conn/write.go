@@ -49,7 +49,6 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	awaited := flush && s.leaveWaveLocked()
 	for len(p) > 0 && !s.state.Over() {
 		h.listLocked(s)
 		if flush && s.frameNowLocked(p) {
@@ -75,10 +74,6 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	}
 	switch {
 	case !flush || s.sending == sendingLost:
-	case awaited:
-		if !h.putOffLocked() {
-			h.flushLocked(nil)
-		}
 	case w.Apart:
 		h.flushSoonLocked()
 	default:
