@@ -82,8 +82,10 @@ func (w *StreamWriter) Write(p []byte) (int, error) {
 		w.buffer = append(w.buffer, p...)
 		return len(p), w.emitGathered(true)
 	}
-	if err := w.emitGathered(true); err != nil {
-		return 0, err
+	if len(w.buffer) > 0 || !w.sent {
+		if err := w.emitGathered(true); err != nil {
+			return 0, err
+		}
 	}
 	if err := w.emit(p, true); err != nil {
 		return 0, err
@@ -110,6 +112,12 @@ func (w *StreamWriter) WriteString(s string) (int, error) {
 func (w *StreamWriter) Flush() error {
 	if err := w.admit(0); err != nil && !errors.Is(err, ErrBodyNotAllowed) {
 		return err
+	}
+	if err := w.start(); err != nil {
+		return err
+	}
+	if len(w.layers) == 0 {
+		return w.emitGathered(true)
 	}
 	if err := w.emitGathered(false); err != nil {
 		return err
@@ -188,18 +196,27 @@ func (c *conn) head(ctx *Ctx, length int64) {
 	c.out = r.appendHead(c.out, c.server, &f)
 }
 
+// start sends the head, if that wasn't sent.
+func (w *StreamWriter) start() error {
+	if w.sent {
+		return nil
+	}
+	if err := w.ctx.maySucceed(); err != nil {
+		w.err, w.ours = err, true
+		return err
+	}
+	if err := w.ctx.claimAnswer(); err != nil {
+		return err
+	}
+	w.begin()
+	return nil
+}
+
 // emit sends data, and before it the head if that wasn't sent. Without flush, data may stay in the connection's buffer. A layer may keep
 // data even with flush.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
-	if !w.sent {
-		if err := w.ctx.maySucceed(); err != nil {
-			w.err, w.ours = err, true
-			return err
-		}
-		if err := w.ctx.claimAnswer(); err != nil {
-			return err
-		}
-		w.begin()
+	if err := w.start(); err != nil {
+		return err
 	}
 	if len(w.layers) > 0 {
 		if err := w.writeLayers(data); err != nil {

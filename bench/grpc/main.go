@@ -7,9 +7,32 @@
 // Each figure comes from a server process of its own, which is this program started with -serve. In each round the servers take turns.
 package main
 
-import "github.com/filohttp/filo/bench/internal/turns"
+import (
+	"log"
+	"os"
+	"syscall"
+
+	"github.com/filohttp/filo/bench/internal/turns"
+)
 
 func main() {
 	comparison := turns.Comparison{Rows: rows, Servers: servers, Order: "grpc-go,filo,connect-go", Check: check}
+	program, isServer := os.LookupEnv(cppVariable)
+	if !isServer {
+		dir, err := os.MkdirTemp("", "grpc")
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if program, err = buildCpp(dir); err != nil {
+			log.Printf("%s is left out: %v", nameCpp, err)
+		}
+		os.Setenv(cppVariable, program)
+	}
+	if program != "" {
+		comparison.Order += "," + nameCpp
+		// The process becomes the other program, whose usage is measured.
+		servers[nameCpp] = func() (string, func() error, error) { return "", nil, syscall.Exec(program, []string{program}, nil) }
+	}
 	comparison.Main()
 }

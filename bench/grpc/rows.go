@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -44,6 +45,7 @@ var rows = []turns.Row{
 	{Name: "stream-10", Unit: "µs/1000 messages", Load: h2load(streamMethod, 10)},
 	{Name: "client-stream", Unit: "µs/1000 messages", Load: byClient(4, 4, callStream)},
 	{Name: "ping-pong", Unit: "µs/message", Load: byClient(8, 8, pingPong)},
+	{Name: "p99-70", Unit: "µs", Figure: latencyAt(0.7, 0.99)},
 	{Name: "idle-streams", Unit: "MB for 10,000", Wait: idle(100, 100)},
 	{Name: "idle-conns", Unit: "MB for 1,000", Wait: idle(1000, 0)},
 }
@@ -65,25 +67,79 @@ func check(ctx context.Context, address string) error {
 // h2load returns a load by h2load's 64 connections.
 func h2load(method string, streams int, header ...string) func(context.Context, string, time.Duration) (float64, error) {
 	return func(ctx context.Context, address string, d time.Duration) (float64, error) {
-		body, err := os.CreateTemp("", "call")
-		if err != nil {
-			return 0, err
+		var options []string
+		for _, field := range header {
+			options = append(options, "-H", field)
 		}
-		defer os.Remove(body.Name())
-		defer body.Close()
-		if _, err := body.Write(message(method)); err != nil {
-			return 0, err
-		}
-		args := []string{"-t1", "-c64", "-m", strconv.Itoa(streams), "-D", fmt.Sprint(d.Seconds()), "-d", body.Name()}
-		for _, field := range append([]string{"content-type: application/grpc", "te: trailers"}, header...) {
-			args = append(args, "-H", field)
-		}
-		out, err := exec.CommandContext(ctx, "h2load", append(args, "http://"+address+method)...).CombinedOutput()
-		if err != nil {
-			return 0, fmt.Errorf("h2load: %w: %s", err, out)
-		}
-		return readH2load(out)
+		return runH2load(ctx, address, method, streams, d, options...)
 	}
+}
+
+const h2loadConns = 64
+
+// runH2load returns how many answers h2load has got.
+func runH2load(ctx context.Context, address, method string, streams int, d time.Duration, options ...string) (done float64, err error) {
+	body, err := os.CreateTemp("", "call")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(body.Name())
+	defer body.Close()
+	if _, err := body.Write(message(method)); err != nil {
+		return 0, err
+	}
+	args := append([]string{"-t1", "-c", strconv.Itoa(h2loadConns), "-m", strconv.Itoa(streams), "-D", fmt.Sprint(d.Seconds()), "-d", body.Name(),
+		"-H", "content-type: application/grpc", "-H", "te: trailers"}, options...)
+	out, err := exec.CommandContext(ctx, "h2load", append(args, "http://"+address+method)...).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("h2load: %w: %s", err, out)
+	}
+	return readH2load(out)
+}
+
+// latencyAt returns a quantile of the latencies of unary calls that come at a constant rate, whatever the server does: at a part of the highest
+// rate of the server that is measured first.
+func latencyAt(part, quantile float64) func(context.Context, string) (float64, error) {
+	highest := 0.0 // calls per second
+	return func(ctx context.Context, address string) (float64, error) {
+		if highest == 0 {
+			done, err := runH2load(ctx, address, unaryMethod, 10, turns.Measured)
+			if err != nil {
+				return 0, err
+			}
+			highest = done / turns.Measured.Seconds()
+		}
+		file, err := os.CreateTemp("", "latencies")
+		if err != nil {
+			return 0, err
+		}
+		defer os.Remove(file.Name())
+		defer file.Close()
+		rate := max(1, int(part*highest/h2loadConns))
+		if _, err := runH2load(ctx, address, unaryMethod, 100, turns.Measured, "--rps", strconv.Itoa(rate), "--log-file", file.Name()); err != nil {
+			return 0, err
+		}
+		return readLatencies(file, quantile)
+	}
+}
+
+// readLatencies returns a quantile of the latencies in h2load's log, which has the start, the status and the latency of each call.
+func readLatencies(log io.Reader, quantile float64) (float64, error) {
+	var all []float64
+	for {
+		var start, status, latency float64
+		if _, err := fmt.Fscanln(log, &start, &status, &latency); err == io.EOF {
+			break
+		} else if err != nil {
+			return 0, fmt.Errorf("h2load's log: %w", err)
+		}
+		all = append(all, latency)
+	}
+	if len(all) == 0 {
+		return 0, errors.New("h2load has logged no call")
+	}
+	slices.Sort(all)
+	return all[int(float64(len(all)-1)*quantile)], nil
 }
 
 // message returns a message for the method as it is sent.

@@ -1,6 +1,7 @@
 package grpcfilo
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -43,10 +45,13 @@ type call struct {
 	// stream sends messages while the handler runs. It is nil while they are collected in the response; guarded by mu.
 	stream *filo.StreamWriter
 	prefix [prefixSize]byte // of the message that is sent; guarded by mu
-	// flushed is when messages were last sent. gathers says that some were written since, and wait for the timer. Guarded by mu.
-	flushed time.Time
-	gathers bool
-	timer   *time.Timer // nil until needed; guarded by mu
+	// flushed is when messages were last sent, other than as answers. gathered has messages that were written since, and wait for others or for the
+	// timer; nil if there are none. Guarded by mu.
+	flushed  time.Time
+	gathered *bufio.Writer
+	timer    *time.Timer // nil until needed; guarded by mu
+	// answers says that the handler has received all messages that have come: the client probably waits for what is sent next.
+	answers atomic.Bool
 }
 
 // serve is the filo.Handler of the method.
@@ -80,6 +85,7 @@ func (k *call) detach() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.c = nil
+	k.dropGatheredLocked()
 	if k.timer != nil {
 		k.timer.Stop()
 	}

@@ -162,8 +162,10 @@ func encode(c codec, v any, compressor encoding.Compressor, limit int) (m messag
 	}
 	m.wire = m.data
 	if compressor != nil && m.data.Len() > 0 {
-		m.flags, m.wire = flagCompressed, nil
-		if err = compress(compressor, m.data, &m.wire); err != nil {
+		var wire mem.BufferSlice // not m.wire, whose address would move each message to the heap
+		err = compress(compressor, m.data, &wire)
+		m.flags, m.wire = flagCompressed, wire
+		if err != nil {
 			m.free()
 			return m, status.Errorf(codes.Internal, "grpc: error while compressing: %v", err)
 		}
@@ -204,19 +206,38 @@ type receiver struct {
 	plain        bool // the codec is grpc-go's for protobuf
 	limit        int  // of a message, on the wire and decompressed
 	received     bool
-	prefix       [prefixSize]byte
+}
+
+// take returns the next n bytes, which are valid until the next call. If the body is streamed, n is at most readAhead.
+func (r *receiver) take(n int) (b []byte, err error) {
+	if r.ahead != nil {
+		b, err = r.ahead.Peek(n)
+		r.ahead.Discard(len(b)) // it can't fail: the bytes are there
+	} else {
+		start := len(r.body) - r.whole.Len()
+		b = r.body[start:min(start+n, len(r.body))]
+		r.whole.Seek(int64(len(b)), io.SeekCurrent)
+		if len(b) < n {
+			err = io.EOF
+		}
+	}
+	if err == io.EOF && len(b) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
 }
 
 // receive reads the next message. The error is io.EOF at the end. The caller frees the message.
 func (r *receiver) receive() (m message, err error) {
-	if _, err = io.ReadFull(r.source, r.prefix[:]); err != nil {
+	prefix, err := r.take(prefixSize)
+	if err != nil {
 		return m, cutOff(err)
 	}
-	size := int64(binary.BigEndian.Uint32(r.prefix[1:]))
+	flags, size := prefix[0], int64(binary.BigEndian.Uint32(prefix[1:]))
 	if size > int64(r.limit) {
 		return m, status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, r.limit)
 	}
-	compressor, err := compressorFor(r.prefix[0], r.encodingName)
+	compressor, err := compressorFor(flags, r.encodingName)
 	if err != nil {
 		return m, err
 	}
@@ -239,14 +260,13 @@ func (r *receiver) receive() (m message, err error) {
 	return m, err
 }
 
-// receivePlain receives a message that isn't compressed, without a copy if its body has come as a whole. It reports false for a large one.
+// receivePlain receives a message that isn't compressed, without a copy if it is small or its body has come as a whole. It reports false for a
+// large one.
 func (r *receiver) receivePlain(m *message, size int) (ok bool, err error) {
 	switch {
-	case size > 0 && r.whole.Len() >= size:
-		start := len(r.body) - r.whole.Len()
-		m.plain = r.body[start : start+size]
-		_, err = r.whole.Seek(int64(size), io.SeekCurrent)
-		return true, err
+	case size > 0 && (r.ahead == nil || size <= readAhead):
+		m.plain, err = r.take(size)
+		return true, cutOffWithin(err)
 	case size == 0 || size > pieceSize:
 		return false, nil
 	}

@@ -46,9 +46,10 @@ func (k *call) finish(err error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	codeKey.Set(k.c, s.Code())
+	k.unloadLocked() // its error is the stream's, which the server finds when it ends the answer
 	if k.format.web {
 		k.headLocked()
-		k.writeLocked(trailerMessage(s, k.trailer)) // its error is the stream's, which the server finds when it ends the answer
+		k.writeLocked(k.bodyLocked(), trailerMessage(s, k.trailer)) // likewise
 		return s.Err()
 	}
 	target := &k.c.Response.Trailer

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -113,9 +114,35 @@ func (k *call) flushLocked() error {
 	if k.stream == nil {
 		k.stream = k.c.Stream()
 	}
-	k.gathers = false
+	if err := k.unloadLocked(); err != nil {
+		return err
+	}
 	return k.stream.Flush()
 }
+
+// unloadLocked writes what has gathered to the stream.
+func (k *call) unloadLocked() error {
+	if k.gathered == nil {
+		return nil
+	}
+	defer k.dropGatheredLocked()
+	return k.gathered.Flush()
+}
+
+// dropGatheredLocked gives back the buffer of what has gathered.
+func (k *call) dropGatheredLocked() {
+	if w := k.gathered; w != nil {
+		k.gathered = nil
+		w.Reset(nil)
+		gatherers.Put(w)
+	}
+}
+
+// gatherers have the buffers of messages that gather.
+var gatherers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, gatherSize) }}
+
+// gatherSize is how many bytes gather before they are sent.
+const gatherSize = 16 << 10
 
 // SendMsg implements grpc.ServerStream.
 func (k *call) SendMsg(v any) error {
@@ -142,34 +169,65 @@ func (k *call) send(m *message) error {
 		return errOver
 	}
 	k.headLocked()
-	if k.ServerStreams && k.stream == nil {
+	if !k.ServerStreams {
+		return k.writeLocked(k.bodyLocked(), m)
+	}
+	if k.stream == nil {
 		k.stream = k.c.Stream()
 	}
-	if err := k.writeLocked(m); err != nil || !k.ServerStreams {
+	if k.gathersLocked() {
+		return k.gatherLocked(m)
+	}
+	if err := k.unloadLocked(); err != nil {
 		return err
 	}
-	return k.flushSoonLocked()
+	if err := k.writeLocked(k.stream, m); err != nil {
+		return err
+	}
+	return k.stream.Flush()
 }
 
 // gatherTime is how long a message may wait for others that leave together with it. It is about what sending costs both sides.
 const gatherTime = 200 * time.Microsecond
 
-// flushSoonLocked sends what was written at once, unless something was sent a moment ago. Then further messages may gather until gatherTime
-// has passed, the handler waits for the client, or the stream's buffer is full.
-func (k *call) flushSoonLocked() error {
-	if k.gathers {
-		return nil
+// gathersLocked decides whether a message waits for others that leave together with it: if a message was sent a moment ago, and the client
+// probably doesn't wait for this one.
+func (k *call) gathersLocked() bool {
+	if k.answers.Swap(false) {
+		return false
 	}
-	switch now := time.Now(); {
-	case now.Sub(k.flushed) >= gatherTime:
-		k.flushed = now
-		return k.flushLocked()
+	if k.gathered != nil {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(k.flushed) < gatherTime {
+		return true
+	}
+	k.flushed = now
+	return false
+}
+
+// gatherLocked puts a message to those that gather. They are sent when gatherTime has passed, the handler waits for the client, or gatherSize is
+// reached.
+func (k *call) gatherLocked(m *message) error {
+	before := 0
+	if k.gathered == nil {
+		k.gathered = gatherers.Get().(*bufio.Writer)
+		k.gathered.Reset(k.stream)
+	} else {
+		before = k.gathered.Buffered()
+	}
+	if err := k.writeLocked(k.gathered, m); err != nil {
+		k.dropGatheredLocked()
+		return err
+	}
+	switch {
+	case before > 0 && k.gathered.Buffered() > before:
 	case k.timer == nil:
 		k.timer = time.AfterFunc(gatherTime, k.flushGathered)
 	default:
 		k.timer.Reset(gatherTime)
 	}
-	k.gathers = true
 	return nil
 }
 
@@ -181,7 +239,7 @@ func (k *call) flushGathered() {
 }
 
 func (k *call) flushGatheredLocked() {
-	if k.gathers && k.c != nil {
+	if k.gathered != nil && k.c != nil {
 		k.flushed = time.Now()
 		k.flushLocked()
 	}
@@ -195,7 +253,7 @@ func (k *call) hurry() {
 		return // what that goroutine leaves is sent by the timer
 	}
 	defer k.mu.Unlock()
-	if k.gathers {
+	if k.gathered != nil {
 		k.timer.Reset(0)
 	}
 }
@@ -224,6 +282,7 @@ func (k *call) RecvMsg(v any) error {
 	}
 	k.tellReceived(v, &m)
 	if k.ClientStreams {
+		k.answers.Store(k.in.ahead.Buffered() == 0)
 		return nil
 	}
 	switch m, err := k.in.receive(); err {

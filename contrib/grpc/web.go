@@ -78,12 +78,16 @@ func (f *format) wireSize(size int) int64 {
 	return int64(base64.StdEncoding.EncodedLen(size))
 }
 
-// writeLocked writes a message or, in gRPC-Web, the trailer.
-func (k *call) writeLocked(m *message) error {
-	var w io.Writer = &k.c.Response
+// bodyLocked returns the body of the answer.
+func (k *call) bodyLocked() io.Writer {
 	if k.stream != nil {
-		w = k.stream
+		return k.stream
 	}
+	return &k.c.Response
+}
+
+// writeLocked writes a message or, in gRPC-Web, the trailer.
+func (k *call) writeLocked(w io.Writer, m *message) error {
 	if k.format.text {
 		frame := append(m.appendPrefix(make([]byte, 0, prefixSize+m.wireSize())), m.plain...)
 		for _, b := range m.wire {

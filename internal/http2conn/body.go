@@ -136,7 +136,7 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
 	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
-	Fills bool        // bytes that come go to the reader's buffer at once; only a handler reads in this way
+	Fills bool        // bytes that come go to the reader's buffer at once; the stream has a Request
 	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
 	Gathers bool
 	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read no longer gathers. May be nil.
@@ -399,7 +399,7 @@ func (s *Stream) Lend(expect bool) BodyReader {
 
 // Read implements io.Reader.
 func (d *BodyReader) Read(p []byte) (int, error) {
-	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, BeforeWait: d.beforeWait, end: d.endLocked})
+	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, Fills: true, BeforeWait: d.beforeWait, end: d.endLocked})
 }
 
 // Trailer returns the fields behind the body, once they have come; nil for none.

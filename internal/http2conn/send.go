@@ -66,9 +66,7 @@ func (h *Conn) frameLocked() {
 	if h.schedule.Empty() {
 		return
 	}
-	if cap(h.queue) < sendBufferSize {
-		h.queue = append(newSendBuffer(), h.queue...)
-	}
+	h.growQueueLocked()
 	for !h.schedule.Empty() && len(h.queue) < fillSize {
 		s := h.schedule.Next()
 		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
@@ -103,6 +101,14 @@ func (h *Conn) frameLocked() {
 		case len(s.unsent) <= lowStreamUnsent:
 			s.roomLocked()
 		}
+	}
+}
+
+// growQueueLocked makes room in the queue for content.
+func (h *Conn) growQueueLocked() {
+	h.mu.AssertHeld()
+	if cap(h.queue) < sendBufferSize {
+		h.queue = append(newSendBuffer(), h.queue...)
 	}
 }
 

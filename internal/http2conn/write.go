@@ -8,6 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/budget"
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/field"
+	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/race"
 )
 
@@ -50,6 +51,9 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	defer h.mu.Unlock()
 	for len(p) > 0 && !s.state.Over() {
 		h.listLocked(s)
+		if flush && s.frameNowLocked(p) {
+			break
+		}
 		room := s.keepsLocked() - len(s.unsent)
 		if len(s.unsent) == 0 && (room < len(p) || flush && !(w.Apart && len(p) <= maxGathered && h.hasManyLocked())) {
 			return s.lendLocked(p, w)
@@ -80,6 +84,21 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 
 // maxGathered is the size of the largest part of an answer that is copied, so that it can be sent together with those of other streams.
 const maxGathered = 4 << 10
+
+// frameNowLocked frames a small part of an answer into the queue, if it may leave at once: nothing waits before it, and the client's windows
+// are open. Otherwise it reports false.
+func (s *Stream) frameNowLocked(p []byte) bool {
+	s.h.mu.AssertHeld()
+	h := s.h
+	if len(p) > min(maxGathered, s.openLocked()) || len(s.unsent) > 0 || !h.schedule.Empty() || len(h.queue) >= fillSize || h.Out.Size() >= maxFilled {
+		return false
+	}
+	h.growQueueLocked()
+	h.queue = http2.AppendData(h.queue, s.id, p, false)
+	s.sentDataLocked(len(p), true)
+	h.used = h.shared.Clock.Now()
+	return true
+}
 
 // lendLocked is Write for a stream on which nothing waits: the part that the client takes at once is framed from p itself. The rest is
 // copied as soon as it may wait without the handler.

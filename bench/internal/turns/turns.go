@@ -33,10 +33,12 @@ type Row struct {
 	Name, Unit string
 	// Variant is appended to the name of a server that has this variant.
 	Variant string
-	// Load loads the server for the duration, and returns how many units of work it has done. It is nil if memory is measured.
+	// Load loads the server for the duration, and returns how many units of work it has done. It is nil if something else is measured.
 	Load func(ctx context.Context, address string, d time.Duration) (done float64, err error)
 	// Speed makes the figure the units of work per second. Otherwise it is the microseconds of the server's CPU time for a unit of work.
 	Speed bool
+	// Figure measures something by itself. It is nil for none.
+	Figure func(ctx context.Context, address string) (figure float64, err error)
 	// Wait makes clients that wait, and returns what ends them. The figure is how many megabytes the server takes for them.
 	Wait func(ctx context.Context, address string) (end func(), err error)
 }
@@ -200,6 +202,9 @@ func (c *Comparison) run(ctx context.Context, r *Row, name string) (figure float
 	address, pids := lines.Text(), []int{cmd.Process.Pid}
 	if err := c.Check(ctx, address); err != nil {
 		return 0, err
+	}
+	if r.Figure != nil {
+		return r.Figure(ctx, address)
 	}
 	if r.Load != nil {
 		return r.measureLoad(ctx, address, pids)
