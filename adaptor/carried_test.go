@@ -448,8 +448,8 @@ func TestCarriedTrailerBesideLength(t *testing.T) {
 	}
 }
 
-// Requests over Concurrency wait in Queue, or get a 503, like requests of filo's own connections. Quick handlers, and those that are always
-// answered, run all the same.
+// Requests over Concurrency wait in Queue, or get a 503, like requests of filo's own connections. Inline handlers and
+// Always handlers run even then.
 func TestCarriedAdmission(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
 		holds := newHeld()

@@ -204,8 +204,8 @@ func TestNextTwice(t *testing.T) {
 	})
 }
 
-// A part that is always answered stays in the reserve of such handlers when its middleware has given up: the other handlers keep their
-// places, and the reserve its limit.
+// A part that is an Always handler stays in the reserve of such handlers when its middleware has given up. So the other handlers keep their
+// places, and the reserve keeps its limit.
 func TestAlwaysPartsStayInReserve(t *testing.T) {
 	const reserve = 16
 	eachServer(t, func(t *testing.T, start func(*filo.Server) *front) {
@@ -221,7 +221,7 @@ func TestAlwaysPartsStayInReserve(t *testing.T) {
 			<-release
 			return nil
 		}).Always()
-		// givesUp gives up when an Always handler has begun, or was refused.
+		// givesUp doesn't wait for the Always handler to end: it answers with 504 once that handler has begun, and with 503 if it was refused.
 		givesUp := adaptor.Middleware(func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/always" {

@@ -56,7 +56,7 @@
 //
 // A field keeps its value if the request doesn't have its name, so you can set defaults before binding. The same holds for a number, bool,
 // time or duration whose text is empty, as forms send it for inputs that weren't filled in. A slice of such values gets no element for an
-// empty text. Strict refuses it. Bound values are copies, not borrowed, except files.
+// empty text. Strict refuses the empty text. Bound values are copies, not borrowed, except files.
 //
 // # What must be there
 //

@@ -478,7 +478,7 @@ var situations = map[string]struct {
 		release := o.together(20, "/hold")
 		polling := o.scrape(`filo_requests_running\{route="GET /hold",state="handler"\} 20`)
 		release()
-		for range situation / 8 { // every eight scrapes the polls are new ones
+		for range situation / 8 { // after eight scrapes (two minutes) these polls have ended, and new ones have begun
 			l.scraped(from, polling, 8)
 		}
 		from, to = o.calm()

@@ -53,7 +53,7 @@ func ExampleHealth_Drain() {
 
 	// A balancer that asks every 5 s and gives up at the second 503 needs a delay of 12 s. An example can't wait that long.
 	const delay = 0
-	// <-ctx.Done(), of signal.NotifyContext(context.Background(), syscall.SIGTERM), in a program
+	// A program waits for SIGTERM here: <-ctx.Done(), with the ctx of signal.NotifyContext(context.Background(), syscall.SIGTERM).
 	fmt.Println(h.Drain(context.Background(), server, delay))
 	fmt.Println(<-served)
 	// Output:

@@ -262,8 +262,8 @@ type MultiPool struct {
 	*multi[func()]
 }
 
-// NewMultiPool makes size pools that accept sizePerPool tasks each. MaxBlockingTasks applies to each pool, so size times as
-// many submitters may wait in all.
+// NewMultiPool makes a MultiPool of as many pools as size says, and each accepts sizePerPool tasks. MaxBlockingTasks applies to
+// each pool, so size times as many submitters may wait in all.
 func NewMultiPool(size, sizePerPool int, strategy LoadBalancingStrategy, options ...Option) (*MultiPool, error) {
 	m, err := newMulti(size, sizePerPool, call, strategy, options)
 	if err != nil {
@@ -303,7 +303,8 @@ type MultiPoolWithFuncGeneric[T any] struct {
 // MultiPoolWithFunc is a MultiPoolWithFuncGeneric whose function takes any argument.
 type MultiPoolWithFunc = MultiPoolWithFuncGeneric[any]
 
-// NewMultiPoolWithFuncGeneric makes size pools that call fn and accept sizePerPool calls each.
+// NewMultiPoolWithFuncGeneric makes a MultiPoolWithFuncGeneric of as many pools as size says. The pools call fn, and each accepts
+// sizePerPool calls.
 func NewMultiPoolWithFuncGeneric[T any](
 	size, sizePerPool int, fn func(T), strategy LoadBalancingStrategy, options ...Option,
 ) (*MultiPoolWithFuncGeneric[T], error) {

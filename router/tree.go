@@ -207,7 +207,8 @@ func (n *node) match(s *search, path []byte) *Route {
 	}
 }
 
-// ending returns the route for a path that ends at n, or before it.
+// ending returns the route for a path that ends at n, nil if there is none. path is the part of the request's path that n's prefix must
+// match; it may end before the prefix does. If a slash behind the path would lead to a route, ending records that.
 func (n *node) ending(s *search, path []byte) *Route {
 	if string(path) != n.prefix {
 		if len(path) == len(n.prefix)-1 && n.prefix[len(path)] == '/' && string(path) == n.prefix[:len(path)] {

@@ -29,10 +29,10 @@
 //		return all
 //	}})
 //
-// A handler may return an error of package status, of package context, or a *filo.HTTPError, whose status becomes the code that stands for
-// it. A panic is INTERNAL, and logged. Set ErrorHandler, so that requests that the server, the router or middleware refuses get a gRPC
-// status as well: too many requests at once (Server.Concurrency) are Unavailable, with a time after which the client may try again. Other
-// requests get the errors of the handler that you pass, filo.DefaultErrorHandler if it is nil.
+// A handler may return an error of package status, of package context, or a *filo.HTTPError. For an HTTPError, the client gets the gRPC
+// code that corresponds to the HTTP status. A panic is INTERNAL, and logged. Set ErrorHandler, so that requests that the server, the router
+// or middleware refuses get a gRPC status as well: too many requests at once (Server.Concurrency) are Unavailable, with a time after which
+// the client may try again. Other requests get the errors of the handler that you pass, filo.DefaultErrorHandler if it is nil.
 //
 // # Time
 //

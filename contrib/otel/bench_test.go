@@ -16,9 +16,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// BenchmarkMiddleware measures whole requests, one after the other on one connection, so that the middleware costs the difference from
-// requests without it. The connection is either of TCP, served by a loop where there are loops, or in memory, served by a worker of its
-// own.
+// BenchmarkMiddleware measures whole requests, one after the other on one connection. The cost of the middleware is the difference from the
+// requests without it. The connection is either TCP, served by a loop where there are loops, or in memory, served by a worker of its own.
 func BenchmarkMiddleware(b *testing.B) {
 	traced := "Traceparent: 00-" + traceID + "-" + parentID
 	for _, bm := range []struct {

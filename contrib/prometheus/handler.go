@@ -21,10 +21,10 @@ const maxScrapes = 8
 type HandlerOptions struct {
 	// Allow, if set, alone decides which requests have access.
 	Allow func(c *filo.Ctx) bool
-	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", which
-	// Prometheus sends for "authorization: {credentials: TOKEN}" in a scrape_config, or as the password of Basic authentication
-	// with any user. Others get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can
-	// read it in transit.
+	// Token, if set, gives access to every client that sends it, from any address. A client sends it as
+	// "Authorization: Bearer TOKEN", or as the password of Basic authentication with any user. Prometheus sends the Bearer form if
+	// its scrape_config has "authorization: {credentials: TOKEN}". Clients without the token get 401. It has 16 to 512 bytes of visible
+	// ASCII; "openssl rand -hex 16" makes one. Without TLS others can read it in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.

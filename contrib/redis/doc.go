@@ -50,8 +50,8 @@
 //
 // # Which broker
 //
-// Stream keeps messages, so that clients resume at any instance and after restarts. Channel keeps nothing, and costs Redis less: a client
-// that reconnects to a newly started instance gets the hub's Gap. Both notice when messages are missing, and tell their hub.
+// Stream keeps messages, so that clients resume at any instance and after restarts. Channel keeps nothing, so a client that reconnects
+// to a newly started instance gets the hub's Gap. Channel costs Redis less. Both notice when messages are missing, and tell their hub.
 //
 // Each broker holds a connection while its hub is open: a Stream holds one of go-redis's PoolSize, and a Channel one in addition to it.
 package redisfilo

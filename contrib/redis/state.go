@@ -176,7 +176,7 @@ func isReply(err error) bool {
 // lost records that a broker gets no messages.
 func (s *state) lost(err error) {
 	switch {
-	case isDown(err): // a call that has failed has said so
+	case isDown(err): // the call that failed has already recorded it
 	case isReply(err):
 		s.refused(reading, err)
 	default:

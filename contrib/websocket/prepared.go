@@ -95,8 +95,9 @@ func (c *Conn) queueLocked(r *rendered) error {
 	return c.parked.Queue(r.queued)
 }
 
-// sendBeside sends a message while a goroutine waits for the client to take an earlier frame. That goroutine holds mu, so the message must
-// be in a form that later ones never refer to.
+// sendBeside sends a message while a goroutine waits for the client to take an earlier frame. That goroutine holds mu, which
+// also guards the context of the compression. So if the connection keeps such a context, the message is sent uncompressed: it can't become
+// part of the context, and later messages must not refer to it.
 func (c *Conn) sendBeside(m *PreparedMessage) error {
 	r := &m.plain
 	if !c.deflate.sendContext {

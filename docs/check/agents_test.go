@@ -180,7 +180,7 @@ func llmsText(t *testing.T) string {
 	return b.String()
 }
 
-// is writes a document with -update, and compares it.
+// is checks that a document has the text that its sources make. With -update it writes that text first.
 func is(t *testing.T, document, want string) {
 	t.Helper()
 	if *update && !t.Failed() {

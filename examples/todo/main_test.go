@@ -432,7 +432,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// SIGTERM ends the program without an error, and leaves one file.
+// SIGTERM ends the program without an error. Of the database's files, only the main one is left.
 func TestSignal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")

@@ -376,7 +376,8 @@ func Attacks() []*Attack {
 		{Name: "requests-unread", About: "endless requests whose small answers are never read", Want: TimesOut, manner: manner{unread: true},
 			run: each(get, pathQuick, "", true, nothing)},
 
-		// With filo, each connection may have 128 streams, and the server would read 32 MB of their answers ahead of closed windows.
+		// filo allows 128 streams for each connection. A server that reads 256 KB of each answer ahead of its closed window would hold 32 MB for
+		// each connection.
 		{Name: "window-zero-files", About: "large files without a window, by 40 connections", Want: TimesOut, Conns: 40, manner: window0,
 			run: takes(get, pathFile, "", true, time.Second, nothing)},
 		{Name: "bomb-held", About: "heads that HPACK makes large, whose answers wait for a byte of window each second: the HTTP/2 bomb", Want: TimesOut,

@@ -27,7 +27,7 @@ type queue struct {
 }
 
 type waiter struct {
-	woken chan struct{} // capacity 1; the goroutine that takes the waiter out of the queue to wake it sends
+	woken chan struct{} // capacity 1; to wake the waiter, a goroutine takes it out of the queue, and then sends
 	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
 }
 

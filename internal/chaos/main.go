@@ -222,7 +222,7 @@ func stop(p *os.Process, after time.Duration, ended <-chan struct{}) {
 
 var siteNumber = regexp.MustCompile(`\{(\d+)\}`)
 
-// name replaces the numbers of statements with their places.
+// name replaces each number of a statement with the file, line and function where the statement stands.
 func (s sites) name(out []byte) []byte {
 	return siteNumber.ReplaceAllFunc(out, func(match []byte) []byte {
 		if n, err := strconv.Atoi(string(match[1 : len(match)-1])); err == nil && n < len(s) {

@@ -21,7 +21,7 @@ const (
 	pauseName    = "chaospause"
 )
 
-// sites are the places of all rewritten statements, by number.
+// sites are the files, lines and functions of all rewritten statements, by number.
 type sites []string
 
 // rewritten lists those packages of the program at a path whose goroutines share memory: filo's root, and the packages below it that use

@@ -15,7 +15,7 @@ import (
 //
 // A nap holds a thread and a processor. So naps are short, and leaders take them only while every
 // running handler waits for its own client. A handler that waits for something else, such as a timer or a database, is woken by the
-// scheduler, which is more punctual while leaders go through it.
+// runtime's scheduler, which does that more punctually while leaders wait in the parker.
 type napper struct {
 	mean  time.Duration // how long the last waits took, the latest counting most
 	ready bool          // a thread without work waits in the runtime's poller

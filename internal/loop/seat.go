@@ -69,7 +69,8 @@ func (s *Seat) Lead(w *Worker) {
 	w.seat = s
 	s.leader.Store(w)
 	w.spent, s.appointed = 0, true
-	// While leaders change often, and find their events in a batch that the one before has filled, step doesn't call breathe.
+	// step calls breathe only when the batch is empty. If leaders change often, each takes over a batch that an earlier leader has filled, and
+	// step may never call breathe.
 	if s.isBreathless() {
 		s.share.end()
 		s.catchBreath()
@@ -174,7 +175,8 @@ func (s *Seat) catchBreath() {
 		l.breather.breathe()
 		l.breathing.Store(false)
 	}
-	// After the wait this goroutine may run before others that the same check of the poller found. After Gosched it runs behind them.
+	// The check of the poller that ends the wait may wake other goroutines together with this one, and this one may run first. Gosched lets
+	// the others run first.
 	runtime.Gosched()
 	s.busySince = clock.Nanotime()
 	s.share.begin()

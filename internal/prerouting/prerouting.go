@@ -11,7 +11,7 @@ import (
 // names has the names of such middleware, by its code. All middleware that a constructor returns has the same code.
 var names sync.Map
 
-// Mark returns m, and makes routers refuse it, and all middleware with the same code, with this name in the message.
+// Mark returns m. From then on, routers refuse m and all other middleware with the same code; their message contains the name.
 func Mark(name string, m filo.Middleware) filo.Middleware {
 	names.Store(reflect.ValueOf(m).Pointer(), name)
 	return m

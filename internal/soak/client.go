@@ -81,7 +81,7 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// sleep pauses for a random time, which most bounds.
+// sleep pauses for a random time from 0 to most.
 func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }

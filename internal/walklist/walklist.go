@@ -49,8 +49,9 @@ func (l *List[T]) Add(c T) {
 	l.count++
 }
 
-// Remove takes a member out and fills the hole with the last member. If a walk hasn't reached the hole yet, the last
-// member that the walk hasn't visited fills it instead, and so on, so that no walk misses a member or visits it twice.
+// Remove takes a member out and fills the hole with the last member. If a walk hasn't reached the hole yet, the last member that the walk hasn't
+// visited fills it instead. That leaves a new hole, which is filled in the same way, for each such walk in turn. So no walk misses a member or
+// visits it twice.
 func (l *List[T]) Remove(c T) {
 	hole := int(*c.ListIndex())
 	if len(l.walks) > 1 {

@@ -72,10 +72,10 @@ func (r *Row) Core() []string {
 // Quick are the rows of the quick size.
 var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1k"}
 
-// HTTP2 are the rows of the size of that name.
+// HTTP2 are the rows of the size http2.
 var HTTP2 = []string{"h2c-1", "h2c-10", "h2c-100", "h2-1", "h2-10", "h2-100"}
 
-// Low are the rows that are also measured at a low rate: it shows what a server costs that has little to do.
+// Low are the rows that are also measured at a low rate, which shows how much processor time a server uses when it has little to do.
 var Low = []string{"keepalive-512", "tls-keepalive", "h2c-10"}
 
 // Grown are the rows that are also measured with several values of GOMAXPROCS.

@@ -146,7 +146,8 @@ func TestAnswerBudget(t *testing.T) {
 					c.Request(1+2*i, "/", true)
 				}
 				readBegun(c.Send(), streams)
-				// Answers that are made at the same time may each take the last room. The texts of the refusals wait, too.
+				// Several answers that are made at the same time may all see room for one more, and exceed the budget together. The texts of the
+				// refusals wait, too.
 				atOnce := runtime.GOMAXPROCS(0) - 1
 				most := int64((fit+atOnce)*size + streams*100)
 				if used := s.Stats().AnswersBuffered; used > most {

@@ -17,7 +17,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// By either driver and protocol, Clients has the connection, its requests and its bytes, and after the connection's end its totals.
+// With either driver and either protocol, Clients reports the client's open connection, its requests and its bytes. After the connection has
+// ended, Clients still reports the number of ended connections and of requests.
 func TestClients(t *testing.T) {
 	// Linux counts the bytes. An emulator of another processor passes no TCP_INFO on. The test knows an emulator by this: the system
 	// can't start this program by itself.

@@ -394,7 +394,7 @@ func TestQueueTLS(t *testing.T) {
 		_, err := io.WriteString(p, "last\n")
 		written <- err
 	}()
-	// The body goes on: io.EOF ends it once the client has read everything before.
+	// The body hasn't ended yet: the client must first read all messages, and then "end" makes the connection's function return io.EOF.
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
