@@ -78,8 +78,8 @@ type Stats struct {
 	// RequestsRefused counts the requests that the server answered with 503, or refused over HTTP/2, because Concurrency was reached, or too
 	// many bytes of request bodies or answers waited. Refusals tells them apart.
 	RequestsRefused uint64
-	// RequestsCarried is the number of requests that another server has received (adaptor.ToHTTP), or that came by HTTP/3, and that are being handled here. Their
-	// connections aren't this server's: ConnsOpen counts only those that are parked.
+	// RequestsCarried is the number of requests that are being handled here, but that another server has received (adaptor.ToHTTP) or that
+	// came by HTTP/3. Their connections aren't this server's: ConnsOpen counts only those that are parked.
 	RequestsCarried int
 	// RequestsQueued is the number of requests that wait in Server.Queue.
 	RequestsQueued int

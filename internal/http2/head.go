@@ -314,8 +314,8 @@ func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // End ends a request. over says that the decoder has left out fields, because they were too many or too large. End returns the head's text,
 // and the length of the content: -1 if it isn't known in advance.
 //
-// The stream is reset with fault, if there is one. If refused is set, the request can be answered with the status of refused. With a fault,
-// the stream is reset after that answer; without one it isn't reset.
+// If there is a fault, the caller resets the stream with it, without an answer. Otherwise, if refused is set, the caller answers the request
+// with the status of refused.
 func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
 	h.endFields(over)
 	if h.ok() && !h.begun {
