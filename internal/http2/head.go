@@ -377,13 +377,13 @@ type Content struct{ left int64 }
 func (c *Content) Begin(length int64) { c.left = length }
 
 // Receive counts n bytes of content, or records the stream's end.
-func (c *Content) Receive(n int, endStream bool) Fault {
+func (c *Content) Receive(n int64, endStream bool) Fault {
 	if c.left < 0 {
 		return NoFault
 	}
-	if int64(n) > c.left || endStream && int64(n) != c.left {
+	if n > c.left || endStream && n != c.left {
 		return FaultContentLength
 	}
-	c.left -= int64(n)
+	c.left -= n
 	return NoFault
 }

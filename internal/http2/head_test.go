@@ -277,19 +277,19 @@ func TestTrailer(t *testing.T) {
 func TestContent(t *testing.T) {
 	for _, test := range []struct {
 		length int64
-		sizes  []int // the last one with END_STREAM
+		sizes  []int64 // the last one with END_STREAM
 		want   Fault
 	}{
-		{-1, []int{5, 0, 7}, NoFault},
-		{5, []int{5}, NoFault},
-		{5, []int{2, 0, 3}, NoFault},
-		{5, []int{5, 0}, NoFault},
-		{0, []int{0}, NoFault},
-		{0, []int{1}, FaultContentLength},
-		{5, []int{4}, FaultContentLength},
-		{5, []int{0}, FaultContentLength},
-		{5, []int{6}, FaultContentLength},
-		{5, []int{3, 3, 0}, FaultContentLength},
+		{-1, []int64{5, 0, 7}, NoFault},
+		{5, []int64{5}, NoFault},
+		{5, []int64{2, 0, 3}, NoFault},
+		{5, []int64{5, 0}, NoFault},
+		{0, []int64{0}, NoFault},
+		{0, []int64{1}, FaultContentLength},
+		{5, []int64{4}, FaultContentLength},
+		{5, []int64{0}, FaultContentLength},
+		{5, []int64{6}, FaultContentLength},
+		{5, []int64{3, 3, 0}, FaultContentLength},
 	} {
 		var c Content
 		c.Begin(test.length)
