@@ -273,6 +273,53 @@ func TestTrailer(t *testing.T) {
 	}
 }
 
+// Text checks the characters that HPACK's decoder checks for Field.
+func TestHeadText(t *testing.T) {
+	for _, test := range []struct {
+		name, value string
+		want        Fault
+	}{
+		{"x-name", "a value", NoFault},
+		{"x-name", "", NoFault},
+		{"accept", "\x80\xff", NoFault},
+		{"cookie", "a=1", NoFault},
+		{"", "value", FaultField},
+		{"X-Name", "value", FaultField},
+		{"Accept", "value", FaultField},
+		{"x name", "value", FaultField},
+		{"x-name:", "value", FaultField},
+		{"x\x00", "value", FaultField},
+		{"x-name", " value", FaultField},
+		{"x-name", "value\t", FaultField},
+		{"x-name", "one\r\ntwo: 2", FaultField},
+		{"x-name", "a\x00", FaultField},
+		{":path", "/again", FaultPseudoOrder},
+		{":", "value", FaultField},
+		{"connection", "close", FaultConnectionField},
+	} {
+		var h Head
+		var head http1.RequestHead
+		h.Begin(&head, nil, &headLimits, false)
+		h.Text(":method", "GET")
+		h.Text(":scheme", "https")
+		h.Text(":authority", "filo.test")
+		h.Text(":path", "/text")
+		h.Text("x-first", "1")
+		h.Text(test.name, test.value)
+		b, _, fault, refused := h.End(true, false)
+		if fault != test.want || fault == NoFault && refused != http1.NoFault {
+			t.Errorf("%q: %q: %v, %v", test.name, test.value, fault, refused)
+		}
+		var l field.List
+		if fault == NoFault {
+			head.GiveFields(&l, b)
+			if got := string(l.Get(test.name)); got != test.value || string(h.Method()) != "GET" || string(h.Scheme()) != "https" {
+				t.Errorf("%q: %q became %q, of %s %s", test.name, test.value, got, h.Scheme(), h.Method())
+			}
+		}
+	}
+}
+
 // RFC 9113, section 8.1.1: "the sum of the DATA frame payload lengths".
 func TestContent(t *testing.T) {
 	for _, test := range []struct {
