@@ -130,7 +130,11 @@ func (l *listener) established(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.establishedLocked(c)
-	c.timer = time.AfterFunc(cmp.Or(l.limits.ReadHeaderTimeout, forever), c.expire)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer = time.AfterFunc(cmp.Or(l.limits.ReadHeaderTimeout, forever), c.expire); c.ends {
+		c.timer.Stop()
+	}
 }
 
 // widen reports whether a client may send more bytes ahead. The windows of all connections together grow by MaxBufferedBodies at most.
