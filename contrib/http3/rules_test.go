@@ -327,3 +327,21 @@ func TestAnswerRules(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A head that is far too large gets its answer whatever request came before.
+func TestLargeHead(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: answers}, nil)
+	q := s.raw(t, nil)
+	large := asks("GET", "/text", "x-large", strings.Repeat("#", 40_000)) // # has a long Huffman code
+	for range 20 {
+		stream := open(t, q, asks("HEAD", "/text"))
+		stream.Close()
+		if got := outcome(t, stream); got != "200 5" {
+			t.Fatal(got)
+		}
+		stream = open(t, q, large)
+		if got := outcome(t, stream); !strings.HasPrefix(got, "431 ") || !strings.Contains(got, "Too Large") {
+			t.Fatal(got)
+		}
+	}
+}

@@ -56,6 +56,7 @@ type Head struct {
 // Begin begins a request. The head's text is appended to b, which is empty. extended allows extended CONNECT.
 func (h *Head) Begin(head *http1.RequestHead, b []byte, limits *http1.Limits, extended bool) {
 	*h = Head{head: head, limits: limits, b: b, extended: extended, Priority: UnsaidPriority, pseudo: h.pseudo[:0], cookie: h.cookie[:0]}
+	head.MethodEnd = 0 // a head that is refused at once has no method, not the one of an earlier request
 }
 
 // BeginTrailer begins a trailer section. The head must be a new one.

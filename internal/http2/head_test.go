@@ -320,6 +320,23 @@ func TestHeadText(t *testing.T) {
 	}
 }
 
+// A head that is refused before its first field has nothing of the request before.
+func TestHeadRefusedAtOnce(t *testing.T) {
+	var h Head
+	var head http1.RequestHead
+	h.Begin(&head, nil, &headLimits, false)
+	for _, f := range list(":method: GET\n:scheme: https\n:authority: filo.test\n:path: /\n") {
+		h.Text(f[0], f[1])
+	}
+	if b, _, _, _ := h.End(true, false); string(head.Method(b)) != "GET" {
+		t.Fatalf("the method is %q", head.Method(b))
+	}
+	h.Begin(&head, nil, &headLimits, false)
+	if b, _, _, refused := h.End(false, true); refused != http1.FaultHeadTooLarge || len(head.Method(b)) != 0 {
+		t.Errorf("%v, and the method is %q", refused, head.Method(b))
+	}
+}
+
 // RFC 9113, section 8.1.1: "the sum of the DATA frame payload lengths".
 func TestContent(t *testing.T) {
 	for _, test := range []struct {
