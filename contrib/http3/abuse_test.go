@@ -3,18 +3,20 @@ package http3filo_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/quic-go/quic-go"
 
@@ -157,7 +159,7 @@ func TestAbuse(t *testing.T) {
 		}},
 		{"heads that don't end", impatient, func(t *testing.T, s *server) {
 			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
-			for range 100 {
+			for range 24 {
 				open(t, q, head("GET", "/text")[:5])
 			}
 			awaitEnd(t, q, 0x100)
@@ -167,7 +169,7 @@ func TestAbuse(t *testing.T) {
 			stream := open(t, q, head("GET", "/text"))
 			stream.Close()
 			io.ReadAll(stream)
-			for range 100 {
+			for range 24 {
 				open(t, q, head("GET", "/text")[:5])
 			}
 			awaitEnd(t, q, 0x100)
@@ -178,7 +180,7 @@ func TestAbuse(t *testing.T) {
 			filotest.Recv(t, entered, "the handler")
 			for range 3 {
 				var heads []*quic.Stream
-				for range 100 {
+				for range 16 {
 					heads = append(heads, open(t, q, head("GET", "/text")[:5]))
 				}
 				for _, stream := range heads {
@@ -295,78 +297,6 @@ func TestAbuse(t *testing.T) {
 				})
 			}
 			wait.Wait()
-		}},
-		{"frames that have no place", nil, func(t *testing.T, s *server) {
-			for _, b := range [][]byte{frame(0, []byte("x")), frame(4, nil), frame(2, nil), append(head("POST", "/echo"), frame(7, []byte{0})...)} {
-				q := s.raw(t, nil)
-				open(t, q, b)
-				awaitEnd(t, q, 0x105)
-			}
-			q := s.raw(t, nil)
-			open(t, q, frame(1, []byte{0, 0, 0x80})) // a dynamic table that isn't there
-			awaitEnd(t, q, 0x200)
-		}},
-		{"one-way streams that have no place", nil, func(t *testing.T, s *server) {
-			for _, each := range []struct {
-				bytes []byte
-				want  quic.ApplicationErrorCode
-			}{
-				{[]byte{1}, 0x103},               // a push
-				{[]byte{0}, 0x103},               // a second control stream
-				{[]byte{2}, 0},                   // QPACK's
-				{[]byte{0x21, 4, 0}, 0},          // of an unknown type
-				{append([]byte{2}, 1, 2, 3), 0},  // instructions for a table without room are ignored
-				{append([]byte{0}, 4, 0), 0x103}, // again a second control stream
-			} {
-				q := s.raw(t, nil)
-				stream := open(t, q, head("GET", "/text")) // the first control stream is read by then
-				stream.Close()
-				io.ReadAll(stream)
-				one, err := q.OpenUniStream()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if one.Write(each.bytes); each.want != 0 {
-					awaitEnd(t, q, each.want)
-				} else {
-					q.CloseWithError(0x100, "")
-				}
-			}
-			for _, each := range []struct {
-				bytes []byte
-				want  quic.ApplicationErrorCode
-			}{
-				{frame(0, nil), 0x105}, {frame(4, nil), 0x105}, {frame(2, nil), 0x105}, {nil, 0x104},
-			} {
-				q, err := s.dial(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				control, err := q.OpenUniStream()
-				if err != nil {
-					t.Fatal(err)
-				}
-				control.Write(append([]byte{0, 4, 0, 0x21, 3, 1, 2, 3}, each.bytes...)) // SETTINGS, and a frame of an unknown type
-				control.Close()
-				awaitEnd(t, q, each.want)
-			}
-		}},
-		{"malformed requests", nil, func(t *testing.T, s *server) {
-			q := s.raw(t, nil)
-			for name, b := range map[string][]byte{
-				"an upper-case name":             head("GET", "/text", "X-Upper-Case", "1"),
-				"a field of HTTP/1.1":            head("GET", "/text", "connection", "close"),
-				"a length that is too small":     append(head("POST", "/echo", "content-length", "1"), frame(0, []byte("two"))...),
-				"a length that is too large":     append(head("POST", "/echo", "content-length", "9"), frame(0, []byte("two"))...),
-				"a pseudo-header in the trailer": slices.Concat(head("POST", "/echo"), frame(0, []byte("x")), head("GET", "/")),
-			} {
-				stream := open(t, q, b)
-				stream.Close()
-				var reset *quic.StreamError
-				if b, err := io.ReadAll(stream); !errors.As(err, &reset) || reset.ErrorCode != 0x10e {
-					t.Errorf("%s: %q, %v", name, b, err)
-				}
-			}
 		}},
 	} {
 		t.Run(each.name, func(t *testing.T) {
@@ -493,4 +423,106 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	filotest.Await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+// A connection has memory for a few heads that aren't whole, and for no more of them than has come. Its further requests wait.
+func TestHalfHeads(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: answers, MaxHeaderBytes: 8 << 20}, nil)
+	q := s.raw(t, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var heads []*quic.Stream
+	for range 16 {
+		heads = append(heads, open(t, q, []byte{1, 0x80, 0x80, 0, 0})) // announces 8 MB
+	}
+	filotest.Await(t, "the heads", func() bool { return s.config.Stats().StreamsHTTP3 == 16 })
+	stream := open(t, q, asks("GET", "/text"))
+	stream.Close()
+	stream.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := stream.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a request behind 16 others without a head: %v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+		t.Errorf("16 heads of a few bytes took %d bytes of memory", n)
+	}
+	heads[0].CancelWrite(0x10c)
+	stream.SetReadDeadline(time.Now().Add(filotest.Bound))
+	if got := outcome(t, stream); got != hello {
+		t.Error(got)
+	}
+}
+
+// A handler that goes on when its client has left counts against MaxConcurrentStreams.
+func TestHandlersThatGoOn(t *testing.T) {
+	begun, stuck, quit := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/stuck" {
+			return answers(c)
+		}
+		begun <- struct{}{}
+		c.Body()
+		for w := c.Stream(); ; {
+			w.WriteString("x")
+			if w.Flush() != nil {
+				break
+			}
+		}
+		stuck <- struct{}{}
+		<-quit
+		return nil
+	}, HTTP2: filo.HTTP2Options{MaxConcurrentStreams: 3}}, nil)
+	defer close(quit)
+	q := s.raw(t, nil)
+	for range 2 {
+		stream := open(t, q, asks("POST", "/stuck"))
+		filotest.Recv(t, begun, "the handler")
+		stream.CancelWrite(0x10c)
+		stream.CancelRead(0x10c)
+		filotest.Recv(t, stuck, "the end of reading and writing")
+	}
+	for range 5 { // the server's leave for further requests would come meanwhile
+		stream := open(t, q, asks("GET", "/text"))
+		stream.Close()
+		if got := outcome(t, stream); got != hello {
+			t.Fatal(got)
+		}
+	}
+	open(t, q, nil)
+	if _, err := q.OpenStream(); err == nil {
+		t.Error("a fourth request may be open beside two handlers that go on")
+	}
+}
+
+// A connection that ends with a running request leaves no memory behind, whatever IdleTimeout is.
+func TestEndedConnIsFreed(t *testing.T) {
+	state := make(chan weak.Pointer[tls.ConnectionState], 1)
+	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		state <- weak.Make(c.TLS())
+		<-c.Context().Done()
+		return nil
+	}, IdleTimeout: -1}, nil)
+	q := s.raw(t, nil)
+	open(t, q, asks("GET", "/")).Close()
+	conn := filotest.Recv(t, state, "the handler")
+	q.CloseWithError(0x100, "")
+	filotest.Await(t, "the memory's end", func() bool {
+		runtime.GC()
+		return conn.Value() == nil
+	})
+}
+
+// One-way streams without a purpose are glitches.
+func TestManyOneWayStreams(t *testing.T) {
+	s := serve(t, &filo.Server{Handler: answers, HTTP2: filo.HTTP2Options{MaxGlitches: 50}}, nil)
+	q := s.raw(t, nil)
+	for q.Context().Err() == nil {
+		one, err := q.OpenUniStreamSync(q.Context())
+		if err != nil {
+			break
+		}
+		one.Write([]byte{0x21})
+		one.Close()
+	}
+	awaitEnd(t, q, 0x107)
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -34,8 +33,11 @@ const (
 	leaveTime, leaveMost = 200 * time.Millisecond, 2 * time.Second
 	// forever is for timers without a limit.
 	forever = 100 * 365 * 24 * time.Hour
-	// maxEarned is the number of answers a client may cancel a request later.
+	// maxEarned is how many cancellations a client can save up: each whole answer allows it to cancel one later request without a glitch.
 	maxEarned = 1000
+	// maxHeads is how many requests of a connection may be without a whole head. Further ones wait in QUIC's windows, so that the memory for
+	// heads that don't end depends on the connections and not on the requests.
+	maxHeads = 16
 )
 
 var errFull = errors.New("http3filo: too many connections")
@@ -109,7 +111,9 @@ func (l *listener) leave(c *conn) {
 		close(l.empty)
 		l.empty = nil
 	}
-	if c.timer != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ends = true; c.timer != nil {
 		c.timer.Stop()
 	}
 }
@@ -126,7 +130,11 @@ func (l *listener) established(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.establishedLocked(c)
-	c.timer = time.AfterFunc(cmp.Or(l.limits.ReadHeaderTimeout, forever), c.expire)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer = time.AfterFunc(cmp.Or(l.limits.ReadHeaderTimeout, forever), c.expire); c.ends {
+		c.timer.Stop()
+	}
 }
 
 // widen reports whether a client may send more bytes ahead. The windows of all connections together grow by MaxBufferedBodies at most.
@@ -156,7 +164,7 @@ func (l *listener) shedLocked() bool {
 	}
 	if found != nil {
 		found.mu.Lock()
-		found.shed = true
+		found.ends = true
 		found.mu.Unlock()
 		go found.close(errNone)
 	}
@@ -209,13 +217,14 @@ type conn struct {
 	control *sendStream
 	tls     tls.ConnectionState
 	local   net.Addr
-	timer   *time.Timer // calls expire
+	timer   *time.Timer   // calls expire
+	heads   chan struct{} // has a value for each request without a whole head
 
 	mu       sync.Mutex
 	running  int            // open requests, those without a whole head included; guarded by mu
 	requests int            // so far; guarded by mu
 	leaving  bool           // the client was told that no further request is answered; guarded by mu
-	shed     bool           // it ends to make room; guarded by mu
+	ends     bool           // it ends to make room, or has ended; guarded by mu
 	idle     time.Time      // when the last request ended; guarded by mu
 	earned   int            // for how many answers the client may cancel a request; guarded by mu
 	glitches http2.Glitches // guarded by mu
@@ -225,7 +234,7 @@ type conn struct {
 func (c *conn) idleSince() (since time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.idle, c.running == 0 && !c.shed
+	return c.idle, c.running == 0 && !c.ends
 }
 
 // expire ends a connection that has been idle for too long: the client is told to leave first, since a request may be on its way.
@@ -250,8 +259,18 @@ func (c *conn) leave() {
 	c.leaving = true
 	next := appendInt(nil, 4*uint64(c.requests)) // the number of the stream of the first request that isn't answered
 	go c.control.Write(append(appendFrame(nil, frameGoAway, len(next)), next...))
-	if c.running == 0 {
+	c.awaitEndLocked()
+}
+
+// awaitEndLocked sets the timer if the connection has no request: without the timer nothing would end it. The timer of a connection that has
+// ended stays off, since it would keep the connection's memory.
+func (c *conn) awaitEndLocked() {
+	switch {
+	case c.running > 0 || c.ends:
+	case c.leaving:
 		c.timer.Reset(c.leaveTime())
+	default:
+		c.timer.Reset(cmp.Or(c.listener.limits.IdleTimeout, forever))
 	}
 }
 
@@ -279,21 +298,27 @@ func (c *conn) begin() bool {
 
 // end counts a request's end. whole says that the client has its answer, which allows another request to be cancelled.
 func (c *conn) end(whole bool) {
-	now, fault := time.Now(), http2.NoFault
 	c.listener.counts.Streams.Add(-1)
 	c.mu.Lock()
-	c.idle = now
-	if c.running--; c.running == 0 && c.leaving {
-		c.timer.Reset(c.leaveTime())
-	} else if c.running == 0 {
-		c.timer.Reset(cmp.Or(c.listener.limits.IdleTimeout, forever))
-	}
-	switch {
-	case whole:
+	c.idle = time.Now()
+	c.running--
+	c.awaitEndLocked()
+	if whole {
 		c.earned = min(c.earned+1, maxEarned)
-	case c.earned > 0:
+	}
+	c.mu.Unlock()
+	if !whole {
+		c.charge()
+	}
+}
+
+// charge counts what costs the client nothing: a request that it has cancelled, or a one-way stream without a purpose.
+func (c *conn) charge() {
+	c.mu.Lock()
+	fault := http2.NoFault
+	if c.earned > 0 {
 		c.earned--
-	default:
+	} else {
 		fault = c.glitches.Charge(1, c.listener.clock.Exact(), c.listener.glitches)
 	}
 	c.mu.Unlock()
@@ -304,53 +329,88 @@ func (c *conn) end(whole bool) {
 
 // handle answers the request of a stream.
 func (c *conn) handle(s *stream) {
-	growStack()
 	whole := false
 	defer func() {
 		if p := recover(); p != nil { // what panicked isn't a handler: filo answers their panics
 			c.listener.logger.Error("panic in a request of HTTP/3", "panic", p)
 		}
 		c.end(whole)
+		s.ReleaseStreamCredit() // not earlier: a handler may go on when its client has left
 	}()
 	whole = c.serve(s)
 }
 
-// growStack makes the stack of a request's goroutine as large as most requests need it, at once instead of in steps, each of which copies it.
-//
-//go:noinline
-func growStack() {
-	var room [8 << 10]byte
-	use(&room)
-}
-
-//go:noinline
-func use(*[8 << 10]byte) {}
-
-// readControl reads a one-way stream that the client has opened. It returns the code with which the connection ends, or errNone.
-func (c *conn) readControl(in *bufio.Reader, seen *[4]atomic.Bool) closeCode {
+// readOneWay reads a one-way stream that the client has opened. It returns the code with which the connection ends, or errNone.
+func (c *conn) readOneWay(in *bufio.Reader, seen *[4]atomic.Bool) closeCode {
 	kind, err := readInt(in)
 	switch {
 	case err != nil:
 		return errNone
-	case kind == streamPush, kind < uint64(len(seen)) && seen[kind].Swap(true):
+	case kind >= uint64(len(seen)):
+		c.charge()
+		return errNone
+	case kind == streamPush, seen[kind].Swap(true):
 		return errStreamCreation
-	case kind == streamEncoder, kind == streamDecoder: // nothing can come: the dynamic table has no room
-		return errNone
-	case kind != streamControl:
-		io.Copy(io.Discard, in)
-		return errNone
+	case kind == streamControl:
+		err = readControl(in)
+	default:
+		err = readQPACK(in, kind == streamEncoder)
 	}
-	frame, length, err := readFrame(in)
-	if err == nil && frame != frameSettings {
-		return errMissingSettings
-	}
-	for err == nil {
-		if err = skip(in, length); err != nil {
-			break
-		}
-		if frame, length, err = readFrame(in); err == nil && frame.in(onControl) {
-			return errFrameUnexpected
-		}
+	if code, ok := err.(closeCode); ok {
+		return code
 	}
 	return errClosedCritical
+}
+
+// readControl reads the control stream. It returns when that ends, or has a fault.
+func readControl(in *bufio.Reader) error {
+	kind, length, err := readFrame(in)
+	if err == nil && kind != frameSettings {
+		return errMissingSettings
+	}
+	if err == nil {
+		err = readSettings(in, length)
+	}
+	maxPush, goAway, id := uint64(0), uint64(1<<62), uint64(0)
+	for err == nil {
+		kind, length, err = readFrame(in)
+		switch {
+		case err != nil:
+		case kind.in(onControl):
+			return errFrameUnexpected
+		case kind != frameCancel && kind != frameGoAway && kind != frameMaxPush:
+			err = skip(in, length)
+		default:
+			id, err = readID(in, length)
+			switch {
+			case err != nil:
+			case kind == frameMaxPush && id >= maxPush:
+				maxPush = id
+			case kind == frameGoAway && id <= goAway:
+				goAway = id
+			default: // there was no push that could be cancelled
+				err = errID
+			}
+		}
+	}
+	return err
+}
+
+// readQPACK reads the instructions of the client's encoder or decoder. None can be about the dynamic table, which has no room (RFC 9204,
+// section 4).
+func readQPACK(in *bufio.Reader, encoder bool) error {
+	for {
+		b, err := in.ReadByte()
+		switch {
+		case err != nil:
+			return err
+		case encoder && b != 0x20: // "the table's capacity is 0"
+			return errEncoderStream
+		case !encoder && b>>6 != 1: // the cancellation of a request
+			return errDecoderStream
+		}
+		for more := !encoder && b&0x3f == 0x3f; more && err == nil; more = b >= 0x80 {
+			b, err = in.ReadByte()
+		}
+	}
 }

@@ -12,8 +12,10 @@ type frameType uint64
 const (
 	frameData     frameType = 0
 	frameHeaders  frameType = 1
+	frameCancel   frameType = 3 // CANCEL_PUSH
 	frameSettings frameType = 4
 	frameGoAway   frameType = 7
+	frameMaxPush  frameType = 0xd // MAX_PUSH_ID
 )
 
 // The types of one-way streams (RFC 9114, section 6.2, and RFC 9204, section 4.2).
@@ -24,14 +26,20 @@ const (
 	streamDecoder
 )
 
-// settingMaxFields is the identifier of SETTINGS_MAX_FIELD_SECTION_SIZE.
-const settingMaxFields = 6
+const (
+	// settingMaxFields is the identifier of SETTINGS_MAX_FIELD_SECTION_SIZE.
+	settingMaxFields = 6
+	// http2Settings has a bit for each identifier that only HTTP/2 has (RFC 9114, section 7.2.4.1).
+	http2Settings = 1<<0 | 1<<2 | 1<<3 | 1<<4 | 1<<5
+	// maxSettings is how many bytes of settings a client may send.
+	maxSettings = 4 << 10
+)
 
 // onRequests and onControl have a bit for each type below 64 that has no place on a request's stream or on the client's control stream, behind
 // SETTINGS. The types that only HTTP/2 has have no place anywhere (RFC 9114, section 11.2.1).
 const (
 	http2Frames = 1<<2 | 1<<6 | 1<<8 | 1<<9
-	onRequests  = http2Frames | 1<<3 | 1<<frameSettings | 1<<5 | 1<<frameGoAway | 1<<0xd
+	onRequests  = http2Frames | 1<<frameCancel | 1<<frameSettings | 1<<5 | 1<<frameGoAway | 1<<frameMaxPush
 	onControl   = http2Frames | 1<<frameData | 1<<frameHeaders | 1<<frameSettings | 1<<5
 )
 
@@ -62,6 +70,42 @@ func readInt(in *bufio.Reader) (v uint64, err error) {
 		v = v<<8 | uint64(b)
 	}
 	return v, nil
+}
+
+// readID reads the content of a frame that has one integer.
+func readID(in *bufio.Reader, length uint64) (uint64, error) {
+	if length == 0 {
+		return 0, errBadFrame
+	}
+	if first, err := in.Peek(1); err == nil && length != 1<<(first[0]>>6) {
+		return 0, errBadFrame
+	}
+	id, err := readInt(in)
+	return id, cutOff(err)
+}
+
+// readSettings reads the content of SETTINGS. The values are about what this server doesn't use.
+func readSettings(in *bufio.Reader, length uint64) error {
+	if length > maxSettings {
+		return errExcessiveLoad
+	}
+	in = bufio.NewReaderSize(io.LimitReader(in, int64(length)), 16)
+	for seen := make(map[uint64]bool); ; {
+		id, err := readInt(in)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			_, err = readInt(in)
+		}
+		switch {
+		case err != nil:
+			return cutOff(err)
+		case seen[id], id < 64 && http2Settings&(1<<id) != 0:
+			return errSettings
+		}
+		seen[id] = true
+	}
 }
 
 // skip reads the content of a frame.

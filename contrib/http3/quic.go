@@ -33,17 +33,28 @@ const (
 	errNone            = closeCode(http3.ErrCodeNoError)
 	errStreamCreation  = closeCode(http3.ErrCodeStreamCreationError)
 	errClosedCritical  = closeCode(http3.ErrCodeClosedCriticalStream)
+	errBadFrame        = closeCode(http3.ErrCodeFrameError)
 	errFrameUnexpected = closeCode(http3.ErrCodeFrameUnexpected)
+	errID              = closeCode(http3.ErrCodeIDError)
+	errSettings        = closeCode(http3.ErrCodeSettingsError)
 	errMissingSettings = closeCode(http3.ErrCodeMissingSettings)
 	errExcessiveLoad   = closeCode(http3.ErrCodeExcessiveLoad)
+	errBadBlock        = closeCode(http3.ErrCodeQPACKDecompressionFailed)
+	errEncoderStream   = closeCode(0x201) // RFC 9204, section 6
+	errDecoderStream   = closeCode(0x202)
 	// errRejected allows the client to send a request again on another connection (RFC 9114, section 4.1.1).
 	errRejected = quic.StreamErrorCode(http3.ErrCodeRequestRejected)
 )
 
 var errNoCertificate = errors.New("http3filo: Server.TLSConfig has neither Certificates nor GetCertificate nor GetConfigForClient")
 
+// closeCode is why a connection ends. As an error it is a fault of the client.
+type closeCode quic.ApplicationErrorCode
+
+// Error implements error.
+func (c closeCode) Error() string { return fmt.Sprintf("http3filo: the client's fault %#x", uint64(c)) }
+
 type (
-	closeCode  = quic.ApplicationErrorCode // why a connection ends
 	quicConn   = quic.Conn
 	stream     = quic.Stream
 	sendStream = quic.SendStream
@@ -111,7 +122,7 @@ func (l *listener) quicConfig() *quic.Config {
 		InitialStreamReceiveWindow: firstWindow, MaxStreamReceiveWindow: window(options.MaxStreamWindow),
 		InitialConnectionReceiveWindow: 2 * firstWindow, MaxConnectionReceiveWindow: max(window(options.MaxConnWindow), 2*firstWindow),
 		AllowConnectionWindowIncrease: func(q *quic.Conn, more uint64) bool { return connOf(q.Context()).widen(int64(more)) },
-		MaxIncomingStreams:            int64(l.limits.MaxConcurrentStreams), MaxIncomingUniStreams: uniStreams,
+		MaxIncomingStreams:            int64(l.limits.MaxConcurrentStreams), MaxIncomingUniStreams: uniStreams, RequireStreamCreditRelease: true,
 	}
 }
 
@@ -130,7 +141,7 @@ func connOf(ctx context.Context) *conn { return ctx.Value(connKey{}).(*conn) }
 
 // admit counts a new connection, or refuses it. The context ends with the connection, also if the handshake fails.
 func (l *listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	c := &conn{listener: l, client: client(info.RemoteAddr), idle: time.Now()}
+	c := &conn{listener: l, client: client(info.RemoteAddr), idle: time.Now(), heads: make(chan struct{}, maxHeads)}
 	if err := l.enter(c); err != nil {
 		return nil, err
 	}
@@ -152,8 +163,9 @@ func (c *conn) run(q *quic.Conn) {
 	if c.listener.established(c); c.listener.draining.Load() {
 		c.leave()
 	}
-	go c.acceptControl()
+	go c.acceptOneWay()
 	for {
+		c.heads <- struct{}{}
 		s, err := q.AcceptStream(context.Background())
 		switch {
 		case err != nil:
@@ -161,13 +173,15 @@ func (c *conn) run(q *quic.Conn) {
 		case c.begin():
 			go c.handle(s)
 		default:
+			<-c.heads
 			reset(s, errRejected)
+			s.ReleaseStreamCredit()
 		}
 	}
 }
 
-// acceptControl reads the client's one-way streams.
-func (c *conn) acceptControl() {
+// acceptOneWay reads the client's one-way streams.
+func (c *conn) acceptOneWay() {
 	seen := new([streamDecoder + 1]atomic.Bool)
 	for {
 		s, err := c.AcceptUniStream(context.Background())
@@ -175,14 +189,16 @@ func (c *conn) acceptControl() {
 			return
 		}
 		go func() {
-			if code := c.readControl(bufio.NewReaderSize(s, 64), seen); code != errNone {
+			if code := c.readOneWay(bufio.NewReaderSize(s, 64), seen); code != errNone {
 				c.close(code)
 			}
+			s.CancelRead(quic.StreamErrorCode(http3.ErrCodeStreamCreationError))
+			s.ReleaseStreamCredit()
 		}()
 	}
 }
 
-func (c *conn) close(code closeCode) { c.CloseWithError(code, "") }
+func (c *conn) close(code closeCode) { c.CloseWithError(quic.ApplicationErrorCode(code), "") }
 
 func (c *conn) roundTrip() time.Duration { return c.ConnectionStats().SmoothedRTT }
 
@@ -200,12 +216,11 @@ func reset(s *stream, code quic.StreamErrorCode) {
 
 // fail ends a request that has failed with err, or its connection.
 func (c *conn) fail(s *stream, err error) {
+	if ends, ok := err.(closeCode); ok {
+		c.close(ends)
+	}
 	code := http3.ErrCodeInternalError
 	switch {
-	case err == errBadFrame:
-		c.close(errFrameUnexpected)
-	case err == errBadBlock:
-		c.close(closeCode(http3.ErrCodeQPACKDecompressionFailed))
 	case err == errBadMessage:
 		code = http3.ErrCodeMessageError
 	case err == io.EOF || errors.Is(err, os.ErrDeadlineExceeded):

@@ -36,8 +36,6 @@ const (
 )
 
 var (
-	errBadFrame   = errors.New("http3filo: a frame that has no place in a request, or is cut off")
-	errBadBlock   = errors.New("http3filo: fields that can't be decoded")
 	errBadMessage = errors.New("http3filo: a malformed request")
 	errSlowBody   = &filo.HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: os.ErrDeadlineExceeded}
 )
@@ -50,6 +48,7 @@ type request struct {
 	stream *stream
 
 	large   bool          // the head is far over its limit, and wasn't read
+	expects bool          // the client waits for a 100 before it sends the body
 	left    uint64        // bytes of the content in the frame that is being read
 	content http2.Content // the length that the head has announced
 	read    error         // why the body has ended
@@ -92,7 +91,8 @@ func (c *conn) serve(s *stream) (whole bool) {
 	if limit := c.listener.limits.ReadHeaderTimeout; limit > 0 {
 		s.SetReadDeadline(time.Now().Add(limit))
 	}
-	if r.failed = r.readHead(); r.failed != nil {
+	r.failed = r.readHead()
+	if <-c.heads; r.failed != nil {
 		return false
 	}
 	if c.listener.draining.Load() { // the request was on its way when the client was told to leave
@@ -102,7 +102,7 @@ func (c *conn) serve(s *stream) (whole bool) {
 	if inside.Serve(c.listener.server, r) != nil || r.Flush() != nil || s.Context().Err() != nil {
 		return false
 	}
-	if r.in.Reset(nil); cap(r.frame) <= maxKept {
+	if r.in.Reset(nil); max(cap(r.frame), cap(r.text), cap(r.unsent), r.block.Cap()) <= maxKept {
 		pool.Put(r.buffers)
 	}
 	finish(s)
@@ -127,7 +127,7 @@ func (r *request) readHead() error {
 	case err != nil:
 		return err // io.EOF, too: there is no request
 	case kind != frameHeaders:
-		return errBadFrame
+		return errFrameUnexpected
 	case length > uint64(2*r.conn.listener.headBytes): // others get filo's own answer, by what they have
 		r.large = true
 		return nil
@@ -143,7 +143,7 @@ func (r *request) nextFrame() (kind frameType, length uint64, err error) {
 		case err != nil || kind == frameData || kind == frameHeaders:
 			return kind, length, err
 		case kind.in(onRequests):
-			return 0, 0, errBadFrame
+			return 0, 0, errFrameUnexpected
 		}
 		if err := skip(r.in, length); err != nil {
 			return 0, 0, err
@@ -151,11 +151,17 @@ func (r *request) nextFrame() (kind frameType, length uint64, err error) {
 	}
 }
 
-// readBlock reads a block of fields.
+// readBlock reads a block of fields. Its memory grows with what has come, not by what the frame announces.
 func (r *request) readBlock(length uint64) error {
-	r.frame = slices.Grow(r.frame[:0], int(length))[:length]
-	_, err := io.ReadFull(r.in, r.frame)
-	return cutOff(err)
+	r.frame = r.frame[:0]
+	for have, end := 0, 0; end < int(length); have = end {
+		end = min(int(length), have+r.in.Size())
+		r.frame = slices.Grow(r.frame, end-have)[:end]
+		if _, err := io.ReadFull(r.in, r.frame[have:]); err != nil {
+			return cutOff(err)
+		}
+	}
+	return nil
 }
 
 // decode calls field for each field of the block. It reports true in over, and stops, if they take more bytes than allowed.
@@ -195,6 +201,7 @@ func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 	if r.failed != nil {
 		fault = http1.FaultFieldName // a 400 that isn't sent: the stream is reset
 	}
+	r.expects = framing.ExpectContinue
 	r.content.Begin(framing.Length)
 	if framing.Length == 0 {
 		r.read = io.EOF
@@ -212,6 +219,12 @@ func (r *request) isOver() bool {
 
 // Read implements hooks.Transport.
 func (r *request) Read(p []byte) (int, error) {
+	if r.expects {
+		r.expects = false
+		r.add(":status", "100")
+		r.endBlock()
+		r.Flush()
+	}
 	l := r.conn.listener
 	since := l.clock.Exact()
 	r.setDeadline(r.stream.SetReadDeadline, &r.readUntil, r.reading.Deadline(since, l.reading), since)
@@ -248,13 +261,13 @@ func (r *request) nextData() error {
 		return r.fails(err)
 	case kind == frameData:
 		r.left = length
-		return r.holdToLength(int(length), false)
+		return r.holdToLength(int64(length), false)
 	default:
 		if err := r.readTrailer(length); err != nil {
 			return r.fails(err)
 		}
 		if _, _, err := r.nextFrame(); err == nil {
-			return r.fails(errBadFrame)
+			return r.fails(errFrameUnexpected)
 		} else if err != io.EOF {
 			return r.fails(err)
 		}
@@ -283,7 +296,7 @@ func (r *request) readTrailer(length uint64) error {
 }
 
 // holdToLength counts n bytes of content, and fails if they aren't as many as the head has announced.
-func (r *request) holdToLength(n int, ends bool) error {
+func (r *request) holdToLength(n int64, ends bool) error {
 	if r.content.Receive(n, ends) != http2.NoFault {
 		return r.fails(errBadMessage)
 	}
@@ -295,7 +308,7 @@ func (r *request) fails(err error) error {
 	if err != nil {
 		r.read, r.left = err, 0
 	}
-	if err == errBadMessage || err == errBadFrame || err == errBadBlock {
+	if _, ends := err.(closeCode); ends || err == errBadMessage {
 		r.failed = err
 	}
 	return err
@@ -342,6 +355,8 @@ func (r *request) WriteHead(h hooks.Head) {
 	r.endBlock()
 	if h.Status < 200 {
 		r.Flush()
+	} else {
+		r.expects = false
 	}
 }
 
@@ -352,11 +367,13 @@ func (r *request) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
 	}
 }
 
-// addAll adds fields to the block, except the one that only HTTP/1.1 has.
+// addAll adds fields to the block, except those about a connection of HTTP/1.1 (RFC 9114, section 4.2).
 func (b *buffers) addAll(fields iter.Seq2[[]byte, []byte]) {
 	for name, value := range fields {
-		if lower := strings.ToLower(string(name)); lower != "connection" {
-			b.add(lower, string(value))
+		switch field.Lookup(name) {
+		case field.Connection, field.ProxyConnection, field.Upgrade, field.TE:
+		default:
+			b.add(strings.ToLower(string(name)), string(value))
 		}
 	}
 }

@@ -62,6 +62,14 @@ func answers(c *filo.Ctx) error {
 		c.Response.Header.Add("X-Two", "2")
 		c.Response.Header.Set("Connection", "close")
 		return c.Text(200, "")
+	case "/hop":
+		for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Upgrade", "Transfer-Encoding", "TE"} {
+			c.Response.Header.Set(name, "x")
+		}
+		if err := c.EarlyHints(); err != nil {
+			return err
+		}
+		return c.Text(200, "")
 	case "/panic":
 		panic("a test")
 	case "/teapot":

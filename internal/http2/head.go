@@ -56,6 +56,7 @@ type Head struct {
 // Begin begins a request. The head's text is appended to b, which is empty. extended allows extended CONNECT.
 func (h *Head) Begin(head *http1.RequestHead, b []byte, limits *http1.Limits, extended bool) {
 	*h = Head{head: head, limits: limits, b: b, extended: extended, Priority: UnsaidPriority, pseudo: h.pseudo[:0], cookie: h.cookie[:0]}
+	head.MethodEnd = 0 // a head that is refused at once has no method, not the one of an earlier request
 }
 
 // BeginTrailer begins a trailer section. The head must be a new one.
@@ -377,13 +378,13 @@ type Content struct{ left int64 }
 func (c *Content) Begin(length int64) { c.left = length }
 
 // Receive counts n bytes of content, or records the stream's end.
-func (c *Content) Receive(n int, endStream bool) Fault {
+func (c *Content) Receive(n int64, endStream bool) Fault {
 	if c.left < 0 {
 		return NoFault
 	}
-	if int64(n) > c.left || endStream && int64(n) != c.left {
+	if n > c.left || endStream && n != c.left {
 		return FaultContentLength
 	}
-	c.left -= int64(n)
+	c.left -= n
 	return NoFault
 }

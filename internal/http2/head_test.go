@@ -273,23 +273,87 @@ func TestTrailer(t *testing.T) {
 	}
 }
 
+// Text checks the characters that HPACK's decoder checks for Field.
+func TestHeadText(t *testing.T) {
+	for _, test := range []struct {
+		name, value string
+		want        Fault
+	}{
+		{"x-name", "a value", NoFault},
+		{"x-name", "", NoFault},
+		{"accept", "\x80\xff", NoFault},
+		{"cookie", "a=1", NoFault},
+		{"", "value", FaultField},
+		{"X-Name", "value", FaultField},
+		{"Accept", "value", FaultField},
+		{"x name", "value", FaultField},
+		{"x-name:", "value", FaultField},
+		{"x\x00", "value", FaultField},
+		{"x-name", " value", FaultField},
+		{"x-name", "value\t", FaultField},
+		{"x-name", "one\r\ntwo: 2", FaultField},
+		{"x-name", "a\x00", FaultField},
+		{":path", "/again", FaultPseudoOrder},
+		{":", "value", FaultField},
+		{"connection", "close", FaultConnectionField},
+	} {
+		var h Head
+		var head http1.RequestHead
+		h.Begin(&head, nil, &headLimits, false)
+		h.Text(":method", "GET")
+		h.Text(":scheme", "https")
+		h.Text(":authority", "filo.test")
+		h.Text(":path", "/text")
+		h.Text("x-first", "1")
+		h.Text(test.name, test.value)
+		b, _, fault, refused := h.End(true, false)
+		if fault != test.want || fault == NoFault && refused != http1.NoFault {
+			t.Errorf("%q: %q: %v, %v", test.name, test.value, fault, refused)
+		}
+		var l field.List
+		if fault == NoFault {
+			head.GiveFields(&l, b)
+			if got := string(l.Get(test.name)); got != test.value || string(h.Method()) != "GET" || string(h.Scheme()) != "https" {
+				t.Errorf("%q: %q became %q, of %s %s", test.name, test.value, got, h.Scheme(), h.Method())
+			}
+		}
+	}
+}
+
+// A head that is refused before its first field has nothing of the request before.
+func TestHeadRefusedAtOnce(t *testing.T) {
+	var h Head
+	var head http1.RequestHead
+	h.Begin(&head, nil, &headLimits, false)
+	for _, f := range list(":method: GET\n:scheme: https\n:authority: filo.test\n:path: /\n") {
+		h.Text(f[0], f[1])
+	}
+	if b, _, _, _ := h.End(true, false); string(head.Method(b)) != "GET" {
+		t.Fatalf("the method is %q", head.Method(b))
+	}
+	h.Begin(&head, nil, &headLimits, false)
+	if b, _, _, refused := h.End(false, true); refused != http1.FaultHeadTooLarge || len(head.Method(b)) != 0 {
+		t.Errorf("%v, and the method is %q", refused, head.Method(b))
+	}
+}
+
 // RFC 9113, section 8.1.1: "the sum of the DATA frame payload lengths".
 func TestContent(t *testing.T) {
 	for _, test := range []struct {
 		length int64
-		sizes  []int // the last one with END_STREAM
+		sizes  []int64 // the last one with END_STREAM
 		want   Fault
 	}{
-		{-1, []int{5, 0, 7}, NoFault},
-		{5, []int{5}, NoFault},
-		{5, []int{2, 0, 3}, NoFault},
-		{5, []int{5, 0}, NoFault},
-		{0, []int{0}, NoFault},
-		{0, []int{1}, FaultContentLength},
-		{5, []int{4}, FaultContentLength},
-		{5, []int{0}, FaultContentLength},
-		{5, []int{6}, FaultContentLength},
-		{5, []int{3, 3, 0}, FaultContentLength},
+		{-1, []int64{5, 0, 7}, NoFault},
+		{5, []int64{5}, NoFault},
+		{5, []int64{2, 0, 3}, NoFault},
+		{5, []int64{5, 0}, NoFault},
+		{0, []int64{0}, NoFault},
+		{0, []int64{1}, FaultContentLength},
+		{5, []int64{4}, FaultContentLength},
+		{5, []int64{0}, FaultContentLength},
+		{5, []int64{6}, FaultContentLength},
+		{5, []int64{3, 3, 0}, FaultContentLength},
 	} {
 		var c Content
 		c.Begin(test.length)

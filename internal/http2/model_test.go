@@ -270,7 +270,7 @@ func (m *model) apply(f *Frame, s *modelStream) Fault {
 		}
 		m.drain(s, f.Size-len(f.Payload))
 		m.say("stream %d: %d bytes, end %t", f.Stream, len(f.Payload), f.EndStream())
-		return s.content.Receive(len(f.Payload), f.EndStream())
+		return s.content.Receive(int64(len(f.Payload)), f.EndStream())
 	case FrameWindowUpdate:
 		s.increments += int64(f.Value)
 		if !s.send.Grow(f.Value) {

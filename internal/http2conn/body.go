@@ -58,7 +58,7 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 	if !s.recv.Receive(f.Size) {
 		return http2.FaultOverrun, nil
 	}
-	if fault := s.content.Receive(len(f.Payload), f.EndStream()); fault != http2.NoFault {
+	if fault := s.content.Receive(int64(len(f.Payload)), f.EndStream()); fault != http2.NoFault {
 		return fault, nil
 	}
 	filled := s.fillLocked(f.Payload)
