@@ -16,10 +16,10 @@
 //
 // # Limits
 //
-// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer),
-// HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over HTTP/2. The
-// connections of both protocols are counted apart. Concurrency, Queue and Stats have the requests of all protocols. Stats().ConnsHTTP3 and
-// StreamsHTTP3 are how many connections and requests of HTTP/3 are open.
+// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer, one-way streams
+// of unknown kinds), HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over
+// HTTP/2. The connections of both protocols are counted apart. Concurrency, Queue and Stats have the requests of all protocols.
+// Stats().ConnsHTTP3 and StreamsHTTP3 are how many connections and requests of HTTP/3 are open.
 //
 // Beyond 64 handshakes, at three quarters of MaxConns, and at half of MaxConnsPerIP, a new client must first show by a Retry that its address
 // is its own. 0-RTT is off, since an attacker can send its requests again. WebSockets and Ctx.Hijack need HTTP/1.1 or HTTP/2.
