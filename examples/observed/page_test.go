@@ -133,7 +133,7 @@ func TestDashboardOnAPhone(t *testing.T) {
 	}
 	for words, want := range map[string][]string{
 		"workers":     {"ready", "at work", "leads a loop", "started, ended", "refused", "tasks"},
-		"connections": {"active", "idle", "parked", "HTTP/2 streams"},
+		"connections": {"active", "idle", "parked", "HTTP/2 streams", "HTTP/3"},
 		"loops":       {"leaders", "handed off", "retaken"},
 		"scheduler":   {"wait", "pause"},
 		"classes":     {"quick", "handed off", "new", "inline, offload", "median"},
