@@ -66,10 +66,10 @@ UNRACED := arena/httparena bench deploy docs/check examples examples/model examp
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
 	@# Each part waits half of its time, so two run at once. Lint begins, since it compiles what others test: two that
-	@# compile the same at the same time do it twice.
+	@# compile the same at the same time do it twice. The tests of ants wait for minutes, so they don't come last.
 	@# Without debug information, which no check reads, all that is compiled takes an eighth less time.
 	@GOFLAGS="$$(go env GOFLAGS) -gcflags=all=-dwarf=false" $(MAKE) --no-print-directory --jobs=2 --keep-going \
-		lint race foreign unraced race-nested test arm64 race-blocking ants
+		lint race ants foreign unraced race-nested test arm64 race-blocking
 
 foreign: ## run tests of others against filo: for HTTP by Go, x/net and h2spec, of WebSocket, RPC and router packages, for gRPC by Connect, for caches (with node), and of RFCs by Cowboy (with Erlang)
 	@go run ./internal/foreign -count $(COUNT) $(ARGS)
