@@ -33,8 +33,6 @@ const (
 	leaveTime, leaveMost = 200 * time.Millisecond, 2 * time.Second
 	// forever is for timers without a limit.
 	forever = 100 * 365 * 24 * time.Hour
-	// maxEarned is how many cancellations a client can save up: each whole answer allows it to cancel one later request without a glitch.
-	maxEarned = 1000
 	// maxHeads is how many requests of a connection may be without a whole head. Further ones wait in QUIC's windows, so that the memory for
 	// heads that don't end depends on the connections and not on the requests.
 	maxHeads = 16
@@ -226,7 +224,7 @@ type conn struct {
 	leaving  bool           // the client was told that no further request is answered; guarded by mu
 	ends     bool           // it ends to make room, or has ended; guarded by mu
 	idle     time.Time      // when the last request ended; guarded by mu
-	earned   int            // for how many answers the client may cancel a request; guarded by mu
+	earned   http2.Earned   // by whole answers; guarded by mu
 	glitches http2.Glitches // guarded by mu
 }
 
@@ -304,7 +302,7 @@ func (c *conn) end(whole bool) {
 	c.running--
 	c.awaitEndLocked()
 	if whole {
-		c.earned = min(c.earned+1, maxEarned)
+		c.earned.Answer(0)
 	}
 	c.mu.Unlock()
 	if !whole {
@@ -315,12 +313,7 @@ func (c *conn) end(whole bool) {
 // charge counts what costs the client nothing: a request that it has cancelled, or a one-way stream without a purpose.
 func (c *conn) charge() {
 	c.mu.Lock()
-	fault := http2.NoFault
-	if c.earned > 0 {
-		c.earned--
-	} else {
-		fault = c.glitches.Charge(1, c.listener.clock.Exact(), c.listener.glitches)
-	}
+	fault := c.glitches.Charge(c.earned.GiveUp(), c.listener.clock.Exact(), c.listener.glitches)
 	c.mu.Unlock()
 	if fault != http2.NoFault {
 		c.close(errExcessiveLoad)

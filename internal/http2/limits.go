@@ -80,6 +80,15 @@ func (e *Earned) Answer(content int) {
 	e.content = uint32(min(int64(e.content)+int64(max(content, 0)), maxEarnedContent))
 }
 
+// GiveUp returns how many glitches it costs to give an answer up.
+func (e *Earned) GiveUp() int {
+	if e.answers == 0 {
+		return 1
+	}
+	e.answers--
+	return 0
+}
+
 func (e *Earned) add(frames uint16) { e.frames = min(e.frames+frames, maxEarned) }
 
 // pay returns 0 if the client has a reason for a frame, else 1.
@@ -142,11 +151,7 @@ func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	switch {
 	case v.GivesUp:
 		e.add(1) // net/http's client sends a PING with it
-		if e.answers == 0 {
-			return 1
-		}
-		e.answers--
-		return 0
+		return e.GiveUp()
 	case !v.Late:
 		return 0
 	}
