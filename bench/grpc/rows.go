@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -192,28 +191,7 @@ func byClient(conns, streams int, call func(context.Context, testpb.TestServiceC
 		}
 		defer end()
 		ctx = context.WithoutCancel(ctx) // calls have no deadline; the server ends with ctx
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		var sum float64
-		until := time.Now().Add(d)
-		for _, client := range clients {
-			for range streams {
-				all.Go(func() {
-					for time.Now().Before(until) {
-						done, failed := call(ctx, client, until)
-						mu.Lock()
-						sum += done
-						err = errors.Join(err, failed)
-						mu.Unlock()
-						if failed != nil {
-							return
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-		return sum, err
+		return turns.Repeat(conns*streams, d, func(i int, until time.Time) (float64, error) { return call(ctx, clients[i%conns], until) })
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -112,26 +111,9 @@ func gets(streams int) func(context.Context, string, time.Duration) (float64, er
 			return 0, err
 		}
 		defer end()
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		var done float64
-		until := time.Now().Add(d)
-		for _, c := range clients {
-			for range streams {
-				all.Go(func() {
-					n, failed := 0.0, error(nil)
-					for ; failed == nil && time.Now().Before(until); n++ {
-						failed = c.get(ctx)
-					}
-					mu.Lock()
-					done += n
-					err = errors.Join(err, failed)
-					mu.Unlock()
-				})
-			}
-		}
-		all.Wait()
-		return done, err
+		return turns.Repeat(loadConns*streams, d, func(i int, _ time.Time) (float64, error) {
+			return 1, clients[i%loadConns].get(ctx)
+		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/filohttp/filo/bench/internal/measure"
@@ -41,6 +42,30 @@ type Row struct {
 	Figure func(ctx context.Context, address string) (figure float64, err error)
 	// Wait makes clients that wait, and returns what ends them. The figure is how many megabytes the server takes for them.
 	Wait func(ctx context.Context, address string) (end func(), err error)
+}
+
+// Repeat calls f in n goroutines, in each of them until d has passed or f fails. f gets the goroutine's number and the end. Repeat returns the sum
+// of what f has done.
+func Repeat(n int, d time.Duration, f func(i int, until time.Time) (done float64, err error)) (sum float64, err error) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	until := time.Now().Add(d)
+	for i := range n {
+		all.Go(func() {
+			done, failed := 0.0, error(nil)
+			for failed == nil && time.Now().Before(until) {
+				var more float64
+				more, failed = f(i, until)
+				done += more
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sum += done
+			err = errors.Join(err, failed)
+		})
+	}
+	all.Wait()
+	return sum, err
 }
 
 // Comparison is what a program compares.
