@@ -65,7 +65,7 @@ test: $(TESTRUN) ## test what needs few other modules: the root, its packages an
 UNRACED := arena/httparena bench deploy docs/check examples examples/model examples/recipes tools
 
 check: $(TESTRUN) ## everything: lint, test, the race detector, both drivers, another processor, and the suites of others; goes on after a failure
-	@# Each part waits half of its time, so two run at once. Lint begins, since it compiles what others test: two that
+	@# Two parts run at once, since each waits now and then. Lint begins, since it compiles what others test: two that
 	@# compile the same at the same time do it twice. The tests of ants wait for minutes, so they don't come last.
 	@# Without debug information, which no check reads, all that is compiled takes an eighth less time.
 	@GOFLAGS="$$(go env GOFLAGS) -gcflags=all=-dwarf=false" $(MAKE) --no-print-directory --jobs=2 --keep-going \

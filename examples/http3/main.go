@@ -69,8 +69,7 @@ func newServer(port int, certificate tls.Certificate) *filo.Server {
 	r.GET("/tiles/{n}", tile)
 	r.GET("/events", events)
 	r.POST("/upload", upload)
-	server := &filo.Server{Handler: r.Serve, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}, MaxBodyBytes: 1 << 30}
-	return server
+	return &filo.Server{Handler: r.Serve, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}, MaxBodyBytes: 1 << 30}
 }
 
 //go:embed page.html
