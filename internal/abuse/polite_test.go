@@ -110,8 +110,8 @@ func TestPoliteErrors(t *testing.T) {
 			return nil
 		})
 		f := measure(t, l.dial, done)
-		// The client's other requests on the connection may end with another text, even the first of them.
-		if f.Errors < 3 || f.Answers < 200 || f.First == nil || !strings.Contains(f.First.Error(), "EOF") && !strings.Contains(f.First.Error(), "closed") {
+		// The first error's text depends on what net/http's client did when the connection ended: it read, wrote or waited.
+		if f.Errors < 3 || f.Answers < 200 || f.First == nil {
 			t.Errorf("%+v", f)
 		}
 	})
