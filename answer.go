@@ -48,14 +48,14 @@ func (c *Ctx) Text(status int, text string) error {
 	return nil
 }
 
-// setContentType leaves the field as it is if contentType is empty, since no client understands an empty field.
+// setContentType sets Content-Type, unless contentType is empty: no client understands an empty field.
 func (c *Ctx) setContentType(contentType string) {
 	if contentType != "" {
 		c.Response.Header.list.SetID(field.ContentType, contentType)
 	}
 }
 
-// Bytes answers with a copy of b. If contentType is empty, Content-Type stays as the handler has set it, or isn't sent.
+// Bytes answers with a copy of b. If contentType is empty, the response keeps the Content-Type that the handler has set, if any.
 func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	if err := c.answerable(status); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *Ctx) XML(status int, v any) error {
 	})
 }
 
-// encoded answers with what encode writes, unless encode fails.
+// encoded answers with the bytes that encode writes. If encode fails, the response stays unchanged.
 func (c *Ctx) encoded(status int, contentType string, encode func(io.Writer) error) error {
 	buffer := bytebufferpool.Get()
 	defer bytebufferpool.Put(buffer)
@@ -182,10 +182,10 @@ func (c *Ctx) NoContent() error {
 	return nil
 }
 
-// File answers with the content of a file, by sendfile where the connection allows it. It sends Last-Modified, and a Content-Type by the
-// extension of the name unless one is set. If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404,
-// and with status 403 if the server may not read the file. File uses the path unchanged: check client input before you build a path from
-// it.
+// File answers with the content of a file, using sendfile where the connection allows it. File sets Last-Modified, and derives Content-Type
+// from the file's extension unless the handler has set it. If the file doesn't exist or isn't a regular file, the error is an HTTPError
+// with status 404. If the server has no permission to read the file, the status is 403. File uses the path unchanged: check client input
+// before you build a path from it.
 func (c *Ctx) File(path string) error {
 	if err := c.answerable(keptStatus); err != nil {
 		return err
@@ -220,9 +220,9 @@ func (c *Ctx) Attachment(path, name string) error {
 	return nil
 }
 
-// contentDisposition returns the value that makes a client save the content under a name (RFC 6266, section 4). A name that isn't ASCII
-// goes into filename*, with a replacement in filename for clients that don't know filename*. A name that looks percent-encoded goes there
-// as well, since browsers would decode it in filename.
+// contentDisposition returns the value of Content-Disposition that makes a client save the content under a name (RFC 6266, section 4). A
+// name that isn't ASCII goes into filename*, with a replacement in filename for clients that don't know filename*. A name that looks
+// percent-encoded goes into filename* too, since browsers would decode it in filename.
 func contentDisposition(name string) string {
 	plain := make([]byte, 0, len(name))
 	value := make([]byte, 0, 2*len(name)+32)
@@ -311,9 +311,9 @@ func fileError(err error) error {
 }
 
 // Negotiate returns the offer, a media type such as "application/json", that the client's Accept field prefers. The first of several
-// equally preferred offers wins, and without an Accept field the first of all. Negotiate returns "" if the client accepts none: answer 406
-// then. Negotiate adds Accept to the response's Vary field. An offer may have parameters; a media range with another value for one of these
-// doesn't match the offer.
+// equally preferred offers wins. Without an Accept field, the first offer wins. Negotiate returns "" if the client accepts none: answer 406
+// then. Negotiate adds Accept to the response's Vary field. An offer may have parameters. A media range that gives one of them a different
+// value doesn't match the offer.
 func (c *Ctx) Negotiate(offers ...string) string {
 	c.check()
 	c.Response.Header.varyByAccept()
@@ -333,8 +333,8 @@ func (h *Header) varyByAccept() {
 	}
 }
 
-// prefersJSON reports whether a client prefers an error as JSON to one as text. If it has no preference, a client that has sent JSON
-// gets JSON, and byDefault decides for the others.
+// prefersJSON reports whether a client prefers an error as JSON to one as text. If the client has no preference, prefersJSON returns true
+// if the client has sent JSON, and byDefault otherwise.
 func prefersJSON(h *Header, byDefault bool) bool {
 	problem := max(acceptQuality(h, "application/problem+json"), acceptQuality(h, "application/json"))
 	text := acceptQuality(h, "text/plain")
@@ -368,8 +368,8 @@ func acceptQuality(h *Header, offer string) int {
 	return quality
 }
 
-// parseMediaRange splits an element of Accept into its media range and its weight, which is 0 if it is malformed. It returns false for
-// an element that isn't a media range.
+// parseMediaRange splits an element of Accept into its media range and its weight, which is 0 if the weight is malformed. For an element
+// that isn't a media range, ok is false.
 func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 	mediaRange = syntax.TrimSpace(element)
 	typeEnd := bytes.IndexByte(mediaRange, '/')
@@ -388,8 +388,8 @@ func parseMediaRange(element []byte) (mediaRange []byte, weight int, ok bool) {
 	return mediaRange, syntax.MaxQuality, true
 }
 
-// matchPrecision returns how precisely a media range describes an offer, or 0 if it doesn't match. A parameter that the offer doesn't
-// have, such as a charset, doesn't prevent a match.
+// matchPrecision returns how precisely a media range describes an offer, or 0 if the range doesn't match the offer. A parameter that the
+// offer doesn't have, such as a charset, doesn't prevent a match.
 func matchPrecision(mediaRange []byte, offer string) int {
 	name, parameters := syntax.CutQuoted(mediaRange, ';')
 	offered, offeredParameters := syntax.CutQuoted(offer, ';')

@@ -15,14 +15,15 @@ import (
 )
 
 // The blocking driver: a worker serves a connection for its whole life, and waits in the connection's own Read and Write. No request sets a
-// timer: the owner stores the deadline of its wait, and the sweep wakes the owner when the deadline has passed.
+// timer: the goroutine that serves the connection, its owner, stores the deadline of its wait. The sweep (connset.go) wakes the owner when
+// the deadline has passed.
 
 const (
-	// maxWrite is the most that is written at a time: after each write the server sees how much a slow client has taken.
+	// maxWrite limits the size of one write, so that the server sees after each write how much a slow client has taken.
 	maxWrite = 256 << 10
-	// maxSendfile is the same limit for files, whose bytes the system already has.
+	// maxSendfile limits one call of sendfile. It is larger than maxWrite, since the kernel already has the bytes of a file.
 	maxSendfile = 4 << 20
-	// maxTLSWrite is the same limit for TLS: one record, since a TLS write can't be continued after its deadline.
+	// maxTLSWrite limits one write over TLS to one record, since a TLS write that a deadline has interrupted can't be continued.
 	maxTLSWrite = 16 << 10
 )
 
@@ -38,10 +39,10 @@ func (d blockingDriver) remote() netip.AddrPort { return addrPortOf(d.remoteAddr
 // leaveLoop implements driver: there is no loop to give away.
 func (blockingDriver) leaveLoop() error { return nil }
 
-// IsBroken implements driver. Only the next write would show a broken connection.
+// IsBroken implements driver. It returns false, since only the next write would reveal a broken connection.
 func (blockingDriver) IsBroken() bool { return false }
 
-// want implements driver: reads return whatever has come.
+// want implements driver. It does nothing: reads return whatever has arrived.
 func (blockingDriver) want(int) {}
 
 // gathers implements driver.
@@ -53,7 +54,7 @@ func (blockingDriver) prepareParked() error { return nil }
 // setParked implements driver: package net's connections can be shared.
 func (blockingDriver) setParked() {}
 
-// endWaits implements driver: nothing waits.
+// endWaits implements driver. The blocking driver has no waits to end.
 func (blockingDriver) endWaits() {}
 
 // prepareHijack implements driver.
@@ -81,7 +82,8 @@ func (d blockingDriver) sendApart(p []byte) error {
 // apartTime limits the write of a timeout's answer. The answer is so small that the write waits only if the socket's buffer is full.
 const apartTime = time.Second
 
-// serve runs the connection until it ends or is hijacked, or until the preface of HTTP/2 has come: then serve returns true.
+// serve serves the connection until it ends or is hijacked, or until the client has sent the HTTP/2 preface. In the last case it returns
+// true.
 func (c *conn) serve() (isHTTP2 bool) {
 	for {
 		switch c.next() {
@@ -107,9 +109,10 @@ func (c *conn) serve() (isHTTP2 bool) {
 	}
 }
 
-// answer runs the handler, and writes what can't wait until the input is used up. It reports false if the client is gone.
+// answer runs the handler. It writes a large answer at once; smaller answers collect in out until the input is used up. It reports false if
+// the client is gone.
 func (c *conn) answer() bool {
-	// Earlier answers wait for a quick handler, but not for one that may be slow.
+	// Earlier answers may stay unsent while a quick handler runs, but not while a handler runs that may be slow.
 	if len(c.out) > 0 && !c.server.classes.handler.IsQuick() && c.flush() != nil {
 		return false
 	}
@@ -121,7 +124,7 @@ func (c *conn) answer() bool {
 	return true
 }
 
-// readHead waits for more of a head, or of a body that is skipped.
+// readHead reads more of a head, or more of a body that is being skipped.
 func (c *conn) readHead() {
 	state := c.inputState()
 	if state == stateIdle {
@@ -134,8 +137,8 @@ func (c *conn) readHead() {
 	}
 }
 
-// lastRead gives an idle connection a last chance to send a request while the server shuts down. The connection has been idle since the
-// given time. lastRead sets short deadlines, since a deadline in the past would hide bytes that have arrived.
+// lastRead gives an idle connection a last chance to send a request while the server shuts down. since is when the connection became idle.
+// lastRead sets short deadlines, since a read with a deadline in the past would fail even if bytes have arrived.
 func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
 	wait := c.server.lastReadTime(state, c.server.clock.Now().Sub(since))
 	c.setState(stateLast)
@@ -157,12 +160,13 @@ func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error
 	return 0, errDraining
 }
 
-// canWatch implements driver. A deadline ends the watch. Package net's sockets have deadlines; other connections are tried.
+// canWatch implements driver. unwatch ends the watch by a read deadline. The sockets of package net support deadlines; for any other
+// net.Conn, canWatch tries to set one.
 func (d blockingDriver) canWatch() bool {
 	if !d.scratch.socket.Attached() && d.netConn.SetReadDeadline(time.Time{}) != nil {
 		return false
 	}
-	// The watching goroutine may receive the beginning of the next request. It reads no more than fits here.
+	// The watching goroutine may receive the beginning of the next request. It reads no more than fits into watchSpace.
 	if d.in.Len() < http1.ReadBufferSize {
 		d.in.Pin()
 		d.scratch.watchSpace = d.in.Space()
@@ -170,7 +174,7 @@ func (d blockingDriver) canWatch() bool {
 	return true
 }
 
-// watch implements driver. The goroutine reports a half-close once it has read all bytes before it.
+// watch implements driver. The goroutine reports a half-close once it has read all bytes that precede the half-close.
 func (d blockingDriver) watch(r *requestctx.Context) (half, gone bool) {
 	w := &clientWatch{context: r, netConn: d.netConn, space: d.scratch.watchSpace}
 	if socket := &d.scratch.socket; socket.Attached() {
@@ -201,13 +205,13 @@ type clientWatch struct {
 	// halfClosed says that the client had closed its sending side before the goroutine began.
 	halfClosed bool
 	stopping   chan struct{} // closed to end the goroutine
-	ended      chan struct{} // closed when it has ended
+	ended      chan struct{} // closed when the goroutine has ended
 	// received and err are the result of the goroutine's reads. They belong to the goroutine until it has ended.
 	received int
 	err      error
 }
 
-// run reads what fits into space, waits until the client has left, and ends the context.
+// run reads as many bytes as fit into space, waits until the client has left, and cancels the context.
 func (w *clientWatch) run() {
 	defer close(w.ended)
 	r, start := w.context, time.Now()
@@ -225,7 +229,7 @@ func (w *clientWatch) run() {
 	}
 	w.err = err
 	if err == nil {
-		// space is full: the end of the input comes after bytes that aren't read here.
+		// space is full: the end of the input follows bytes that this goroutine doesn't read.
 		if err, stopped = w.await(func() error { return sock.AwaitEnd(w.netConn, false) }); stopped {
 			return
 		}
@@ -243,7 +247,7 @@ func (w *clientWatch) run() {
 	}
 }
 
-// await calls wait again as long as it ends by a deadline and the watch isn't stopped.
+// await repeats wait as long as wait fails because of a deadline and the watch hasn't been stopped.
 func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 	for {
 		if err = wait(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -259,7 +263,7 @@ func (w *clientWatch) await(wait func() error) (err error, stopped bool) {
 	}
 }
 
-// end ends the goroutine, and gives the connection the bytes that it has read.
+// end ends the goroutine, and passes the bytes that the goroutine has read to the connection.
 func (w *clientWatch) end(c *conn) {
 	close(w.stopping)
 	w.netConn.SetReadDeadline(clock.Past)

@@ -12,8 +12,8 @@ import (
 const (
 	// directRead is the smallest read that goes directly into the handler's buffer, without a copy.
 	directRead = 2 << 10
-	// maxDrain is how many bytes of an unread body the server discards to keep the connection. If more are known to follow, it closes the
-	// connection.
+	// maxDrain is how many bytes of an unread body the server discards to keep the connection. If the rest is known to be larger, the server
+	// closes the connection instead.
 	maxDrain = 256 << 10
 	// maxSkip is how many bytes of an unread body the server discards after an answer that hasn't announced the connection's end. A client
 	// that sends more most likely never ends its body.
@@ -22,25 +22,25 @@ const (
 	firstBodyBuffer = 4 << 10
 )
 
-// body keeps a request's body: its length, its limit, and how much of it has been read.
+// body is the state of a request's body: its length, its limit, and how much of it has been read.
 type body struct {
 	chunked   bool
-	expect    bool  // 100 (Continue) is due before the first read
+	expect    bool  // 100 (Continue) must be sent before the first read
 	closeEnd  bool  // the end of the body is unknown, so the connection ends with this request
-	remaining int64 // of a body with a length: bytes that the handler hasn't got yet
+	remaining int64 // the bytes that the handler hasn't read yet, of a body with a length
 	received  int64
 	limit     bodyLimit
 	decoder   http1.ChunkDecoder
-	gathered  bool  // Body is waiting for all of it
+	gathered  bool  // Request.Body is waiting for the whole body
 	err       error // what every further read returns; io.EOF at the end
-	done      bool  // err is io.EOF; comparing errors would be the largest cost of a request without a body
+	done      bool  // err is io.EOF; a flag, since comparing errors would be the largest cost of a request without a body
 
 	wholeBody
-	// large is the buffer of whole if readLarge made it; dropBody takes it back.
+	// large is the memory of whole if readLarge allocated it; dropBody takes it back.
 	large []byte
 }
 
-// bodyLimit is the largest size of a whole body in bytes; negative: none.
+// bodyLimit is the maximum size of a body in bytes. A negative value means no limit.
 type bodyLimit int64
 
 // isBelow reports whether a body of n bytes is too large.
@@ -53,9 +53,9 @@ func (b *body) isTooLarge() bool { return !b.chunked && b.limit.isBelow(b.receiv
 type wholeBody struct {
 	whole      []byte // what Body returns
 	wholeErr   error
-	wholeRead  bool // by Body; readers then get the bytes from whole
-	wholeTaken int  // how many bytes readers have got of whole
-	formRead   bool // MultipartForm has read it: see errFormRead
+	wholeRead  bool // Request.Body has read the whole body; readers then read from whole
+	wholeTaken int  // how many bytes of whole readers have read
+	formRead   bool // MultipartForm has read the body: see errFormRead
 }
 
 func (b *wholeBody) readFromWhole(p []byte) (int, error) {
@@ -104,7 +104,7 @@ func (b *body) fail(err error) error {
 // hijacked makes every further read fail: the remaining input belongs to the code that has taken the connection over.
 func (b *body) hijacked() { b.err, b.done = ErrHijacked, false }
 
-// took records that the handler has got n bytes of content.
+// took records that the handler has received n bytes of content.
 func (b *body) took(n int) error {
 	b.received += int64(n)
 	if b.limit.isBelow(b.received) {
@@ -119,8 +119,8 @@ func (b *body) took(n int) error {
 	return nil
 }
 
-// take returns the next piece of the body in the read buffer, at most max bytes, or nil if there is none. After nil, the body is over if
-// b.err is set; otherwise more input is needed.
+// take returns the next piece of the body in the read buffer, at most max bytes, or nil if there is none. If the piece is nil, the body has
+// ended if b.err is set; otherwise more input is needed.
 func (c *conn) take(b *body, max int) ([]byte, error) {
 	for b.err == nil && c.in.Len() > 0 {
 		unread := c.in.Unread()
@@ -138,7 +138,7 @@ func (c *conn) take(b *body, max int) ([]byte, error) {
 		}
 		piece, n, fault := b.decoder.Decode(unread)
 		if fault == http1.NoFault && len(piece) > max {
-			// Framing and data came together: leave the data beyond max for the next call.
+			// The decoder consumed framing together with more than max bytes of data: leave the excess for the next call.
 			b.decoder.GiveBack(len(piece) - max)
 			n -= len(piece) - max
 			piece = piece[:max]
@@ -157,7 +157,7 @@ func (c *conn) take(b *body, max int) ([]byte, error) {
 	return nil, nil
 }
 
-// takeTrailer parses the trailer section, which has a head's limits.
+// takeTrailer parses the trailer section, to which the limits of a head apply.
 func (c *conn) takeTrailer(b *body) {
 	p, unread := c.parser, c.in.Unread()
 	done, fault := p.ParseTrailer(unread, &c.server.config.head)
@@ -176,7 +176,7 @@ func (c *conn) takeTrailer(b *body) {
 // readBody is io.Reader's Read for the request's body.
 func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
 	if b.wholeRead {
-		// Body has already read the whole body.
+		// Request.Body has already read the whole body.
 		return b.readFromWhole(p)
 	}
 	if b.formRead {
@@ -187,7 +187,7 @@ func (x *exchange) readBody(b *body, p []byte) (n int, err error) {
 	return n, err
 }
 
-// bodyRead lets the request's context, if there is one, watch the client once the body is complete.
+// bodyRead starts the watch of the client for the request's context, if there is one, once the body is complete.
 func (x *exchange) bodyRead(b *body) {
 	if ctx := x.scratch.ctx; ctx.context != nil && b.complete() {
 		ctx.watch()
@@ -220,8 +220,8 @@ func (c *conn) readBody(b *body, p []byte) (int, error) {
 	return 0, b.err
 }
 
-// direct returns how many of size bytes can be read directly into the handler's buffer: as many as are sure to be data of this body,
-// without framing.
+// direct returns how many of size bytes can be read directly into the handler's buffer: only bytes that are certain to be content of this
+// body, not framing.
 func (b *body) direct(size int) int {
 	switch {
 	case !b.chunked:
@@ -232,8 +232,8 @@ func (b *body) direct(size int) int {
 	return 0
 }
 
-// gathers reports whether the handler wants the whole body, and needn't be woken for a part of it. A handler with a timeout must be woken
-// often, since it notices only then that its time is over.
+// gathers reports whether the handler wants the whole body, so that a read needn't return a part of it. A handler with a timeout must be
+// woken often, since only then it notices that its time has run out.
 func (x *exchange) gathers(b *body) bool {
 	t := x.scratch.ctx.timeout
 	return b.gathered && (t == nil || !t.armed)
@@ -286,7 +286,7 @@ func (c *conn) bodyFailed(b *body, err error) error {
 	return b.fail(bodyError(err))
 }
 
-// beforeWait sends what the client may be waiting for before it sends the body.
+// beforeWait sends earlier answers and the 100 (Continue): the client may wait for these before it sends the body.
 func (c *conn) beforeWait(b *body) error {
 	if b.isTooLarge() {
 		return b.fail(errTooLarge)
@@ -304,7 +304,7 @@ func (c *conn) beforeWait(b *body) error {
 		}
 	}
 	if err := c.flush(); err != nil {
-		// The client left before it was asked for the body. That counts as leaving while it sends the body.
+		// The client left before the server asked for the body. The handler gets the error of a client that leaves while it sends the body.
 		return b.fail(&HTTPError{Status: 400, Detail: errTruncated.Detail, Err: err})
 	}
 	return nil
@@ -312,7 +312,7 @@ func (c *conn) beforeWait(b *body) error {
 
 // bodyError turns the error of a read of the connection into the body's error.
 func bodyError(err error) error {
-	var problem *HTTPError // of the loop driver, or of a hooks.Transport
+	var problem *HTTPError // from the loop driver, or from a hooks.Transport
 	switch {
 	case errors.As(err, &problem), err == ErrHandlerTimeout:
 		return err
@@ -324,7 +324,7 @@ func bodyError(err error) error {
 	return &HTTPError{Status: 400, Detail: errTruncated.Detail, Err: err}
 }
 
-// readWholeBody returns the whole body: a part of the read buffer if it fits, a buffer of its own if not.
+// readWholeBody returns the whole body: in the read buffer if it fits there, otherwise in a separate buffer.
 func (x *exchange) readWholeBody(b *body) ([]byte, error) {
 	if b.wholeRead {
 		return b.whole, b.wholeErr
@@ -356,7 +356,7 @@ func (x *exchange) readWholeBody(b *body) ([]byte, error) {
 	return b.whole, err
 }
 
-// lendBody implements wire. If the body fits in the read buffer, lendBody waits until all of it is there.
+// lendBody implements wire. If the body fits in the read buffer, lendBody waits until the whole body has arrived.
 func (c *conn) lendBody(b *body) (whole []byte, ok bool, err error) {
 	if b.chunked || b.remaining > int64(c.in.Room()) {
 		return nil, false, nil
@@ -383,16 +383,16 @@ func (w *scratch) takeBuffer() []byte {
 	return buffer
 }
 
-// The whole announced length of a body is allocated once 1/believedPart of it has arrived. Since this part is small, few buffers are
-// outgrown before, and most of them are small enough for the worker to keep.
+// The whole announced length of a body is allocated once 1/believedPart of it has arrived. Since this part is small, the body outgrows few
+// buffers before that, and most of these are small enough for the worker to keep.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.
 var largeBuffers lend.Buffers
 
 // readLarge reads the body into a buffer that grows as bytes arrive. It allocates an announced length only when a part of the body has
-// arrived, so that a client can't make the server allocate memory just by announcing a length. If there is no room for the body, the rest
-// of it can still be skipped.
+// arrived, so that a client can't make the server allocate memory just by announcing a length. If MaxBufferedBodies leaves no room for the
+// body, the rest of it can still be skipped.
 func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	announced := b.remaining
 	if cost := bodyCost(int(min(announced, 1<<30))); !b.chunked && cost > 0 {
@@ -431,7 +431,8 @@ func (x *exchange) readLarge(b *body) (buffer []byte, err error) {
 	}
 }
 
-// releaseBuffer takes back a buffer that a body was read into, or has outgrown: the worker keeps a small one, the free list a large one.
+// releaseBuffer takes back a buffer that a body was read into, or that a body has outgrown. The worker keeps a small buffer; a large one
+// goes to the free list.
 func (w *scratch) releaseBuffer(buffer []byte) {
 	if cap(buffer) > maxKeptBody {
 		largeBuffers.Put(buffer)
@@ -447,8 +448,7 @@ func (w *scratch) releaseBuffer(buffer []byte) {
 // errBodiesFull is the error of a body for which there is no room.
 var errBodiesFull = &HTTPError{Status: 503, Detail: "too many request bodies at once", Err: ErrBusy}
 
-// bodyCost is how many bytes a buffer that a body is read into counts as. Buffers of up to maxKeptBody count as nothing: they belong to the
-// workers, which keep them.
+// bodyCost returns how many bytes the buffer of a body counts as. Buffers of up to maxKeptBody don't count, since the workers keep them.
 func bodyCost(capacity int) int64 {
 	if capacity <= maxKeptBody {
 		return 0
@@ -456,7 +456,7 @@ func bodyCost(capacity int) int64 {
 	return int64(capacity)
 }
 
-// takeRoom counts n more bytes for the current request's body. The error is errBodiesFull.
+// takeRoom counts n more bytes for the current request's body. If there is no room, the error is errBodiesFull.
 func (x *exchange) takeRoom(n int64) error {
 	if n <= 0 {
 		return nil
@@ -487,13 +487,13 @@ func (x *exchange) refuseBody() error {
 	return errBodiesFull
 }
 
-// queuedBody implements wire for protocols whose bodies wait in the connection alone.
+// queuedBody implements wire for protocols that queue no bodies: unread bytes stay in the connection.
 func (x *exchange) queuedBody() int64 { return 0 }
 
-// overrunBody implements wire for the same protocols.
+// overrunBody implements wire for protocols that queue no bodies.
 func (x *exchange) overrunBody() bool { return true }
 
-// giveRoom gives back n bytes that takeRoom has counted for the current request, unless they were given to others.
+// giveRoom gives back n bytes that takeRoom has counted for the current request, unless CutBody has already passed them to other requests.
 func (x *exchange) giveRoom(n int64) { x.server.bodies.Give(&x.scratch.ctx.room, n) }
 
 // CutBody implements budget.Silent: the read that waits for the body ends with errDeadline.
@@ -501,7 +501,7 @@ func (c *conn) CutBody(room *budget.Room) bool {
 	s := &c.server.conns
 	s.waking.Lock()
 	defer s.waking.Unlock()
-	// As in shed. The owner can't leave the wait before waking is released.
+	// As in connSet.shed. The owner can't leave the wait before waking is unlocked.
 	word := c.word.Load()
 	if waitState(word&stateMask) != stateBody || !c.word.CompareAndSwap(word, int64(stateShed)) {
 		return false
@@ -520,7 +520,7 @@ func (x *exchange) growBody(buffer []byte, size int) ([]byte, error) {
 		return buffer, err
 	}
 	grown := append(largeBuffers.Get(size), buffer...)
-	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 { // the free list had no smaller one
+	if more := bodyCost(cap(grown)) - bodyCost(size); more > 0 { // the free list had no smaller buffer
 		x.server.bodies.Add(&x.scratch.ctx.room, more)
 	}
 	x.scratch.releaseBuffer(buffer)

@@ -23,8 +23,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// wireConn is a connection that receives its parts, one in each Read or in several, and then the error; io.EOF if that is
-// nil. It never waits.
+// wireConn is a connection whose Reads return its parts, each part in one Read or in several, and then the error, or io.EOF if that is nil.
+// It never blocks.
 type wireConn struct {
 	net.Conn // nil: methods that aren't below must not be called
 	parts    [][]byte
@@ -32,7 +32,7 @@ type wireConn struct {
 	sent     int                // of parts
 	reading  func(space []byte) // called before each Read
 	written  bytes.Buffer
-	writeErr error // of each Write, if it isn't nil
+	writeErr error // the error of each Write, if it isn't nil
 }
 
 func (c *wireConn) Read(p []byte) (int, error) {
@@ -294,7 +294,7 @@ func TestBodyLimits(t *testing.T) {
 	const ten = "0123456789"
 	for _, test := range []struct {
 		rule          string
-		server, limit int64 // of the server; of the request, if it isn't 0
+		server, limit int64 // the limits of the server and, if not 0, of the request
 		body          string
 		want          string
 	}{
@@ -382,8 +382,8 @@ func TestBodyLimitsOfLargeBodies(t *testing.T) {
 	}
 }
 
-// If the client has left by the time at which the server asks it for its body, the error is a 400, as for a client that leaves while it
-// sends the body. The error isn't the handler's fault, and isn't logged.
+// If the client has left before the server asks for the body, the error is a 400, as for a client that leaves while it sends the body. The
+// error isn't the handler's fault, and isn't logged.
 func TestBodyOfAClientThatIsGone(t *testing.T) {
 	gone := errors.New("broken pipe")
 	for name, read := range wireReaders {
@@ -449,7 +449,7 @@ func TestBodyErrors(t *testing.T) {
 	}
 }
 
-// wireMalformedChunks is chunked bodies with faults of each kind. The package http1 tests all of them.
+// wireMalformedChunks are chunked bodies with a fault of each kind. The tests of package http1 have all faults.
 var wireMalformedChunks = []struct{ rule, input string }{
 	{"chunk-size = 1*HEXDIG (RFC 9112, section 7.1)", "\r\nx\r\n"},
 	{"a size has no sign", "-1\r\nx\r\n"},
@@ -470,7 +470,7 @@ func TestBodyMalformed(t *testing.T) {
 		s := wireServer(t, func(c *Ctx) error {
 			_, err := read(c)
 			got = append(got, wireError(err))
-			return c.NoContent() // whatever the handler makes of it
+			return c.NoContent() // the handler's answer doesn't matter
 		})
 		for _, test := range wireMalformedChunks {
 			input := wireChunked + "3\r\nabc\r\n" + test.input + "\r\n\r\n" + wireSmuggled
@@ -615,7 +615,7 @@ func TestBodyAnnounced(t *testing.T) {
 
 const wirePOST = "POST / HTTP/1.1\r\nHost: a\r\n"
 
-// wireEachByte returns a cut behind each byte.
+// wireEachByte returns a cut after each byte.
 func wireEachByte(input []byte) []int {
 	cuts := make([]int, len(input))
 	for i := range cuts {
@@ -631,8 +631,8 @@ func wireForgetBuffers() {
 	}
 }
 
-// The announced length is only believed once a sixteenth of the body is there. Until then the buffer has room for at most eight times what
-// has come; then it gets room for the rest at once. Without an announced length the room doubles.
+// The announced length is allocated only once a sixteenth of the body has arrived. Until then the buffer has room for at most eight times
+// the bytes that have arrived; then it gets room for the rest at once. Without an announced length the room doubles.
 func TestBodyGrows(t *testing.T) {
 	const size = 4 << 20
 	piece := bytes.Repeat([]byte("filo"), 16<<10)
@@ -683,7 +683,7 @@ func TestBodyGrows(t *testing.T) {
 	}
 }
 
-// The memory of a large body is used again for the next one, and a worker keeps a small one.
+// The buffer of a large body is reused for the next large body, and a worker keeps the buffer of a small one.
 func TestBodyMemoryIsReused(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector it is overwritten and, if large, not used again")
@@ -741,7 +741,7 @@ func TestBodyTwice(t *testing.T) {
 	}
 }
 
-// Readers share one position; Body after them returns the rest, each time; a read of no bytes changes nothing.
+// Readers share one position. Body, called after them, returns the rest at each call. A read of no bytes changes nothing.
 func TestBodyReaderThenBody(t *testing.T) {
 	for _, size := range []int{10, 10_000} {
 		body := strings.Repeat("0123456789", size/10)
@@ -833,7 +833,7 @@ func TestBorrowedBytesStay(t *testing.T) {
 	}
 }
 
-// A body in the read buffer stays while the watch for the request's context receives the next request behind it.
+// A body in the read buffer stays unchanged while the watch for the request's context receives the next request into the same buffer.
 func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 	body := strings.Repeat("b", 1000)
 	for _, cut := range []int{0, 10, 500, 999, 1000} {
@@ -847,7 +847,7 @@ func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 		conn.reading = func([]byte) {
 			if conn.sent == len(input) {
 				if reads++; reads == 1 {
-					close(watched) // by the read after the one that received the next request
+					close(watched) // this is the read after the one that received the next request
 				}
 			}
 		}
@@ -873,10 +873,10 @@ func TestBorrowedBodyStaysWhileWatched(t *testing.T) {
 }
 
 // wireNetHTTP returns how net/http parses a connection's input, a line for each request that a handler of filo would see: method, target,
-// body, and whether the body came whole.
+// body, and whether the body was complete.
 func wireNetHTTP(input []byte) []string {
 	var requests []string
-	// As large as any trailer, of which net/http accepts as much as the buffer holds.
+	// The buffer is as large as any trailer, since net/http accepts a trailer only as far as it fits into the buffer.
 	reader := bufio.NewReaderSize(bytes.NewReader(input), 1<<20)
 	for {
 		for range 4 {

@@ -85,7 +85,7 @@ func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve
 	}
 }
 
-// post sends a body, and returns the status and Retry-After of the answer.
+// postBody sends a body, and returns the status and Retry-After of the answer.
 func postBody(c *filotest.HTTP2Client, path string, size int) string {
 	response, err := c.Fetch(context.Background(), "POST", path, bytes.NewReader(make([]byte, size)), "Expect", "100-continue")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestBodyBudget(t *testing.T) {
 			}
 			break
 		}
-		// By HTTP/2 a body takes up room before it is read, and once half of the budget is used a client may have only a part of it.
+		// Over HTTP/2 a body takes up room before it is read, and once half of the budget is used a client may have only a part of it.
 		least := 1
 		if strings.HasSuffix(t.Name(), "1.1") {
 			least = fit
@@ -147,7 +147,7 @@ func TestBodyBudget(t *testing.T) {
 	})
 }
 
-// lackingByte is a body whose last byte never comes.
+// lackingByte is a body whose last byte never arrives.
 type lackingByte struct {
 	left int
 	end  context.Context
@@ -178,7 +178,7 @@ func postSilently(c *filotest.HTTP2Client, ctx context.Context, path string, siz
 			return
 		}
 		status <- response.Status
-		response.Body.Close() // by HTTP/2 it waits for the body's Read
+		response.Body.Close() // over HTTP/2, Close waits for the body's Read
 	}()
 	return status
 }
@@ -197,8 +197,8 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 		filotest.Await(t, "silence", func() bool { return s.SilentBodies(time.Second) == 1 })
 		begin := time.Now()
 		var others []chan string
-		// hold sends n other bodies, which then are silent. A body that gets an answer is sent again: by HTTP/2 its handler may be slow,
-		// and its client then has no more than its share.
+		// hold sends n other bodies, whose clients then stay silent. A body that gets an answer is sent again: over HTTP/2 its handler may be
+		// slow, and then its client may have only its share of the budget.
 		hold := func(n int) {
 			filotest.Await(t, "other bodies", func() bool {
 				for len(others) < n {
@@ -211,7 +211,7 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 					default:
 					}
 				}
-				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // while they arrive, bodies are silent now and then, too
+				return s.SilentBodies(0) >= n && s.Stats().BodiesBuffered >= int64(n)*size // bodies are also silent for moments while they arrive
 			})
 		}
 		hold(fit - 1) // with the first body these are as many as fit, unless the first one has already made room for a body that was sent again
@@ -219,7 +219,7 @@ func TestSilentBodyMakesRoom(t *testing.T) {
 		if got := filotest.Recv(t, first, "the answer to the first silent body"); got != "408 Request Timeout" {
 			t.Errorf("the body that was silent for the longest: %s", got)
 		}
-		if time.Since(begin) < time.Second { // by HTTP/2 a handler first waits for further bytes of its body
+		if time.Since(begin) < time.Second { // over HTTP/2 a handler first waits for further bytes of its body
 			hold(fit)
 			got, cut := postBody(polite, "/whole", size), s.Stats().Timeouts.Body
 			if time.Since(begin) < time.Second && (got != "503 1" || cut != 1) {
@@ -310,7 +310,7 @@ func TestBodyBudgetConnection(t *testing.T) {
 	}
 }
 
-// However a request ends, the memory of its body comes back.
+// However a request ends, the budget gets back the room of its body.
 func TestBodyBudgetComesBack(t *testing.T) {
 	whole := strings.Repeat("x", budgetBody)
 	for name, test := range map[string]struct {

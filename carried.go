@@ -29,52 +29,55 @@ import (
 
 var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middleware keeps the connection from being taken over")}
 
-// carried is the wire of a request that came to another server. That server has the connection and frames the messages. The filo.Server,
-// which may also serve connections of its own, counts the request, and Shutdown waits for it.
+// carried is the wire of a request that another server has received. That server owns the connection and frames the messages. The
+// filo.Server, which may also serve connections of its own, counts the request, and Shutdown waits for it. If a net/http middleware stands
+// between a request of the filo.Server and its handler, the handler's request is a part (isPart) of the request around the middleware.
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     admit.Place   // of a part: guarded by nested's lock, and none while the part uses the place of the request around it
+	place     admit.Place   // if isPart: guarded by nested's lock, and of the kind None while the part uses the place of the request around it
 	cut       chan struct{} // closed when CutBody has ended the Read; nil before CutBody; guarded by budget.Bodies' mu during a Read
-	parked    *ParkedConn   // set once, by park or parkStream, unless it is a connection of filo's own
-	counts    answerCounts  // takes the answer of a part, which isn't counted
+	parked    *ParkedConn   // set once, by park or parkStream, unless the parked connection is one of filo's own
+	counts    answerCounts  // a part counts its answer here; the server ignores these counts
 	isHead    bool          // the method is HEAD
-	isPart    bool          // of a request that the filo.Server counts already; a middleware of net/http stands between the two
+	isPart    bool          // the request is a part of one that the filo.Server already counts
 	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
 	streams   bool          // a body of unknown length is being sent
-	nests     bool          // the request comes by a connection of filo's own: see nested
+	nests     bool          // the request came over a connection of filo's own: see nested
 	switches  bool          // a 101 must be sent when the connection is taken over
 }
 
-// nested is the Transport of a request that comes by a connection of filo's, with a middleware of net/http in between. Its answer may go to
-// the Ctx of that connection's request.
+// nested is the Transport of a request that came over one of filo's connections and through a net/http middleware. Its answer may be
+// written to the Ctx of the request around the middleware.
 type nested interface {
-	// Join makes the request a part of one that the server handles already, and reports false if there is none. If the middleware gives up,
-	// the part goes on by itself: detach is called, unless Leave was called before. detach gets the Ctx of the request around the part, or
-	// nil if that request has ended.
+	// Join makes the request a part of a request that the server already handles, and reports false if there is no such request. If the
+	// middleware gives up waiting for the part, the part goes on by itself: detach is called, unless Leave was called before. detach gets the
+	// Ctx of the request around the part, or nil if that request has ended.
 	Join(s *Server, detach func(*Ctx)) bool
 	Leave()
-	// Around calls f with the Ctx of the request around the part, or with nil if the middleware has given up, or another part has that Ctx
-	// for itself. No two of detach, Leave and f run at once.
+	// Around calls f with the Ctx of the request around the part, or with nil if the middleware has given up, or if another part uses that Ctx
+	// exclusively. No two of detach, Leave and f run at once.
 	Around(f func(*Ctx) error) error
-	// Outer calls f with that Ctx, if the Ctx may still take its connection over and the middleware allows that. Otherwise it reports
-	// false.
+	// Outer calls f with the Ctx of the request around the part, if that Ctx may still take its connection over and the middleware allows it.
+	// Otherwise ok is false.
 	Outer(f func(*Ctx) error) (ok bool, err error)
-	// TakeOver tells the middleware that the connection is taken over, and calls take to do so. A head that was written before becomes the
-	// head of the outer Ctx's answer. If the middleware encodes the body, so that the body can't bypass it, TakeOver doesn't call take, and
-	// ok is false.
+	// TakeOver tells the middleware that the connection is being taken over, and calls take, which takes it over. A head that was written
+	// before becomes the head of the outer Ctx's answer. If the middleware encodes the body, so that the body can't bypass it, TakeOver
+	// doesn't call take, and ok is false.
 	TakeOver(take func(*Ctx) (net.Conn, error)) (ok bool, err error)
 }
 
 // carriedScratch pools buffers for carried requests, which have no worker.
 var carriedScratch = sync.Pool{New: func() any { return &scratch{running: new(running.Record[conn])} }}
 
-// serveCarried answers a request that came to another server like one of a connection of this server's own: see inside.Serve.
+// serveCarried answers a request that another server has received as if it had come over one of this server's own connections: see
+// inside.Serve.
 func (s *Server) serveCarried(t hooks.Transport) error {
 	return s.carry(t, func(ctx *Ctx) error { return ctx.exchange.answerCarried(ctx) })
 }
 
-// answerCarried runs the server's Handler with what stands around it on the server's own connections.
+// answerCarried runs the server's Handler as on the server's own connections: it answers OPTIONS *, recovers from panics, and checks the
+// request's host (directed).
 func (x *exchange) answerCarried(ctx *Ctx) error {
 	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
 		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
@@ -87,14 +90,14 @@ func (x *exchange) answerCarried(ctx *Ctx) error {
 	})
 }
 
-// carry runs h on a request that came to another server: see inside.Carry.
+// carry runs h on a request that another server has received: see inside.Carry.
 func (s *Server) carry(t hooks.Transport, h Handler) error {
 	s.configure()
 	w := carriedScratch.Get().(*scratch)
 	c := &carried{transport: t, place: s.pool.places.NewPlace()}
 	c.exchange = exchange{server: s, tlsState: t.TLS(), wire: c, scratch: w, answered: &c.counts}
 	refused := c.join()
-	if w.place = nil; !c.isPart { // a part uses the place of the request around it, which is listed
+	if w.place = nil; !c.isPart { // a part uses the place of the request around it, and that request is already listed
 		w.place = &c.place
 		s.running.Add(w.running)
 	}
@@ -124,7 +127,7 @@ func (s *Server) carry(t hooks.Transport, h Handler) error {
 	return err
 }
 
-// join makes the server count the request, and a shutdown wait for it. It returns the reason why the server takes no request.
+// join makes the server count the request, and a shutdown wait for it. If the server accepts no more requests, join returns the refusal.
 func (c *carried) join() (refused *HTTPError) {
 	s := c.server
 	if n, ok := c.transport.(nested); ok && n.Join(s, c.detach) {
@@ -142,8 +145,8 @@ func (c *carried) join() (refused *HTTPError) {
 	return refused
 }
 
-// detach lets a part go on when the middleware around it has given up: a shutdown waits for it, Server.Running lists it, and it takes over the
-// place of the request around it, whether or not one is free.
+// detach makes a part independent when the middleware around it has given up. A shutdown then waits for the part, Server.Running lists it,
+// and it enters a place of the same kind as the request around it, even if none is free.
 func (c *carried) detach(outer *Ctx) {
 	c.joined = true
 	c.server.conns.keepCarried()
@@ -153,8 +156,8 @@ func (c *carried) detach(outer *Ctx) {
 	}
 }
 
-// placeKind returns the kind of the handler's place, if the handler may keep it for long. It returns none if the handler's worker leads a
-// loop, or has a place for quick handlers.
+// placeKind returns the kind of the handler's place, if the handler may keep it for long. It returns admit.None if the handler's worker
+// leads a loop, or has a place for quick handlers.
 func (x *exchange) placeKind() (kind admit.Kind) {
 	if c, ok := x.wire.(*carried); ok && c.isPart {
 		c.transport.(nested).Around(func(outer *Ctx) error {
@@ -171,7 +174,8 @@ func (x *exchange) placeKind() (kind admit.Kind) {
 	return admit.None
 }
 
-// leave undoes join: the handler has returned, or has taken the connection over. A parked connection counts as the server's own by then.
+// leave undoes join, once the handler has returned or has taken the connection over. By then, the server counts a parked connection among
+// its own.
 func (c *carried) leave() {
 	c.leaveAround()
 	if c.joined {
@@ -180,7 +184,7 @@ func (c *carried) leave() {
 	}
 }
 
-// leaveAround ends what a part shares with the request around it.
+// leaveAround ends a part's use of the request around it. If the request isn't a part, it does nothing.
 func (c *carried) leaveAround() {
 	if c.isPart {
 		c.transport.(nested).Leave()
@@ -195,7 +199,7 @@ func (c *carried) abandon(ctx *Ctx) {
 	}
 }
 
-// end ends the request. If the program's Logger panics meanwhile, the place is left all the same, and no shutdown waits for the request.
+// end ends the request. Even if the program's Logger panics in release, the request leaves its place, and no shutdown waits for it.
 func (c *carried) end(ctx *Ctx) {
 	defer c.leave()
 	defer c.place.Leave()
@@ -258,8 +262,8 @@ func (c *carried) call(ctx *Ctx, h Handler) error {
 	return err
 }
 
-// enterServer gives the request a place, by what is known of the server's handler: an ordinary place, which counts against Concurrency, or
-// one of the reserved places if the handler is quick, or may enter a quick class.
+// enterServer gives the request a place: an ordinary place, which counts against Concurrency, or a reserved place if the server's handler
+// is quick or may enter a quick class.
 func (c *carried) enterServer(own *class.Class) error {
 	err := c.giveWay(own, placesFor(own.MayRunInline() || own.Trusted.Load(), false))
 	if err == errBusy {
@@ -268,7 +272,7 @@ func (c *carried) enterServer(own *class.Class) error {
 	return c.notAdmitted(err)
 }
 
-// receive begins the request. Its head is checked like any other: one that is invalid or over a limit is refused.
+// receive begins the request. If the head is invalid or exceeds a limit, receive returns the refusal.
 func (c *carried) receive(ctx *Ctx) *HTTPError {
 	h := &c.scratch.parser.RequestHead
 	b, length, fault := c.transport.Head(h, &c.server.config.head)
@@ -328,7 +332,8 @@ func (c *carried) write(p []byte) error {
 	return nil
 }
 
-// finalFields returns the fields of a final answer, with the server's own, and without those about its framing.
+// finalFields returns the fields of a final answer. They include the server's own fields (Server, Date), but not those that describe the
+// framing.
 func (s *Server) finalFields(h *field.List) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) { s.yieldFields(h, yield) }
 }
@@ -435,7 +440,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 	return 0, b.fail(bodyError(err))
 }
 
-// receiveBody reads a part of the body. The error is errSlowBody if the body was cut off meanwhile, since its client was silent.
+// receiveBody reads a part of the body. The error is errSlowBody if CutBody has ended the read because the client was silent.
 func (c *carried) receiveBody(p []byte) (n int, err error) {
 	room, bodies := &c.scratch.ctx.room, &c.server.bodies
 	if room.Bytes() > 0 && c.transport.MayInterrupt() {
@@ -443,11 +448,11 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	}
 	record := c.scratch.running
 	record.Is(running.Reading)
-	defer func() { // Read may be the program's code, which panics
+	defer func() { // deferred, since Read may be the program's code, and panic
 		record.Is(c.scratch.ctx.runningState())
 		bodies.EndSilence(room)
 		if c.cut != nil {
-			<-c.cut // the deadline must not hit what the other server does after this request
+			<-c.cut // CutBody's deadline must not affect what the other server does after this request
 			n, err = 0, errSlowBody
 		}
 	}()
@@ -608,8 +613,7 @@ func (c *carried) prepareHijack(switches bool) (prepared net.Conn, err error) {
 // switchProtocols implements wire.
 func (c *carried) switchProtocols(*Header) { c.switches = true }
 
-// hijack implements wire. If the request came by a connection of filo's own, that connection sends the 101 in its own form, since it may be
-// one of HTTP/2.
+// hijack implements wire. If the request came over a connection of filo's own, that connection renders the 101, since it may use HTTP/2.
 func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) {
 	h := &c.scratch.ctx.Response.Header
 	if c.nests && c.switches {
@@ -630,7 +634,7 @@ func (c *carried) hijack(net.Conn) (taken net.Conn, buffered []byte, err error) 
 	return taken, nil, err
 }
 
-// hijackTransport takes the connection over from the other server, and sends the 101 if there is one, with these fields.
+// hijackTransport takes the connection over from the other server, and sends a 101 with the fields of h if the protocol is switched.
 func (c *carried) hijackTransport(h *Header) (taken net.Conn, err error) {
 	if taken, err = c.transport.Hijack(); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -649,8 +653,8 @@ func (c *carried) hijackTransport(h *Header) (taken net.Conn, err error) {
 	return taken, nil
 }
 
-// prepareOuter makes sure that the connection beneath can be taken over, before a head announces that. It reports false if there is no such
-// connection.
+// prepareOuter makes sure that filo's connection around the middleware can be taken over, before a head announces the takeover. If there is
+// no such connection, ok is false.
 func (c *carried) prepareOuter(switches, parks bool) (ok bool, err error) {
 	n, ok := c.transport.(nested)
 	if !ok {
@@ -689,7 +693,7 @@ func (c *carried) preparePark(ctx *Ctx, switches bool) (nests bool, err error) {
 	return nests, ctx.claimAnswer()
 }
 
-// park parks the connection of a request, after a 101 if it switches protocols.
+// park parks the connection of a request, after sending a 101 if switches is true.
 func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (p *ParkedConn, err error) {
 	nests, err := c.preparePark(ctx, switches)
 	if err != nil {
@@ -719,7 +723,7 @@ func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches b
 	return c.taken(ctx, p, err)
 }
 
-// takeOver calls take to take over the connection beneath.
+// takeOver calls take to take over filo's connection around the middleware.
 func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	ok, err := c.transport.(nested).TakeOver(take)
 	if !ok {
@@ -728,8 +732,8 @@ func (c *carried) takeOver(take func(outer *Ctx) (net.Conn, error)) error {
 	return err
 }
 
-// parkStream answers with a stream, and parks its connection. That is a connection of filo's own if the request came by one and no middleware
-// encodes the body. Otherwise it is a connection of the server that has passed the request on, such as net/http's.
+// parkStream begins a streamed answer, and parks the connection. The parked connection is filo's own if the request came over one and no
+// middleware encodes the body. Otherwise it belongs to the server that received the request, such as net/http's.
 func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *ParkedConn, err error) {
 	nests, err := c.preparePark(ctx, false)
 	if err != nil {
@@ -776,9 +780,9 @@ func (c *Ctx) inherit(from *Ctx) {
 	c.logAttributes, c.logger = append(c.logAttributes[:0], from.logAttributes...), nil
 }
 
-// adopt parks a connection of a carried request. A stream is served to its end by the goroutine that the other server gave the request,
-// since the answer ends when that goroutine returns. From now on this server treats the connection like one of its own, and Shutdown waits
-// for it, but it counts against the other server's limits.
+// adopt parks a connection of a carried request. A stream is served to its end by the goroutine on which the other server handles the
+// request, since the answer ends when that goroutine returns. From now on this server treats the connection like one of its own, and
+// Shutdown waits for it, but it counts against the other server's limits.
 func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	owner := newConn(c.server, netConn)
 	owner.setState(stateHandler)
@@ -801,7 +805,7 @@ func (c *carried) serveParked(p *ParkedConn) error {
 		go p.run()
 		return nil
 	}
-	defer stream.Leave() // also after a Goexit
+	defer stream.Leave() // runs even after a Goexit
 	p.run()
 	if !stream.Whole {
 		return ErrAbort

@@ -22,11 +22,11 @@ func newFixedClasses() (inline, offload *class.Class) {
 	return inline, offload
 }
 
-// Inline returns a handler that the loop driver always runs where it reads the request, without measuring it. The handler must not block,
-// or take more than about 10 µs: the other connections of its loop wait meanwhile. Use Inline for handlers without a router; a route has a
-// method Inline, which also covers the middleware around its handler. If a route uses this function instead of the method, a call may go to
-// another worker until filo knows that the route's middleware is quick. Either way, the route is answered even when Server.Concurrency is
-// reached, like a route with Route.Always.
+// Inline returns a handler that the loop driver always runs directly in the loop, without measuring it. The handler must not block, or take
+// more than about 10 µs: the other connections of its loop wait until it returns. Use Inline for handlers without a router; a route has a
+// method Inline, which also covers the middleware around its handler. If a route uses this function instead of the method, a call may leave
+// the loop until filo knows that the route's middleware is quick. Either way, requests for the route are answered even when
+// Server.Concurrency is reached, as with Route.Always.
 //
 //go:noinline
 func Inline(h Handler) Handler { // package router recognises the returned handler by its code, which inlining would copy
@@ -38,8 +38,8 @@ func Inline(h Handler) Handler { // package router recognises the returned handl
 	}
 }
 
-// Offload returns a handler that never runs where its request is read, for a handler that mostly waits. Use it for handlers
-// without a router; a route has a method Offload, which also covers the middleware around its handler.
+// Offload returns a handler that never runs in a loop, for a handler that mostly waits. Use it for handlers without a router; a route has a
+// method Offload, which also covers the middleware around its handler.
 func Offload(h Handler) Handler {
 	return func(c *Ctx) error {
 		if err := c.enter(offloadClass, ""); err != nil {
@@ -51,11 +51,11 @@ func Offload(h Handler) Handler {
 
 // serverClasses are the classes of the handlers that a server has run.
 type serverClasses struct {
-	handler class.Class // Server.Handler's, until the handler enters another class; trusted once a call has done so
-	entered class.Set   // the others
+	handler class.Class // the class of Server.Handler, until the handler enters another class; trusted once a call has done so
+	entered class.Set   // the classes that handlers have entered
 }
 
-// stats describes the handler's class, and then the others, sorted by name.
+// stats describes the handler's class, followed by the entered classes, sorted by name.
 func (k *serverClasses) stats() []ClassStats {
 	all := []ClassStats{classStats(&k.handler)}
 	k.entered.Each(func(each *class.Class) { all = append(all, classStats(each)) })
@@ -70,7 +70,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 		c.match.Route = route
 	}
 	if c.timeout != nil {
-		c.timeout.keepFields(&c.Response.Header.list) // of the middleware around the router
+		c.timeout.keepFields(&c.Response.Header.list) // the fields that the middleware around the router has set
 	}
 	s, w := c.exchange.server, c.exchange.scratch
 	if !class.In(&s.classes.entered) {
@@ -89,7 +89,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	return nil
 }
 
-// enterServer admits a request to the server's handler, by what is known of that handler.
+// enterServer admits a request to the server's handler, based on what is known about that handler.
 func (x *exchange) enterServer() error {
 	class, w := &x.server.classes.handler, x.scratch
 	trusted := class.Trusted.Load()
@@ -106,32 +106,32 @@ func (x *exchange) notAdmitted(err error) error {
 		x.scratch.timer.Switch(&x.server.classes.handler)
 	}
 	if err == ErrClientGone {
-		return ErrAbort // nobody gets an answer, and the handler isn't at fault
+		return ErrAbort // the client has left, so there is no answer, and the handler isn't at fault
 	}
 	return err
 }
 
-// admitter moves a handler of a class to where no other request waits for it.
+// admitter makes sure that no other request waits for a handler, before the handler runs.
 type admitter interface {
-	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free;
-	// otherwise it says why nobody wants the answer any more.
+	// giveWay gives the loop or the connection away, and enters a place of one of these kinds. The error is errBusy if none is free. Any other
+	// error says why nobody wants the answer any more.
 	giveWay(class *class.Class, places admit.Kinds) error
-	// queueUp does the same, but waits for an ordinary place. The error is errBusy if requests can't wait here; otherwise it says why the
-	// wait has ended.
+	// queueUp does the same as giveWay, but waits for an ordinary place. The error is errBusy if requests can't wait here. Any other error
+	// says why the wait has ended.
 	queueUp() error
 }
 
 // admit alone decides where a handler of the class runs, or the rest of a handler that enters the class:
 //
-//  1. where its request was read, if the class is quick and the leader has the time, or if it computes briefly and no other connection is
-//     ready (staysAlone: the giveWay of HTTP/1.1 and of parked connections asks it);
+//  1. without giving the loop or the HTTP/2 connection away, if the class is quick and the loop's leader has the time; or if the handler
+//     computes briefly and no other connection is ready (staysAlone, which giveWay calls for HTTP/1.1 and parked connections);
 //  2. in an ordinary place, which counts against Concurrency;
 //  3. in a place for quick handlers, if this handler may be quick and its loop is crowded (see Worker.Crowded);
 //  4. in the reserve, if the request must always be answered;
-//  5. where its request was read after all, if only the leader's time was short;
+//  5. without giving them away after all, if only the leader's lack of time spoke against that;
 //  6. in an ordinary place, after a wait in Server.Queue.
 //
-// Otherwise the client gets a 503 for the error.
+// If none of these is possible, the error becomes a 503.
 func (w *scratch) admit(class *class.Class, mayBeQuick, always bool, from admitter) error {
 	stays, must := w.mayStay(class)
 	if stays {
@@ -155,8 +155,8 @@ func placesFor(mayBeQuick, always bool) admit.Kinds {
 	return admit.Ordinary.Only().Or(admit.Quick, mayBeQuick).Or(admit.Always, always)
 }
 
-// mayStay decides whether a handler of the class runs where its request was read. If not, the worker gives way first. If that fails for
-// lack of a place, the handler runs here after all, unless must is true.
+// mayStay decides whether a handler of the class runs without giving the loop or the connection away (stays). If not, the worker gives way
+// first. If no place is free for that, the handler runs without giving way after all, unless must is true.
 func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	switch {
 	case !class.MayRunInline():
@@ -172,9 +172,9 @@ func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	return true, false
 }
 
-// staysAlone decides whether a handler of a class that isn't quick runs where its request was read all the same: if it computes for no
-// longer than class.Brief, and no other connection is ready there. A place must be free, in case the handler waits after all. If a sample
-// is due, the call is sampled wherever it runs.
+// staysAlone decides whether a handler runs while its worker leads the loop, although the handler's class isn't quick. It does if it
+// computes for no longer than class.Brief, and if no other connection of the loop is ready. A place must be free, in case the handler waits
+// after all. When it is time to sample the class, the call is sampled wherever it runs.
 func (w *scratch) staysAlone(class *class.Class) bool {
 	if !w.leads() || !class.IsBrief() || w.worker.Crowded() || w.worker.IsTired(class) {
 		return false
@@ -193,7 +193,8 @@ func (w *scratch) staysAlone(class *class.Class) bool {
 	return true
 }
 
-// giveWay makes the worker an ordinary one with a place of one of these kinds, before a handler of the class. The error is errBusy.
+// giveWay makes the worker an ordinary one, which leads no loop and has a place of one of these kinds, before a handler of the class runs.
+// The error is errBusy if no such place is free.
 func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 	led, entered := w.leads(), true
 	switch {
@@ -203,7 +204,7 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 		entered = w.place.Enter(places)
 	}
 	if !entered {
-		w.timer.DropSample() // the handler may run later, beside much other work
+		w.timer.DropSample() // the handler may run later, together with much other work
 		return errBusy
 	}
 	if led {
@@ -212,8 +213,9 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 	return nil
 }
 
-// giveWay implements wire. No handler stays while earlier answers wait, since its worker would need a place if their client doesn't take
-// them. giveWay holds the timeout while it sends earlier answers. The release is deferred, since a user's net.Conn may panic.
+// giveWay implements wire. No handler stays in the loop while answers to earlier requests are unsent, since the worker would need a place
+// if the client doesn't take them. The handler's timeout can't send its answer while giveWay sends earlier answers. The release is
+// deferred, since a user's net.Conn may panic.
 func (c *conn) giveWay(class *class.Class, places admit.Kinds) error {
 	w := c.scratch
 	if class.IsBrief() && w.leads() {
@@ -249,7 +251,8 @@ func (c *conn) flushEarlier() error {
 	return c.flush()
 }
 
-// queueUp implements wire. A connection that keeps its worker can't go on without a place, so nothing waits in the queue there.
+// queueUp implements wire. Requests of a connection that keeps its worker never wait in the queue, since such a connection can't go on
+// without a place.
 func (c *conn) queueUp() error {
 	w := c.scratch
 	if c.driver.keepsWorker() || w.ctx.stream.sent {
@@ -266,7 +269,8 @@ func (c *conn) queueUp() error {
 	return err
 }
 
-// awaitPlace is exchange.awaitPlace. A client that has only ended its side may still read, so it gets a 503: its request wasn't begun.
+// awaitPlace is exchange.awaitPlace. A client that has only closed its sending side may still read, so it gets a 503 for its request, which
+// wasn't handled.
 func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace(c.scratch.occupy)
 	switch broken := c.driver.IsBroken(); {
@@ -282,8 +286,8 @@ func (c *conn) awaitPlace() error {
 // occupy takes an ordinary place. It returns false if none is free.
 func (w *scratch) occupy() bool { return w.place == nil || w.place.Enter(admit.Ordinary.Only()) }
 
-// joinQueue makes room for a request that waits in Server.Queue. The error is errQueueFull, or errBusy if there is no queue. Otherwise the
-// caller must call awaitPlace.
+// joinQueue reserves room in Server.Queue for a request. The error is errQueueFull, or errBusy if there is no queue. Otherwise the caller
+// must call awaitPlace.
 func (s *Server) joinQueue() error {
 	switch places := &s.pool.places; {
 	case !places.HasQueue():
@@ -294,9 +298,9 @@ func (s *Server) joinQueue() error {
 	return nil
 }
 
-// awaitPlace waits in Server.Queue for a place, after joinQueue, as long as somebody wants the answer, and leaves the queue. The error is
-// ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and otherwise
-// errQueueTimeout. occupy takes the place.
+// awaitPlace waits in Server.Queue until occupy has taken a place, and then leaves the queue. The caller has called joinQueue. The error is
+// ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and
+// errQueueTimeout if the wait has ended without a place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	places := &x.server.pool.places
 	defer places.LeaveQueue()
@@ -305,7 +309,7 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	if t := ctx.timeout; t != nil && t.armed {
 		until = t.deadline
 	}
-	// The client is watched by a context of the wait's own: if the request's context were asked for its end, its deadline would be fixed.
+	// A separate context watches the client during the wait: calling Done of the request's context would fix that context's deadline.
 	own := ctx.context
 	watched := own != nil && own.IsWatchable()
 	ctx.endWatch()
@@ -339,7 +343,7 @@ func (x *exchange) awaitPlace(occupy func() bool) error {
 	return err
 }
 
-// leave gives the loop that the worker leads, if it leads one, to another worker. The error is errBusy.
+// leave gives the worker's loop, if it leads one, to another worker. The error is errBusy if that is impossible.
 func (w *scratch) leave(class *class.Class) error {
 	if w.worker == nil {
 		return nil
@@ -373,11 +377,13 @@ func (x *exchange) call(ctx *Ctx) error {
 	return err
 }
 
-// mayRun reports whether a handler that was admitted may go on here, although it turns out to take long.
+// mayRun makes sure that an admitted handler may continue although it turns out to take long: a place for quick handlers must become an
+// ordinary one. It returns false if no ordinary place is free.
 func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
 // endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
-// short that registering it with the monitor would cost as much as it takes. So endOuter checks whether that part has cost the loop its leader.
+// short that registering it with the monitor would take as long as the part itself. So endOuter checks afterwards whether the worker has
+// lost its loop in that part.
 func (w *scratch) endOuter() {
 	w.timer.End()
 	if w.outer {
@@ -393,13 +399,13 @@ type ClassStats struct {
 	// Name is the pattern of the route, or "inline" or "offload" for handlers made by the functions Inline and Offload. It is
 	// "" for the server's handler, whose class applies until a router has found the route.
 	Name string
-	// Kind is "quick", "slow" or "unknown" if filo measures the class, or "inline" or "offload" if the program has set it. A slow handler
-	// that computes for at most 400 µs runs where its request was read while nothing else is ready there.
+	// Kind is "quick", "slow" or "unknown" if filo measures the class, or "inline" or "offload" if the program has set it. A slow handler that
+	// computes for at most 400 µs runs directly in the loop if no other connection of the loop is ready.
 	Kind string
 	// Median is the approximate duration of a call, or 0 if it is unknown.
 	Median time.Duration
-	// Inline counts, approximately, the calls that the loop driver ran where it read the request. Handoffs counts those that
-	// gave their loop away, before or during the call; Retakes counts those that lost it because they took too long.
+	// Inline counts, approximately, the calls that the loop driver ran directly in the loop. Handoffs counts the calls whose worker gave its
+	// loop away, before or during the call. Retakes counts the calls that took so long that filo took the loop away from their worker.
 	Inline, Handoffs, Retakes uint64
 }
 

@@ -9,39 +9,40 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has Server.Clients, and the log records of clients that the server refuses. They cost no request anything: the server looks up
-// the figures of open connections when somebody asks, and counts the others where a connection ends, or something is refused.
+// This file has Server.Clients, and the log records of clients that the server refuses. They add no work to served requests: the server
+// looks up the figures of open connections when Clients is called, and updates the other figures when a connection ends or something is
+// refused.
 
 // Client has the figures of the clients of one address.
 type Client struct {
-	// Address is the IPv4 address, or the first address of the /64 of the IPv6 address: what MaxConnsPerIP counts by. It is the
-	// connection's, or the one that a header of the PROXY protocol tells. Behind other proxies it is the proxy's. Connections that aren't
-	// IP connections are counted together, with an invalid Address. So are connections of a type of the program's own that haven't had a
-	// request yet.
+	// Address is the IPv4 address, or the first address of the IPv6 address's /64, as MaxConnsPerIP counts clients. It is the peer address of
+	// the connection, or the client's address from a header of the PROXY protocol. Behind any other proxy it is the proxy's address.
+	// Connections that aren't IP connections are counted together, with an invalid Address. So are connections whose net.Conn is a type of the
+	// program's own, until their first request.
 	Address netip.Addr
 	// Conns is the number of open connections.
 	Conns int
-	// ConnsEnded is the number of connections that have ended in the last one to two minutes. Refused ones aren't among them.
+	// ConnsEnded is the number of connections that have ended in the last one to two minutes. Refused connections aren't included.
 	ConnsEnded uint64
-	// Requests is the number of requests of the connections that Conns and ConnsEnded count, since each was opened.
+	// Requests is the number of requests on the connections that Conns and ConnsEnded count, over each connection's whole life.
 	Requests uint64
-	// BytesReceived and BytesSent count the bytes that have come by the open connections since each was opened, and the bytes that their
-	// clients have acknowledged, those of TLS included. They are 0 unless the system counts them, as Linux does for TCP.
+	// BytesReceived counts the bytes that have arrived on the open connections since each was opened, and BytesSent the bytes that their
+	// clients have acknowledged. Both include the overhead of TLS. They are 0 unless the system counts them, as Linux does for TCP.
 	BytesReceived, BytesSent uint64
 	// Refusals is how many connections and requests were refused in the last one to two minutes, by the limits and policies of Refusals
 	// except Tasks.
 	Refusals uint64
 }
 
-// maxClients is how many clients Clients returns by each figure.
+// maxClients is how many clients Clients returns for each figure.
 const maxClients = 100
 
-// Clients returns the clients with the highest figures, those with most open connections first: 100 by open connections, and as many by
-// requests, by the sum of bytes, and by refusals. Ended connections and refusals are counted for at least 1,024 clients at a time. If there
-// are more, then those that come again and again keep their places, and the figures of others may be too low. Requests that another server has
-// received (adaptor.ToHTTP) aren't counted.
+// Clients returns the clients with the highest figures: the first 100 by open connections, by requests, by the sum of bytes, and by
+// refusals. The clients with the most open connections come first. The server counts ended connections and refusals for at least 1,024
+// clients at a time. If there are more clients, it keeps the counts of those that return again and again, and the figures of the others may
+// be too low. Requests that another server has received (adaptor.ToHTTP) aren't counted.
 //
-// Clients looks at each open connection, and asks the system about it, so call it when somebody asks, or now and then.
+// Clients visits every open connection and makes a system call for it, so call it on demand or at long intervals.
 func (s *Server) Clients() []Client {
 	found := make(map[netip.Addr]*Client)
 	of := func(address netip.Addr) *Client {
@@ -70,7 +71,7 @@ func (s *Server) Clients() []Client {
 	return topOf(found)
 }
 
-// topOf returns the clients that are among the first ones by a figure.
+// topOf returns the clients that are among the first maxClients by at least one figure.
 func topOf(found map[netip.Addr]*Client) []Client {
 	all := make([]*Client, 0, len(found))
 	for _, client := range found {
@@ -94,7 +95,7 @@ func topOf(found map[netip.Addr]*Client) []Client {
 		}
 	}
 	clients := make([]Client, 0, len(top))
-	for _, client := range all { // sorted by the last figure
+	for _, client := range all { // all is sorted by the last figure
 		if top[client] {
 			clients = append(clients, *client)
 		}
@@ -108,7 +109,8 @@ func (s *Server) refused(reason refusalReason, client netip.AddrPort, more ...an
 	s.tellRefused(reason, func() netip.AddrPort { return client }, more...)
 }
 
-// refusedRequest is refused for a request that was refused because the server is overloaded: see Stats.RequestsRefused.
+// refusedRequest does what refused does, and also counts the request for Stats.RequestsRefused: the server has refused it because of
+// overload.
 func (s *Server) refusedRequest(reason refusalReason, client netip.AddrPort) {
 	s.counts.overloads.Add(1)
 	s.refused(reason, client)

@@ -23,7 +23,7 @@ type dateLine struct {
 	http2  http2.Literal
 }
 
-// start lets the clock tick. It panics if the clock already runs.
+// start makes the clock tick. It panics if the clock is already running.
 func (c *coarseClock) start(tick time.Duration) { c.Start(tick, c.refreshed) }
 
 // dateLine returns the Date field line with its CRLF, in IMF-fixdate (RFC 9110, section 5.6.7). It is shared: the caller

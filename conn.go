@@ -40,9 +40,9 @@ const (
 	stateParked    // parked by Ctx.Park or ParkStream, and waiting
 	stateHandshake // in a TLS handshake of the blocking driver, which a wake-up would break
 	stateRest      // waiting for the rest of a body that its handler didn't read, after the answer
-	stateStreams   // of HTTP/2: waiting for frames, while there are streams
-	stateLeaving   // of HTTP/2: waiting for frames after the first GOAWAY, in a shutdown
-	stateShed      // told to close while it was idle, since others need its place
+	stateStreams   // HTTP/2: waiting for frames while streams are open
+	stateLeaving   // HTTP/2: waiting for frames after the first GOAWAY, in a shutdown
+	stateShed      // told to close while it was idle, since other connections need its place
 
 	stateBits = 4
 	stateMask = 1<<stateBits - 1
@@ -80,11 +80,11 @@ var readingNext = [...]uint8{
 // Next implements race.State.
 func (s reading) Next() uint8 { return readingNext[s] }
 
-// writing is how the end of a streamed answer is known.
+// writing says how the client recognises the end of a streamed answer.
 type writing uint8
 
 const (
-	writingSized  writing = iota // by its length, or it has no content
+	writingSized  writing = iota // by the announced length, or the answer has no content
 	writingChunks                // by the last chunk
 	writingToEnd                 // by the end of the connection
 )
@@ -95,12 +95,12 @@ type closing uint8
 const (
 	closingPlain    closing = iota
 	closingLinger           // the client may still be sending: it gets the time to read the last answer
-	closingUnserved         // the connection had a place of the kind QuickConn, and no byte came in time: it is refused
+	closingUnserved         // the connection had a place of the kind QuickConn, and no byte arrived in time: it is refused
 	closingAborted          // the current answer won't be completed
-	closingReset            // likewise, where a normal end of the connection would look like the answer's end
+	closingReset            // as closingAborted, but by a reset: a normal close would look like the answer's end
 )
 
-// A client that has ended its input needs no time to read.
+// closingLinger may become closingPlain: once the client has closed its sending side, lingering is unnecessary.
 var closingNext = [...]uint8{
 	closingPlain:    1<<closingPlain | 1<<closingLinger | 1<<closingUnserved | 1<<closingAborted | 1<<closingReset,
 	closingLinger:   1<<closingPlain | 1<<closingLinger | 1<<closingAborted | 1<<closingReset,
@@ -112,51 +112,52 @@ var closingNext = [...]uint8{
 // Next implements race.State.
 func (s closing) Next() uint8 { return closingNext[s] }
 
-// driver is what the protocol asks of the driver that serves the connection: the loop driver's *loopConn, or a blockingDriver. Unless said
-// otherwise, the owner calls the methods while a handler runs.
+// driver is the interface by which the protocol calls the driver that serves the connection: the loop driver's *loopConn, or a
+// blockingDriver. Unless said otherwise, the owner calls the methods while a handler runs.
 type driver interface {
 	// keepsWorker reports whether the connection keeps its worker, and the worker's place, from one request to the next and while it waits. If
-	// not, it waits without a worker for a request and for its small body.
+	// not, the connection waits without a worker for a request, and for the request's body if that is small.
 	keepsWorker() bool
 	// remote returns the client's address, invalid if the connection isn't an IP connection.
 	remote() netip.AddrPort
 	// canWatch prepares watch. It returns false if the client can't be watched.
 	canWatch() bool
-	// watch makes the driver cancel the context when the client leaves, until unwatch is called. It reports what the client is already
-	// known to have done: it has closed its sending side (half), or is gone. Any goroutine may call watch, holding the context's mu.
+	// watch makes the driver cancel the context when the client leaves, until unwatch is called. half is true if the client is already known
+	// to have closed its sending side, and gone if it is known to have left. Any goroutine may call watch, holding the context's mu.
 	watch(r *requestctx.Context) (half, gone bool)
 	unwatch()
 	// sendApart sends a time-out's answer: see wire.answerApart. Any goroutine may call it.
 	sendApart(p []byte) error
-	// IsBroken reports whether it is known that nothing that is sent reaches the client any more.
+	// IsBroken reports whether the connection is known to be broken, so that nothing more reaches the client.
 	IsBroken() bool
 	// leaveLoop gives the loop, if there is one, to another worker, before the connection is parked or sends a file. The error is errBusy.
 	leaveLoop() error
-	// want makes reads wait for size bytes, where the driver can do so, so that the handler isn't woken for fewer; 0 ends that.
+	// want makes reads wait for size bytes, if the driver can do so, so that the handler isn't woken for fewer. A size of 0 ends this.
 	want(size int)
 	// gathers reports whether reads wait for more bytes because of want.
 	gathers() bool
-	// prepareParked sends what the client hasn't taken of earlier answers. The caller has called leaveLoop.
+	// prepareParked sends the rest of earlier answers that the client hasn't taken yet. The caller has called leaveLoop.
 	prepareParked() error
 	// setParked lets several goroutines write to the connection, which has been parked.
 	setParked()
-	// prepareHijack gives the loop to another worker and makes what hijack needs. It fails if places or descriptors have run out; the
+	// prepareHijack gives the loop to another worker and allocates what hijack needs. It fails if places or descriptors have run out; the
 	// connection can still answer then.
 	prepareHijack() (net.Conn, error)
 	// hijack takes the connection from the driver.
 	hijack(prepared net.Conn) (net.Conn, error)
-	// endWaits lets no further write of a closing connection wait.
+	// endWaits makes sure that no further write of a closing connection waits for the client.
 	endWaits()
 }
 
 // fileDriver is a driver that can send files while no handler runs.
 type fileDriver interface {
 	driver
-	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends size bytes of a file, and whether the client
-	// has taken all earlier answers. sendFirst then sends out, and as much of the file as the client takes at once, up to some size.
+	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends size bytes of a file, and whether the client has
+	// taken all earlier answers. If so, sendFirst sends the bytes of out, and then as much of the file as the socket accepts at once, up to a
+	// limit.
 	hasTimeFor(size int64) bool
 	sendFirst(f *unsentFile) error
-	// keepFile leaves the rest of an answer to the loop.
+	// keepFile makes the loop send the rest of an answer.
 	keepFile(f unsentFile)
 }
 
@@ -168,7 +169,7 @@ const (
 	stepHandle             // run the handler
 	stepClose              // write out, then close
 	stepGone               // nothing: the connection was hijacked
-	stepHTTP2              // go on with HTTP/2, whose preface has come
+	stepHTTP2              // go on with HTTP/2, whose preface has arrived
 )
 
 // Errors that a driver reports to the protocol.
@@ -178,13 +179,14 @@ var (
 	errShed     = errors.New("filo: the connection was idle, and others need its place")
 )
 
-// conn is a connection. It begins as one of HTTP/1, and may become one of HTTP/2: see http2. HTTP/1's code (next and the methods that next
-// calls) does no IO: it takes bytes from in, leaves bytes in out, and returns the step that the driver does next. The protocol calls the
-// driver (receive, fill, flush) only where a handler has to wait for its client.
+// conn is a connection. It begins with HTTP/1, and may switch to HTTP/2: see http2. HTTP/1's code (next and the methods that next calls)
+// does no IO: it takes bytes from in, leaves bytes in out, and returns the step that the driver does next. The protocol calls the driver
+// (receive, fill, flush) only where a handler has to wait for its client.
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
-	// exchange is the current request's. Its server, tlsState and answered belong to the connection and stay.
+	// exchange is the current request's exchange. Its fields server, tlsState and answered belong to the connection, and stay the same for all
+	// requests.
 	exchange
 	netConn net.Conn // immutable
 	// driver is a *loopConn or a blockingDriver. Immutable.
@@ -192,19 +194,19 @@ type conn struct {
 	*lent  // points into worker
 
 	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
-	parser *http1.Parser // likewise
+	parser *http1.Parser // the worker's or the connection's own, like in
 	rest   *body         // the body that is skipped while reading is readingRest
 
 	reading reading
-	writing writing // of the current answer, if it streams
+	writing writing // how the current answer ends, if it is streamed
 	closing closing
-	// pipelined says that the client has sent a request without waiting for the previous answer: more may be on their way.
+	// pipelined says that the client has sent a request without waiting for the previous answer: more requests may be on their way.
 	pipelined bool
 	// awaitsProxy says that the connection begins with a header of the PROXY protocol, which must arrive before anything else.
 	awaitsProxy bool
 	counted     bool            // it counts against MaxConnsPerIP; guarded by the server's connSet
 	member      bool            // it is in the connSet, which guards the field
-	index       int32           // in the connSet, which guards the field
+	index       int32           // the index in the connSet, which guards the field
 	requests    atomic.Int32    // requests that have begun, up to the type's maximum; the owner counts, and Clients reads it
 	buffered    int32           // bytes in the system's buffer when the sweep last looked at a wait to write, or one of the constants below
 	parked      *ParkedConn     // set once, by Ctx.Park or ParkStream
@@ -214,15 +216,14 @@ type conn struct {
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
 	readPace   pace.Pace  // of the current body
-	writePace  pace.Pace  // of the current answer; the sweep's while it holds the deadline of a wait to write
+	writePace  pace.Pace  // of the current answer; the sweep owns it while the sweep holds the deadline of a wait to write
 
-	// since is when a wait to write began, or when the sweep saw the client take something. That shows in the system's buffer long before the
-	// socket has room for more, so the sweep looks there now and then, and the wait lasts as long as the client goes on: see connSet.expire.
-	// In a loop, since is the beginning of other waits, too, and 0 once bytes have come.
+	// since is when a wait to write began, or when the sweep last saw that the client had taken bytes. The system's send buffer shrinks long
+	// before the socket becomes writable, so the sweep checks that buffer from time to time, and the wait goes on as long as the client takes
+	// bytes: see connSet.expire. In a loop, since is also the beginning of other waits, and 0 once bytes have arrived.
 	since clock.Time
 
-	// http2 is set when the connection becomes one of HTTP/2. From then on no field above that belongs to a request is used. Stats reads
-	// it.
+	// http2 is set when the connection switches to HTTP/2. From then on the fields above that belong to a request aren't used. Stats reads it.
 	http2 atomic.Pointer[http2conn.Conn]
 
 	// word holds the owner's waitState in its low bits, and the deadline of its wait in the bits above (a clock.Time, 0 for none).
@@ -231,8 +232,8 @@ type conn struct {
 }
 
 const (
-	notLooked   = -1 // the sweep hasn't looked yet
-	notFollowed = -2 // the deadline of the wait stays, whatever the client takes
+	notLooked   = -1 // the sweep hasn't checked this wait yet
+	notFollowed = -2 // the deadline of the wait stays fixed, however much the client takes
 )
 
 // lent holds the worker's buffers that a connection uses while it is attached.
@@ -307,7 +308,7 @@ func (c *conn) readNothing(how closing) {
 	c.setClosing(how)
 }
 
-// setReading moves the connection on in its input.
+// setReading sets the connection's position in its input.
 func (c *conn) setReading(next reading) { race.Enter(&c.reading, next) }
 
 // setClosing decides how the connection will be closed.
@@ -329,10 +330,10 @@ func (c *conn) setWait(s waitState, deadline clock.Time) {
 	c.awaitSweep(deadline)
 }
 
-// waitWord returns the word of a connection in a wait.
+// waitWord returns the word of a connection that waits in the state s until the deadline.
 func waitWord(s waitState, deadline clock.Time) int64 { return int64(deadline)&^stateMask | int64(s) }
 
-// awaitSweep makes sure that the sweep comes in time for the deadline of a wait.
+// awaitSweep makes sure that the next sweep runs in time for the deadline of a wait.
 func (c *conn) awaitSweep(deadline clock.Time) {
 	if set := &c.server.conns; deadline != 0 && deadline < set.due.Load() {
 		set.hasten(deadline)
@@ -508,7 +509,7 @@ func (c *conn) refuse(err *HTTPError) {
 	c.readNothing(closingLinger)
 }
 
-// inputEnded handles the end of the input, for the reason err.
+// inputEnded handles the end of the input. err is the reason.
 func (c *conn) inputEnded(err error) {
 	started, late := c.in.Len() > 0 || c.parser.Started(), errors.Is(err, errDeadline)
 	if c.reading == readingHead && started {
@@ -518,7 +519,7 @@ func (c *conn) inputEnded(err error) {
 			c.refuse(errSlowHead)
 		case isEOF(err):
 			c.refuse(errTruncated)
-			// The client has closed its sending side: no input can come that would make lingering necessary.
+			// The client has closed its sending side: no input can arrive that would make lingering necessary.
 			c.setClosing(closingPlain)
 		}
 	}
@@ -526,7 +527,7 @@ func (c *conn) inputEnded(err error) {
 		c.setClosing(closingUnserved)
 	}
 	switch timeouts := &c.server.counts.timeouts; {
-	case !late || c.closing == closingUnserved || c.server.life.Draining.Load(): // a shutdown waits briefly
+	case !late || c.closing == closingUnserved || c.server.life.Draining.Load(): // a shutdown cuts waits short
 	case c.reading == readingRest:
 		timeouts.body.Add(1)
 	case !started && c.requests.Load() == 0:
@@ -549,8 +550,9 @@ func (c *conn) endConn(lingers bool) {
 	})
 }
 
-// endConnBy is endConn with another way to close the socket. The socket is closed last: when a client sees the end and connects again, the
-// connection's place is free, and ConnState has been called. No panic in ConnState or in the connection's Close does further harm.
+// endConnBy is endConn, but closes the socket by calling closeSocket. The socket is closed last: when the client sees the end and
+// reconnects, the old connection's place is already free, and ConnState has been called. A panic in ConnState or in the connection's Close
+// is logged and goes no further.
 func (c *conn) endConnBy(closeSocket func()) {
 	s := c.server
 	if waitState(c.word.Swap(int64(stateClosed))&stateMask) == stateClosed {
@@ -563,12 +565,12 @@ func (c *conn) endConnBy(closeSocket func()) {
 		closeSocket()
 	})
 	s.conns.remove(c)
-	if c.parked == nil || !c.parked.carried { // ConnState has never heard of a carried one
+	if c.parked == nil || !c.parked.carried { // ConnState was never called for a carried connection
 		survive(s.logger(), "panic in ConnState", func() { s.changed(c, StateClosed) })
 	}
 }
 
-// survive calls f, and logs its panic.
+// survive calls f. If f panics, survive recovers and logs the panic.
 func survive(logger *slog.Logger, message string, f func()) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // This file has the deadlines of a connection's waits, for both drivers, and the reads and writes that wait for the client. loopturn.go has
-// the reads and writes in loops, which don't wait.
+// the reads and writes of a loop's turns, which don't wait.
 
-// inputState returns the state for the next read: what its bytes will belong to.
+// inputState returns the state for the next read, according to the part of a request that the read will receive.
 func (c *conn) inputState() waitState {
 	switch {
 	case c.reading == readingRest:
@@ -33,7 +33,7 @@ func (c *conn) inputState() waitState {
 	return stateIdle
 }
 
-// fill reads available input into the read buffer. If there is none, it waits, as long as the state allows.
+// fill reads available input into the read buffer. If none is available, it waits until the deadline that the state implies.
 func (c *conn) fill(state waitState) error {
 	n, err := c.receive(c.in.Space(), state)
 	c.in.Received(n)
@@ -68,7 +68,7 @@ func (c *conn) readDeadline(state waitState, now clock.Time) clock.Time {
 // deadlineSet implements wire. It does nothing, since each wait reads the deadlines from the Ctx.
 func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 
-// beginWriting prepares a wait for the client to take something, and returns its deadline; 0 means none.
+// beginWriting prepares a wait for the client to take bytes, and returns the deadline of the wait; 0 means none.
 func (c *conn) beginWriting(now clock.Time) clock.Time {
 	c.since, c.buffered = now, notLooked
 	if until := c.scratch.ctx.writeUntil; until != 0 {
@@ -86,8 +86,8 @@ func (c *conn) waitToWrite(deadline clock.Time) {
 	c.setWait(stateWrite, deadline)
 }
 
-// putOff returns the current deadline of a wait to write. The wait began with the given deadline, which each byte that the client takes may
-// put off.
+// putOff returns the current deadline of a wait to write. deadline is the one with which the wait began; bytes that the client has taken
+// since may have extended it.
 func (c *conn) putOff(deadline clock.Time) clock.Time {
 	if deadline == 0 || c.buffered == notFollowed {
 		return deadline
@@ -95,8 +95,8 @@ func (c *conn) putOff(deadline clock.Time) clock.Time {
 	return c.writePace.Deadline(c.since, c.server.config.writing)
 }
 
-// lookAtWrite looks, for the sweep, at what the client has taken in a wait to write. It returns when the next check is due, or 0 if the
-// wait is over.
+// lookAtWrite is called by the sweep to check how much the client has taken during a wait to write. It returns the time of the next check,
+// or 0 if the wait has timed out.
 func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	if c.buffered == notFollowed {
 		return 0
@@ -104,8 +104,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	limits := c.server.config.writing
 	n, ok := sock.Buffered(c.netConn)
 	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
-	// The first check doesn't know how much the client has taken. If the buffer holds more than at the last check, the client has made room
-	// for that.
+	// At the first check, how much the client has taken is unknown. If the buffer holds more than at the last check, the client has taken
+	// bytes and the owner has written more.
 	if ok && buffered != c.buffered {
 		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
 		c.since, c.buffered = now, buffered
@@ -120,7 +120,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
 func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.Exact() >= until }
 
-// headTimeout returns how long a head may take. In a place of the kind QuickConn the time is short: other connections need the place.
+// headTimeout returns how long a head may take. For a connection in a place of the kind QuickConn the time is short, since other
+// connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
 	if c.scratch.isFindingOut() && (timeout < 0 || timeout > findOutTime) {
@@ -132,7 +133,8 @@ func (c *conn) headTimeout() time.Duration {
 // findOutTime is how long a head may take while the connection has a place of the kind QuickConn.
 const findOutTime = time.Second
 
-// isFindingOut reports whether the connection has only the place in which the server finds out whether its request is for a quick handler.
+// isFindingOut reports whether the connection has a place of the kind QuickConn, in which the server finds out whether the request is for a
+// quick handler.
 func (w *scratch) isFindingOut() bool {
 	return w != nil && w.place != nil && w.place.Kind() == admit.QuickConn
 }
@@ -159,13 +161,13 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	shed := c.endWait(look, false)
 	c.server.bodies.EndSilence(&c.scratch.ctx.room)
 	if shed && state.body() {
-		return 0, errDeadline // the room of the bytes that were read belongs to others now: see CutBody
+		return 0, errDeadline // the room of the bytes that were read now belongs to other requests: see CutBody
 	}
 	return n, err
 }
 
-// beginSilence records when a wait for a body's next byte began; 0 stands for now, which it asks the exact clock for, since the coarse
-// clock may be some ticks late.
+// beginSilence records when a wait for a body's next byte began. If since is 0, the wait begins now: beginSilence then reads the exact
+// clock, since the coarse clock may be some ticks late.
 func (c *conn) beginSilence(state waitState, since clock.Time) {
 	if state == stateBody && c.scratch.ctx.room.Bytes() > 0 {
 		if since == 0 {
@@ -175,8 +177,8 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns until when a read may wait for more bytes than have come: the deadline or, if the read gathers, the next check
-// whether the client is silent. If the deadline comes before that check, the read gathers no more.
+// gatherUntil returns how long a read may wait: until the deadline or, if the read gathers, until the next check whether the client is
+// silent. If the deadline comes before that check, the read stops gathering.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {
 		return deadline
@@ -194,14 +196,14 @@ func (s *Server) waited(since, deadline, now clock.Time) time.Duration {
 	return clock.Waited(since, deadline, now, s.config.pause)
 }
 
-// bodyCame records n bytes of a body, which came after a wait. It reports false if the client is too slow.
+// bodyCame records that n bytes of a body arrived after a wait. It reports false if the client is too slow.
 func (c *conn) bodyCame(n int, waited time.Duration) bool {
 	limits := c.server.config.reading
 	c.readPace.Add(limits, n, waited)
 	return c.scratch.ctx.readUntil != 0 || !c.readPace.UsedUp(limits)
 }
 
-// await reads for receive, and waits for input.
+// await is receive's loop: it reads, and waits for input.
 func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int, error) {
 	if state <= stateIdle && c.server.life.Draining.Load() {
 		return c.lastRead(p, state, start)
@@ -225,11 +227,11 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, err
 		}
-		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this one is over.
+		// The sweep or a shutdown has woken the owner, perhaps for an earlier wait: only the clock tells whether this wait has timed out.
 		c.netConn.SetReadDeadline(time.Time{})
 		switch {
 		case over != nil:
-			return 0, over // the last check has found nothing
+			return 0, over // the last check has found no input
 		case c.state() == stateShed:
 			over = errShed
 		case deadline != 0 && c.server.clock.Exact() >= deadline:
@@ -249,7 +251,7 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 		if state == stateRest && c.server.life.EndsRest(c.server.clock.Exact) {
 			return 0, errDraining
 		}
-		c.driver.want(0) // nothing has come for a while, so the next byte counts
+		c.driver.want(0) // nothing has arrived for a while, so the next read returns at the first byte
 		c.beginSilence(state, start)
 		if !c.waitAgain(state, deadline) {
 			return 0, errShed
@@ -257,17 +259,17 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read after a wait. ended is the moment at which the wait's time was over, 0 if it isn't over. Bytes that
-// came while the process was paused came in time, but a deadline in the past hides them. It reports false if nothing has come. If the
-// connection can't tell, it reports false if the wait has ended on time, since the process wasn't paused then. The caller sets the read
-// deadline back.
+// beginLastLook prepares one more read after a wait. ended is the deadline at which the wait timed out, 0 if it ended for another reason.
+// Bytes that arrived while the process was paused arrived in time, but a read with a deadline in the past doesn't return them.
+// beginLastLook reports false if no input has arrived. If the connection can't tell that, it reports false if the wait has ended on time,
+// since the process wasn't paused then. The caller clears the read deadline.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
 	case known && !has:
 		return false
 	case known:
-		look = time.Second // the read returns at once, whatever else the machine does, unless it needs the rest of a TLS record
+		look = time.Second // the read returns at once even on a busy machine, unless it needs the rest of a TLS record
 	case ended != 0:
 		if late := c.server.clock.Exact().Sub(ended); 0 <= late && late < onTime {
 			return false
@@ -276,14 +278,14 @@ func (c *conn) beginLastLook(ended clock.Time) bool {
 	return c.netConn.SetReadDeadline(time.Now().Add(look)) == nil
 }
 
-// lastLookTime is how long the last check may take on a connection that can't tell whether something has come.
+// lastLookTime is how long the last check may take on a connection that can't tell whether input has arrived.
 const lastLookTime = 20 * time.Millisecond
 
-// onTime is how late a wait may end in a process that wasn't paused.
+// onTime is how late a wait may end before filo assumes that the process was paused.
 const onTime = time.Millisecond
 
-// waitAgain is setWait after a wake-up. It does nothing and returns false if the connection was told to close to make room for others: that
-// may have happened after the wake-up.
+// waitAgain does what setWait does, for an owner that was woken. It does nothing and returns false if the connection was told to close to
+// make room for others, which may have happened after the wake-up.
 func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	for {
 		word := c.word.Load()
@@ -298,8 +300,8 @@ func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 }
 
 // endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up and
-// clears it. Otherwise it could hit a later wait, which would fail for no reason; in a TLS write that ends the connection. endWait reports
-// whether the connection was told to close to make room for others.
+// clears it. Otherwise the wake-up could end a later wait before its deadline; during a TLS write that would end the connection. endWait
+// reports whether the connection was told to close to make room for others.
 func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	old := c.word.Swap(int64(stateHandler))
 	shed = waitState(old&stateMask) == stateShed
@@ -351,7 +353,7 @@ func (c *conn) writeQueued() error {
 		}
 		return c.send(c.outBody)
 	}
-	// Head and body in one system call (writev) where the connection can.
+	// Write head and body in one system call (writev) if the connection supports it.
 	first := min(len(c.outBody), maxWrite)
 	if err := c.sendVector(c.out, c.outBody[:first]); err != nil {
 		return err
@@ -402,7 +404,7 @@ func (c *conn) sendVector(head, body []byte) error {
 	return c.send(body[n-len(head):])
 }
 
-// vectorWriter is a connection that isn't one of package net's and can write two buffers at once.
+// vectorWriter is a connection that doesn't come from package net but can write two buffers at once.
 type vectorWriter interface {
 	writeVector(first, second []byte) (int64, error)
 }

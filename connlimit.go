@@ -13,12 +13,12 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has Server.MaxConns: its default, and the room that a server at its limit makes for a new connection.
+// This file implements Server.MaxConns: its default, and how a server at its limit makes room for a new connection.
 
 // descriptorReserve is the least number of descriptors that the default of MaxConns leaves to files, upstreams and databases.
 const descriptorReserve = 32
 
-// defaultMaxConns returns the default of MaxConns for a process that may have that many descriptors.
+// defaultMaxConns returns the default of MaxConns for a process that may open that many descriptors.
 func defaultMaxConns(descriptors uint64) int {
 	reserve := max(descriptors/8, descriptorReserve)
 	if descriptors <= reserve {
@@ -27,7 +27,7 @@ func defaultMaxConns(descriptors uint64) int {
 	return int(min(descriptors-reserve, math.MaxInt32))
 }
 
-// maxConns returns how many connections may be open; 0 for any number.
+// maxConns returns how many connections may be open; 0 means any number.
 func (s *Server) maxConns() int {
 	if s.MaxConns != 0 {
 		return max(s.MaxConns, 0)
@@ -38,48 +38,49 @@ func (s *Server) maxConns() int {
 	return 0
 }
 
-// connRoom closes idle connections to make room for new ones. Those that have had no request go first: they cost their clients nothing, and
-// many clients may have opened them. Then, of the address that has most idle connections, the connection that has been idle for the longest
-// goes: so a client that opens many, and uses each now and then, takes no place of others. All clients without an IP address count as one.
+// connRoom closes idle connections to make room for new ones. Connections without a request so far are closed first: they cost their
+// clients nothing, and they may come from many addresses. Next, of the address with the most idle connections, the connection that has been
+// idle for the longest is closed. So a client that opens many connections, and uses each of them from time to time, takes no place from
+// other clients. All clients without an IP address count as one.
 //
-// To find these connections, connRoom visits all connections. It keeps many of those found, so a new connection costs only a few visits on
-// average. A client that uses a kept connection makes that visit useless, but only at the price of a request. If few connections are idle,
-// connRoom rests between two searches.
+// To find these connections, connRoom visits all connections. It keeps many of the idle connections that it finds (found), so a new
+// connection costs only a few visits on average. If a client sends a request on a kept connection, the visit was in vain, but the client
+// has paid for that with the request. If few connections are idle, connRoom rests between two searches.
 type connRoom struct {
 	mu    sync.Mutex
-	found []idleConn // the one to be closed first comes last
+	found []idleConn // the connection to be closed first comes last
 	next  clock.Time // when the connections may be visited again
 }
 
 // idleConn is a connection that waits for a request.
 type idleConn struct {
 	conn   *conn
-	word   int64 // the conn's; it changes when the wait ends
+	word   int64 // conn's word when it was visited; it changes when the wait ends
 	since  clock.Time
 	silent bool  // it has had no request
 	client int32 // the number of its client's address
-	rank   int32 // among the idle ones of its client: 1 for the one that was used last
+	rank   int32 // among the idle connections of its client: 1 is the most recently used one
 }
 
 const (
-	// newConnTime is how long a connection without a request isn't taken for idle. Its client has most likely opened it to send a request,
-	// whose packets may be lost and sent again. The time isn't longer, since new connections that come faster than they become idle take
-	// the places of clients that were served.
+	// newConnTime is how long a new connection without a request doesn't count as idle. The client most likely opened it to send a request,
+	// whose packets may be lost and sent again. The time is short: if new connections arrive faster than they become idle, they take the
+	// places of clients that were served.
 	newConnTime = time.Second
-	// If at least one in roomShare connections was idle, another search may follow at once: then a new connection costs roomShare visits at
-	// most. If fewer were, the next search waits for roomRest times as long as the last one took: so searches take a twentieth of a
+	// If at least one in roomShare connections was idle, the next search may follow at once: a new connection then costs at most roomShare
+	// visits. If fewer were idle, the next search waits roomRest times as long as the last search took, so that searches use a twentieth of a
 	// processor.
 	roomShare, roomRest = 16, 20
 	// roomSlack is by how many connections the limit may be exceeded: a connection that is told to close needs a moment.
 	roomSlack = descriptorReserve / 2
 )
 
-// roomBatch is how many of the connections that a search finds are kept at most. New connections that come before the next search aren't
-// counted by address, so meanwhile one client can take about roomBatch places of clients that have fewer, but no more.
+// roomBatch is the maximum number of idle connections that are kept from a search. New connections that are accepted before the next search
+// aren't ranked by address. So until then one client can take at most about roomBatch places from clients that have fewer connections.
 func (s *connSet) roomBatch() int { return s.max/roomShare + 1 }
 
-// needsRoomLocked reports whether a connection from the address needs the place of another one. A connection that is refused anyway
-// doesn't.
+// needsRoomLocked reports whether a new connection from the address needs the place of another connection. A connection that will be
+// refused anyway needs none.
 func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	s.mu.AssertHeld()
 	if s.addresses.IsFull(address, s.perAddress) {
@@ -88,8 +89,8 @@ func (s *connSet) needsRoomLocked(address netip.Addr) bool {
 	return s.max > 0 && s.conns.Len() >= s.max && s.conns.Len() < s.max+roomSlack && !s.closed
 }
 
-// makeRoom tells an idle connection to close. It reports false if there is none. It doesn't wait while another goroutine searches: the
-// connections that come meanwhile may exceed the limit by roomSlack.
+// makeRoom tells an idle connection to close. It reports false if no connection is idle. It doesn't wait while another goroutine searches:
+// new connections may exceed the limit by roomSlack during a search.
 func (s *connSet) makeRoom() bool {
 	r := &s.room
 	if !r.mu.TryLock() {
@@ -128,11 +129,11 @@ func (s *connSet) freeDescriptors() {
 	}
 }
 
-// shedTogether is how many connections make room at a time when descriptors have run out: the next search for them comes some milliseconds
+// shedTogether is how many connections are closed at a time when descriptors have run out: accepting is tried again only some milliseconds
 // later.
 const shedTogether = 4
 
-// shedFirst tells the first of the connections found to close. Those that aren't idle any more are left alone.
+// shedFirst tells the first connection in found that is still idle to close, and drops those that aren't idle any more.
 func (s *connSet) shedFirst() bool {
 	r := &s.room
 	for n := len(r.found); n > 0; n = len(r.found) {
@@ -146,7 +147,7 @@ func (s *connSet) shedFirst() bool {
 	return false
 }
 
-// findIdle finds the idle connections. It returns how many connections there are in all.
+// findIdle finds the idle connections. It returns the number of all connections.
 func (s *connSet) findIdle(now clock.Time) (all int) {
 	r := &s.room
 	clients := make(map[netip.Addr]int32)
@@ -169,9 +170,9 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 	return all
 }
 
-// rankIdle sorts idle connections. The one to be closed first comes last. Connections without a request come behind all others, and higher
-// ranks behind lower ones: the rank is how many idle connections the client still has when this one's turn comes. Of equal ranks the
-// connection that has been idle for the longest comes last.
+// rankIdle sorts idle connections so that the one to be closed first comes last. Connections without a request come after all others, and
+// higher ranks after lower ones: a connection's rank is how many idle connections its client still has when it would be closed. Among equal
+// ranks the connection that has been idle for the longest comes last.
 func rankIdle(found []idleConn, clients int) {
 	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(silentLast(a, b), cmp.Compare(b.since, a.since)) })
 	ranks := make([]int32, clients)
@@ -195,10 +196,10 @@ func silentLast(a, b idleConn) int {
 	return -1
 }
 
-// idleSince returns since when a connection has been idle, and whether it has had no request. The time is reckoned back from the deadline
-// in the word, so that no request has to store it. Without IdleTimeout there is no deadline: all connections between two requests are
-// alike. HTTP/2 has other deadlines, too, and stores its last use. A new connection that keeps its worker never counts as idle, since its
-// deadline may be another one.
+// idleSince returns since when a connection has been idle, and whether it has had no request. The time is computed back from the deadline
+// in the word, so that no request has to store it. Without IdleTimeout there is no deadline, and since is 0 for all connections between two
+// requests. Connections of HTTP/2 have other deadlines, too, and store their last use. A new connection that keeps its worker never counts
+// as idle, since its deadline may be findOutTime.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {
@@ -217,13 +218,13 @@ func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, 
 	return 0, false, false
 }
 
-// shed tells a connection to close if it is still idle. A request that arrives at this moment may be answered, or the client sees the
-// connection end without an answer.
+// shed tells a connection to close if it is still idle. If a request arrives at this moment, it may be answered, or the connection may end
+// without an answer.
 func (s *connSet) shed(idle idleConn) bool {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	c := idle.conn
-	// As in expire. By the state the owner knows that it must close, and that this wake-up wasn't meant for an earlier wait.
+	// As in expire. The state tells the owner that it must close, and that this wake-up wasn't meant for an earlier wait.
 	if !c.word.CompareAndSwap(idle.word, int64(stateShed)) {
 		return false
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// The default of MaxConns is the number of descriptors less an eighth, or less 32 if that is more.
+// The default of MaxConns is the number of descriptors minus an eighth, or minus 32 if that is more.
 func TestDefaultMaxConns(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 20: 1, 32: 1, 33: 1, 200: 168, 1024: 896, 1 << 20: 1<<20 - 1<<17, 1<<64 - 1: 1<<31 - 1} {
 		if got := defaultMaxConns(descriptors); got != want {
@@ -96,8 +96,8 @@ func TestMakeRoomOrder(t *testing.T) {
 	}
 }
 
-// Connections that send nothing, from however many addresses, displace no client that was served, even if its connections have been idle
-// for longer: the silent ones go as soon as they are a second old, and newer ones aren't touched.
+// Connections that send nothing, from however many addresses, displace no client that was served, even if that client's connections have
+// been idle for longer. The silent connections are closed as soon as they are a second old; newer ones aren't touched.
 func TestMakeRoomSilentFirst(t *testing.T) {
 	var own []net.Addr
 	for i := range 200 {
@@ -150,8 +150,8 @@ func shedOrder(t *testing.T, s *Server, all []*conn) (order []int) {
 	}
 }
 
-// The connection that is closed is the longest idle one of the address that has most idle connections, as if they were counted again for
-// each. A search keeps only some of the connections, so the order must hold across searches.
+// The connection that is closed is the longest idle one of the address that has most idle connections, as if the idle connections were
+// counted again before each close. A search keeps only some of the connections, so the order must hold across searches.
 func TestMakeRoomByAddress(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 	one := func(n int, addr net.Addr) []net.Addr { return slices.Repeat([]net.Addr{addr}, n) }
@@ -205,7 +205,7 @@ func TestMakeRoomWhileUsed(t *testing.T) {
 	used, searches := 0, 0
 	deadline := clock.Time(2 * time.Hour)
 	for range 100 {
-		for kept := s.conns.room.found; len(kept) > 1; { // all of them but the one that goes next
+		for kept := s.conns.room.found; len(kept) > 1; { // all of them but the one that would be closed next
 			kept[0].conn.word.Store(int64(deadline)&^stateMask | int64(stateIdle))
 			deadline = deadline.Add(time.Millisecond)
 			kept = kept[1:]

@@ -25,7 +25,7 @@ type connSet struct {
 	perAddress int // 0: no limit; immutable
 
 	// answered counts the answers by status class. Each seat of a loop has an element, for the connections that its leader serves. Other
-	// connections get the elements in turn, so that few processors write to the same one.
+	// connections are assigned the elements in turn, so that few processors write to the same element.
 	answered []sharedCounts // set once, by configure, in life.Hold
 
 	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, or when the shortest timeout has passed
@@ -38,33 +38,33 @@ type connSet struct {
 	shortest time.Duration // the shortest timeout
 	swept    clock.Time    // when the last sweep ended; guarded by mu
 
-	_    apart.Lines // requests read what stands above; connections that come and go write what follows
+	_    apart.Lines // requests read the fields above; connections that begin or end write the fields below
 	room connRoom
 
 	mu        race.Mutex[race.OfConns]
 	conns     walklist.List[*conn] // guarded by mu
-	counting  int                  // number of the last element of answered that was given out; guarded by mu
+	counting  int                  // number of the last element of answered that was assigned; guarded by mu
 	streams   int                  // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
-	carried   int                  // requests of other servers, for which it waits as well; guarded by mu
+	carried   int                  // requests of other servers, for which a shutdown waits too; guarded by mu
 	addresses census.Conns         // the clients, if perAddress is set; guarded by mu
-	strangers map[*conn]net.Addr   // the addresses of connections that were asked: see tellsAddress; guarded by mu
+	strangers map[*conn]net.Addr   // addresses that the RemoteAddr of strangers has returned: see tellsAddress; guarded by mu
 	sweeping  bool                 // a sweep is scheduled or running, since there are connections; guarded by mu
 	underway  bool                 // a sweep is running; guarded by mu
 	empty     chan struct{}        // closed when the last connection is removed; nil if nobody waits; guarded by mu
-	closed    bool                 // by closeAll or seal: no connection is added any more; guarded by mu
+	closed    bool                 // set by closeAll or seal: no connection is added any more; guarded by mu
 
 	// waking is held while an owner is woken. An owner whose deadline the sweep has taken waits for this lock, so that the wake-up
-	// can't hit a later wait. mu isn't held meanwhile, since the wake-up calls a net.Conn that may be the user's.
+	// can't hit a later wait. The goroutine that wakes the owner doesn't hold mu, since the wake-up calls a net.Conn that may be the user's.
 	waking race.Mutex[race.OfWaking]
 }
 
-// sharedCounts is answerCounts in cache lines of their own.
+// sharedCounts is answerCounts, padded to fill cache lines of its own.
 type sharedCounts struct {
 	answerCounts
 	_ [128 - 6*8]byte
 }
 
-// add adds a connection to the set, or returns the reason for a refusal and the address of the refused client, as far as it is known.
+// add adds a connection to the set, or returns the reason for a refusal. client is the client's address, as far as it is known.
 func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	var told net.Addr
 	if s.perAddress > 0 && !c.awaitsProxy {
@@ -113,7 +113,7 @@ func (s *connSet) adopt(c *conn) *HTTPError {
 // ListIndex implements walklist.Member.
 func (c *conn) ListIndex() *int32 { return &c.index }
 
-// isClosed reports whether no connection is added any more.
+// isClosed reports whether the set refuses new connections.
 func (s *connSet) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,14 +132,15 @@ func (s *connSet) addLocked(c *conn) {
 	}
 }
 
-// nextCountsLocked returns the elements of answered in turn.
+// nextCountsLocked returns the next element of answered, round robin.
 func (s *connSet) nextCountsLocked() *answerCounts {
 	s.mu.AssertHeld()
 	s.counting++
 	return &s.answered[s.counting%len(s.answered)].answerCounts
 }
 
-// countAddress counts a member against MaxConnsPerIP, once a proxy has told its address. It returns the reason if there are too many.
+// countAddress counts a member against MaxConnsPerIP, once a proxy has sent its client's address. It returns a refusal if that address has
+// too many connections.
 func (s *connSet) countAddress(c *conn) *HTTPError {
 	if s.perAddress <= 0 {
 		return nil
@@ -153,7 +154,7 @@ func (s *connSet) countAddress(c *conn) *HTTPError {
 	return nil
 }
 
-// countLocked counts a connection of an address. It reports false if the address has too many.
+// countLocked counts c for its client's address. It reports false if the address already has the maximum number of connections.
 func (s *connSet) countLocked(c *conn, address netip.Addr) bool {
 	s.mu.AssertHeld()
 	c.counted = s.addresses.Count(address, s.perAddress)
@@ -168,7 +169,8 @@ func (s *connSet) remove(c *conn) {
 	}
 }
 
-// removeMember is remove without the history of the clients. It reports whether the connection was a member.
+// removeMember does what remove does, but doesn't record the ended connection in Server.clients. It reports whether the connection was a
+// member.
 func (s *connSet) removeMember(c *conn) bool {
 	var address netip.Addr
 	if s.perAddress > 0 && !c.isStranger() {
@@ -193,7 +195,7 @@ func (s *connSet) removeMember(c *conn) bool {
 	return true
 }
 
-// maybeEmptyLocked wakes the goroutines that wait until nothing is left, if that is so now.
+// maybeEmptyLocked wakes the goroutines that wait for an empty set, if the set is empty now.
 func (s *connSet) maybeEmptyLocked() {
 	s.mu.AssertHeld()
 	if s.isEmptyLocked() && s.empty != nil {
@@ -227,7 +229,8 @@ func (s *connSet) removeStream() {
 	s.maybeEmptyLocked()
 }
 
-// addCarried counts a request of another server, or returns the reason for a refusal. The returned counts take the request's answer.
+// addCarried counts a request of another server, or returns the reason for a refusal. The request's answer must be counted in the returned
+// answerCounts.
 func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +241,7 @@ func (s *connSet) addCarried() (*answerCounts, *HTTPError) {
 	return s.nextCountsLocked(), nil
 }
 
-// keepCarried is addCarried for a part of a request that goes on when the request ends. It never refuses.
+// keepCarried does what addCarried does, for a part (see carried) that outlives the request around it. It never refuses.
 func (s *connSet) keepCarried() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,8 +305,8 @@ func (s *connSet) stopSweep() {
 	}
 }
 
-// walk calls visit, without holding mu, for the connections that are in the set when walk begins, except those removed before their
-// turn. A connection may be removed just before its visit. However many there are, walk holds mu for one page at a time.
+// walk calls visit, without holding mu, for the connections that are in the set when walk begins, except those removed before their turn. A
+// connection may be removed just before its visit. walk holds mu only while it copies one page of connections.
 func (s *connSet) walk(visit func(c *conn)) {
 	s.mu.Lock()
 	w := s.conns.Begin()
@@ -335,7 +338,7 @@ func (s *connSet) sweep() {
 	if !ok {
 		return
 	}
-	s.clock.CatchUp() // after a pause of the process, woken owners set deadlines for bytes that haven't come yet
+	s.clock.CatchUp() // after a pause of the process, woken owners set deadlines for bytes that haven't arrived yet
 	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {
@@ -350,8 +353,8 @@ func (s *connSet) sweep() {
 	s.endSweep(due)
 }
 
-// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines, so a
-// deadline that is set from now on and comes before due is put into due.
+// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines. So from now
+// on a new deadline that is earlier than due replaces due.
 func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,14 +387,14 @@ func (s *connSet) setDueLocked(now, due clock.Time) {
 	}
 }
 
-// expire wakes the owner of a connection whose deadline has passed. In a wait to write it first looks at what the client has taken. While
+// expire wakes the owner of a connection whose deadline has passed. In a wait to write it first checks how much the client has taken. While
 // the word has no deadline and waking is held, only the sweep uses c.since, c.buffered and c.writePace. If the wait goes on, expire returns
 // when to look again.
 func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
-	// If the owner ends the wait before the exchange, the exchange fails. If the owner begins another wait just after it, that wait
-	// may get this wake-up: the owner then checks the clock and waits again.
+	// If the owner ends the wait before the exchange, the exchange fails. If the owner begins another wait just after the exchange, this
+	// wake-up may end that wait: the owner then checks the clock and waits again.
 	word := c.word.Load()
 	if deadline := deadlineIn(word); deadline == 0 || deadline > now || !c.word.CompareAndSwap(word, word&stateMask) {
 		return 0
@@ -410,7 +413,7 @@ func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 func (s *connSet) hasten(deadline clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// interval counts from the last sweep. If it counted from now, deadlines set again and again would put the sweep off for ever.
+	// interval counts from the last sweep. If it counted from now, repeated calls of hasten would postpone the sweep for ever.
 	if due := max(deadline, s.swept.Add(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
 		s.setDueLocked(s.clock.Exact(), due)
 	}
@@ -432,7 +435,7 @@ func (s *connSet) wakeIdle(now clock.Time) {
 	})
 }
 
-// anyUsedSince reports whether a connection of HTTP/1.1 that was in use at that time or later is idle now.
+// anyUsedSince reports whether any connection of HTTP/1.1 is idle now, and was in use at the given moment or later.
 func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
 	s.walk(func(c *conn) {
 		if word := c.word.Load(); !used && waitState(word&stateMask) == stateIdle && c.http2.Load() == nil {
@@ -443,7 +446,7 @@ func (s *connSet) anyUsedSince(moment clock.Time) (used bool) {
 	return used
 }
 
-// isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the connection's.
+// isToldOfDraining reports whether a connection's owner must be woken because the server is draining. word is the value of c.word.
 func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	switch state := waitState(word & stateMask); state {
 	case stateNew, stateIdle, stateParked, stateStreams:
@@ -451,7 +454,8 @@ func (c *conn) isToldOfDraining(word int64, now clock.Time) bool {
 	case stateRest:
 		return c.server.life.EndsRest(func() clock.Time { return now })
 	case stateLast:
-		// The sweep may come much later. Without a deadline the owner was told already, or ends the wait itself: see lastRead.
+		// The owner is woken now, since the sweep may run much later. If the word has no deadline, the owner has been told already, or ends the
+		// wait itself: see lastRead.
 		deadline := deadlineIn(word)
 		return deadline != 0 && deadline <= now
 	}
@@ -469,8 +473,8 @@ func (s *connSet) tellOfDraining(c *conn, now clock.Time) {
 	c.wakeReader()
 }
 
-// wakeReader ends the wait of the connection's owner. A connection without deadlines is cut, but a connection of HTTP/2 only after its last
-// stream has ended.
+// wakeReader ends the wait of the connection's owner. A net.Conn that doesn't support deadlines is closed; with HTTP/2 only if no stream is
+// open.
 func (c *conn) wakeReader() {
 	if c.netConn.SetReadDeadline(clock.Past) == nil {
 		return
@@ -487,7 +491,7 @@ func (s *connSet) open() int {
 	return s.conns.Len()
 }
 
-// closeAll closes every connection, and keeps new ones out.
+// closeAll closes every connection, and makes the set refuse new ones.
 func (s *connSet) closeAll() {
 	s.mu.Lock()
 	s.closed = true
@@ -495,7 +499,7 @@ func (s *connSet) closeAll() {
 	s.walk(func(c *conn) { linger.Cut(c.netConn) })
 }
 
-// seal keeps new connections and requests of other servers out if none is left. It reports whether new connections are kept out.
+// seal makes the set refuse new connections, and requests of other servers, if the set is empty. It reports whether the set refuses them.
 func (s *connSet) seal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -518,12 +522,12 @@ func (s *connSet) whenEmpty() <-chan struct{} {
 	return s.empty
 }
 
-// The listener may be the program's, and so may its connections. Their RemoteAddr may wait for the client, for example to read a header of
-// the PROXY protocol, and a later call may return another address. So only the goroutine that serves such a connection calls RemoteAddr, at
-// its first request or for MaxConnsPerIP, and only once. The connSet keeps the address for other goroutines. Server.ProxyProtocol is an
-// exception: with it, the server asks each accepted connection for its address, to see whether to trust it.
+// The listener and its connections may be types of the program's own. Their RemoteAddr may block, for example to read a header of the PROXY
+// protocol, and a later call may return another address. So only the goroutine that serves such a connection calls RemoteAddr, at its first
+// request or for MaxConnsPerIP, and only once. The connSet keeps the address for other goroutines. Server.ProxyProtocol is an exception:
+// with it, the server calls RemoteAddr of each accepted connection, to decide whether to trust its header.
 
-// tellsAddress reports whether the RemoteAddr of a connection is known to answer at once.
+// tellsAddress reports whether the RemoteAddr of a connection is known to return without blocking.
 func tellsAddress(netConn net.Conn) bool {
 	switch c := netConn.(type) {
 	case driver, *net.TCPConn, *net.UnixConn, *answerconn.Conn:
@@ -536,7 +540,7 @@ func tellsAddress(netConn net.Conn) bool {
 	return false
 }
 
-// isStranger reports whether the connection's address must be asked with care.
+// isStranger reports whether the connection's RemoteAddr may block, so that only its own goroutine may call it.
 func (c *conn) isStranger() bool { return !tellsAddress(c.netConn) }
 
 // remoteAddr implements wire. Only the goroutine that serves the connection, or one that works for that goroutine, calls it.
@@ -557,7 +561,7 @@ func (c *conn) remoteAddr() net.Addr {
 	return address
 }
 
-// rememberLocked keeps what a member was told when it was asked for its address.
+// rememberLocked stores the address that a stranger's RemoteAddr has returned.
 func (s *connSet) rememberLocked(c *conn, address net.Addr) {
 	s.mu.AssertHeld()
 	if !c.isStranger() {
@@ -572,7 +576,7 @@ func (s *connSet) rememberLocked(c *conn, address net.Addr) {
 // remote implements wire. It is remoteAddr for the address of an IP connection.
 func (c *conn) remote() netip.AddrPort { return c.driver.remote() }
 
-// knownAddr is remoteAddr for any goroutine: nil if the connection would have to be asked.
+// knownAddr is remoteAddr for any goroutine: nil if RemoteAddr would have to be called and may block.
 func (c *conn) knownAddr() net.Addr {
 	if !c.isStranger() {
 		return c.netConn.RemoteAddr()
@@ -581,7 +585,7 @@ func (c *conn) knownAddr() net.Addr {
 	return address
 }
 
-// knownRemote is remote for any goroutine: it is invalid if the connection would have to be asked.
+// knownRemote is remote for any goroutine: it is invalid if RemoteAddr would have to be called and may block.
 func (c *conn) knownRemote() netip.AddrPort {
 	if !c.isStranger() {
 		return c.driver.remote()
@@ -589,7 +593,7 @@ func (c *conn) knownRemote() netip.AddrPort {
 	return addrPortOf(c.knownAddr())
 }
 
-// addressOf returns what a member of the set has answered when it was asked for its address.
+// addressOf returns the address that rememberLocked has stored.
 func (s *connSet) addressOf(c *conn) (address net.Addr, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

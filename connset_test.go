@@ -28,10 +28,10 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// lifeBound is how long the tests wait for an event that has to come. A passing test never waits so long.
+// lifeBound is how long the tests wait for an event that must happen. A passing test never waits so long.
 const lifeBound = 60 * time.Second
 
-// The counts of a connSet equal those of a plain list, whatever connections come and go in whatever order.
+// The counts of a connSet equal those of a plain list, in whatever order connections are added and removed.
 func TestConnSetCounts(t *testing.T) {
 	server := new(Server)
 	set := connSet{max: 12, perAddress: 3, answered: make([]sharedCounts, 1), clock: new(coarseClock)}
@@ -85,7 +85,7 @@ func TestConnSetCounts(t *testing.T) {
 	}
 }
 
-// lifeSweptConn is a connection that calls when a sweep wakes its owner.
+// lifeSweptConn is a connection that calls a function when a sweep wakes its owner.
 type lifeSweptConn struct {
 	net.Conn
 	woken func()
@@ -138,8 +138,8 @@ func TestSweepLetsOthersIn(t *testing.T) {
 	})
 }
 
-// BenchmarkSweep is a sweep of idle connections. Meanwhile another connection is added and removed again and again, and waits for the sweep
-// each time. The additional figure is the longest such wait during a sweep, as a median of all sweeps.
+// BenchmarkSweep measures a sweep of idle connections. During the sweep another connection is added and removed again and again, and waits
+// for the sweep each time. The additional figure is the longest such wait during a sweep, as a median of all sweeps.
 func BenchmarkSweep(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 500_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -296,7 +296,7 @@ func (c *lifeConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// lifeFileConn can be read from as a socket that has sendfile.
+// lifeFileConn has a ReadFrom, like a socket that supports sendfile.
 type lifeFileConn struct{ *lifeConn }
 
 func (c lifeFileConn) ReadFrom(r io.Reader) (int64, error) { return c.readFrom(r) }
@@ -315,8 +315,8 @@ func lifePoll(t *testing.T, what string, condition func() bool) {
 type lifeLate struct {
 	*lifeConn
 	client   net.Conn
-	underway chan struct{} // closed when the server has begun with it
-	goOn     chan struct{} // to be closed to let it go on
+	underway chan struct{} // closed when the server has begun to handle the connection
+	goOn     chan struct{} // the test closes it to let the server go on
 }
 
 func newLifeLate() *lifeLate {
@@ -349,13 +349,13 @@ func (l *lifeFirst) Accept() (net.Conn, error) {
 	}
 }
 
-// lifeLateServer returns a server that asks a connection for its address before it registers it.
+// lifeLateServer returns a server that calls RemoteAddr of a connection before it registers the connection.
 func lifeLateServer(h Handler) *Server {
 	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A connection that was accepted before a shutdown, and is registered late, still has the time-outs: a client that sends its request too
-// slowly gets a 408.
+// A connection that was accepted before a shutdown, and is registered late, is still subject to the time-outs: a client that sends its
+// request too slowly gets a 408.
 func TestShutdownSweepsLateConnections(t *testing.T) {
 	s, late := lifeLateServer(benchHello), newLifeLate()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -418,7 +418,7 @@ func TestServeConnAfterShutdown(t *testing.T) {
 }
 
 // lifePoke wakes all goroutines that wait for a connection of the server, again and again until stop is closed. Each wake-up is like one of
-// a sweep that comes after the wait that it was meant for.
+// a sweep that arrives after the end of the wait for which it was meant.
 func lifePoke(s *Server, stop <-chan struct{}) {
 	for {
 		select {
@@ -512,7 +512,7 @@ func lifePokedClient(addr, path string, content []byte) error {
 			if _, err := io.WriteString(netConn, piece); err != nil {
 				return fmt.Errorf("request %d: %w", i, err)
 			}
-			time.Sleep(200 * time.Microsecond) // for the server to wait, and to be poked; nothing depends on it
+			time.Sleep(200 * time.Microsecond) // gives the server time to wait and to be poked; the result doesn't depend on it
 		}
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
@@ -628,7 +628,7 @@ func TestWaitEndsAfterItsPoke(t *testing.T) {
 	}
 }
 
-// A user's ConnState or Logger that panics costs its connection and nothing else.
+// A panic in a user's ConnState or Logger ends the connection, and does no other harm.
 func TestConnStatePanics(t *testing.T) {
 	for _, state := range []ConnState{StateNew, StateActive, StateIdle, StateClosed} {
 		t.Run(state.String(), func(t *testing.T) {

@@ -11,22 +11,22 @@ import (
 	"github.com/filohttp/filo/pool"
 )
 
-// Context returns the request's context. Any goroutine may use it, also after the request. It is done when:
+// Context returns the request's context. Any goroutine may use it, even after the request. It is done when:
 //
 //   - the client has closed the connection (the cause is ErrClientGone),
 //   - the deadline of SetDeadline has passed,
 //   - Close ended the server, or Shutdown gave up waiting (ErrServerClosed),
 //   - the handler has returned and the stream of Response.SetBodyStream has been sent.
 //
-// The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end
-// (WithCancel, WithTimeout, AfterFunc). From then on the server watches the client, once the body has arrived; a body of
-// unknown length must have been read. Value, Deadline and WithValue don't start the watch. A handler that checks Err only now
-// and then should call Done once at its start.
+// The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end (WithCancel,
+// WithTimeout, AfterFunc). From then on the server watches the client, as soon as the body has arrived. A body of unknown length must have
+// been read to its end before the server can watch. Value, Deadline and WithValue don't start the watch. A handler that checks Err only
+// rarely should call Done once at its start.
 //
-// A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it has done so
-// before the watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the answer meanwhile.
-// The answer is sent in any case, except for an error with a status of 500 or more after the context has ended. A client isn't watched if
-// its net.Conn has a type of the program's own without deadlines.
+// A client that closes its sending side after its request, as printf | nc -N does, looks like a client that leaves. If it closes that side
+// before the watch begins, or soon after, the context lasts 5 more seconds, and longer if the client takes a part of the answer in that
+// time. The answer is sent in any case, except for an error with a status of 500 or more after the context has ended. A client isn't
+// watched if its net.Conn is a type of the program's own that doesn't support deadlines.
 func (c *Ctx) Context() context.Context {
 	c.check()
 	if c.override == nil && c.context == nil {
@@ -81,7 +81,7 @@ func (c *Ctx) newContext() *requestctx.Context {
 	return r
 }
 
-// earliestDeadline returns the earliest of the deadlines that were set for the request; the zero time is none.
+// earliestDeadline returns the earliest of the deadlines that were set for the request; the zero time means none.
 func (c *Ctx) earliestDeadline() time.Time {
 	if t := c.timeout; t != nil {
 		return requestctx.Earlier(c.deadline, t.deadline)
@@ -114,7 +114,7 @@ func (c *Ctx) SetContext(ctx context.Context) {
 	c.override = ctx
 }
 
-// watch lets the client be watched once the whole body has arrived, since then nothing else reads the connection.
+// watch starts the watch of the client if the whole body has arrived, since nothing else reads the connection then.
 func (c *Ctx) watch() {
 	r, x := c.context, c.exchange
 	if r == nil || r.IsWatchable() || x.hijacked || x.lost {
@@ -180,10 +180,10 @@ var (
 	errTasksOver    = Error(503, "the server is shutting down")
 )
 
-// Go passes task to the server's task pool (Server.Tasks), which runs it on another goroutine, beside the handler or after it.
-// The task's context has the values that the request's context has at the time of the call. It doesn't end with the request or
-// its client, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task. The
-// task must not use the Ctx, or anything borrowed from it.
+// Go passes task to the server's task pool (Server.Tasks), which runs it on another goroutine, possibly after the handler has returned. The
+// task's context has the values that the request's context has at the time of the call. That context doesn't end when the request ends or
+// the client leaves, but only when Close is called or Shutdown gives up waiting (ErrServerClosed). Shutdown waits for the task. The task
+// must not use the Ctx, or anything borrowed from it.
 //
 // If there are too many tasks, or the server has been shut down, Go returns a 503 error for the handler to return.
 func (c *Ctx) Go(task func(context.Context)) error {
@@ -198,7 +198,7 @@ func (c *Ctx) Go(task func(context.Context)) error {
 	return err
 }
 
-// startTask starts a task, whose context gets these values.
+// startTask starts a task whose context takes its values from the context values.
 func (s *Server) startTask(values context.Context, task func(context.Context)) error {
 	err := s.tasks.Start(values, task)
 	if err == tasks.ErrOver {

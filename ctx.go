@@ -17,11 +17,12 @@ import (
 	"github.com/filohttp/filo/internal/requestlog"
 )
 
-// Handler answers a request. It may block. The server's ErrorHandler turns an error that it returns into a response. The Ctx,
-// and every []byte obtained from it, is borrowed until the handler returns; a string belongs to the handler.
+// Handler answers a request. It may block. If it returns an error, the server's ErrorHandler turns the error into a response. The Ctx, and
+// every []byte obtained from it, is borrowed until the handler returns; a string belongs to the handler.
 //
 // The goroutine of a handler serves other requests afterwards. A handler that calls runtime.LockOSThread must unlock the thread before it
-// returns. Otherwise thread switches slow those requests down. If the thread can't be used any more, end the goroutine with runtime.Goexit.
+// returns. Otherwise thread switches slow those requests down. If the thread can't be used any more, the handler must end the goroutine
+// with runtime.Goexit.
 type Handler func(*Ctx) error
 
 // Middleware wraps a handler.
@@ -30,14 +31,14 @@ type Middleware func(Handler) Handler
 // Ctx is one request and its response. It belongs to the goroutine that runs the handler, and the server reuses it when the
 // handler has returned. Using it after that may panic, and always does in builds with the race detector.
 //
-// Its fields Request and Response hold the two messages. The methods of Ctx, by purpose:
+// Its fields Request and Response hold the request and the response. The methods of Ctx, by purpose:
 //
 // # Reading the request
 //
 //   - Its line: [Ctx.Method], [Ctx.Host], [Ctx.Path], [Ctx.Query], [Ctx.Param], and borrowed [Ctx.HostBytes], [Ctx.PathBytes],
 //     [Ctx.ParamBytes]; [Ctx.Route] is the pattern that matched. Header fields and cookies: [Request].
-//   - Its body: [Ctx.Body], [Ctx.BodyReader], [Ctx.FormFile], [Ctx.SetMaxBodyBytes], [Ctx.DecodeJSON]. Forms: [Request.Form]. Package
-//     bind makes structs of requests.
+//   - Its body: [Ctx.Body], [Ctx.BodyReader], [Ctx.FormFile], [Ctx.SetMaxBodyBytes], [Ctx.DecodeJSON]. Forms: [Request.Form]. Package bind
+//     decodes requests into structs.
 //   - Its connection: [Ctx.RemoteAddr], [Ctx.RemoteAddrPort], [Ctx.LocalAddr], [Ctx.TLS], [Ctx.ProxyHeader].
 //
 // # Answering
@@ -51,7 +52,7 @@ type Middleware func(Handler) Handler
 //
 // # Answers that go on, and connections that leave HTTP
 //
-// Five methods differ in what filo sends, in who writes afterwards, and in what it costs while the client waits:
+// These five methods differ in what filo sends, in which goroutine writes afterwards, and in what an idle connection costs:
 //
 //	            filo sends            then writes    a wait costs  HTTP/2
 //	Stream      your head             the handler    a worker      yes
@@ -60,16 +61,16 @@ type Middleware func(Handler) Handler
 //	Upgrade     101                   any goroutine  a goroutine   by extended CONNECT
 //	Hijack      nothing               any goroutine  a goroutine   no
 //
-// [Ctx.Stream] is for answers that are made while they are sent. [Ctx.Upgrade] and [Ctx.Hijack] return a net.Conn, for a library that wants
-// one. For parked connections ([Ctx.Park], [Ctx.ParkStream]) filo calls a function when data arrives; the blocking driver needs a goroutine
-// for each of them, too. Package sse (events) and contrib/websocket are built on parked connections, and easier to use.
+// [Ctx.Stream] is for answers that are produced while they are sent. [Ctx.Upgrade] and [Ctx.Hijack] return a net.Conn, for a library that
+// wants one. For parked connections ([Ctx.Park], [Ctx.ParkStream]) filo calls a function when data arrives; the blocking driver also needs
+// a goroutine for each of them. Package sse (events) and contrib/websocket are built on parked connections, and easier to use.
 //
 // # Time, and clients that leave
 //
 //   - [Ctx.Context] ends when nobody waits for the answer any more. [Ctx.SetDeadline] bounds it, and [Ctx.SetContext] replaces it.
 //   - [Ctx.SetTimeout] bounds how long the client waits for the handler; [Ctx.SetReadDeadline] and [Ctx.SetWriteDeadline] bound transfers.
 //   - [Ctx.ShuttingDown] tells a handler that streams endlessly to return.
-//   - [Ctx.Go] runs a function for which the answer needn't wait.
+//   - [Ctx.Go] runs a function in the background, without delaying the answer.
 //
 // # Values, logs and the server
 //
@@ -82,18 +83,18 @@ type Ctx struct {
 	// Response is the response that the client will get.
 	Response Response
 
-	exchange *exchange // the request's; nil when the handler has returned
+	exchange *exchange // the request's exchange; nil after the handler has returned
 	stream   StreamWriter
 	context  *requestctx.Context
 	room     budget.Room // of the request's body
 	deadline time.Time
-	timeout  *handlerTimeout // nil until one is set; kept for the next request
-	// readUntil and writeUntil are the handler's own deadlines; 0 is none.
+	timeout  *handlerTimeout // nil until a timeout is set; reused by the next request
+	// readUntil and writeUntil are the deadlines that the handler has set; 0 means none.
 	readUntil, writeUntil clock.Time
 	// clientGone says that the request's context has ended because the client left, or could no longer be written to. It stays
 	// false if nobody has asked for the context.
 	clientGone bool
-	// abandoned says that the handler's error has no answer, since the client has left: see exchange.abandon.
+	// abandoned says that the handler's error isn't answered, since the client has left: see exchange.abandon.
 	abandoned bool
 	claimed   bool // the answer is being sent, or the handler has returned: no timeout can be set any more
 	rendered  bool // an error was turned into the response, which is final
@@ -130,8 +131,8 @@ func init() {
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
 }
 
-// check panics if the Ctx has no request. Builds with the race detector take the request away as soon as its handler has returned,
-// others when the connection has no further request to handle.
+// check panics if the Ctx has no request. In builds with the race detector, the Ctx loses its request as soon as the handler has returned;
+// in other builds, when the connection has no further request to handle.
 func (c *Ctx) check() {
 	if c.exchange == nil {
 		panic(released)
@@ -152,12 +153,12 @@ func (c *Ctx) end() {
 	c.stopWatch()
 	c.Request.end()
 	if n := c.room.Bytes(); n != 0 {
-		c.exchange.giveRoom(n) // of a form
+		c.exchange.giveRoom(n) // of a form's body
 	}
 	if c.stream.used {
 		c.stream.reset()
 	}
-	c.stopWatch() // again: a Close of the user's may have started a watch
+	c.stopWatch() // again: the program's Close may have started a watch
 	c.exchange.scratch.running.End()
 	c.deadline, c.clientGone, c.abandoned, c.claimed = time.Time{}, false, false, false
 	c.readUntil, c.writeUntil = 0, 0
@@ -225,7 +226,7 @@ func (c *Ctx) routed() *hooks.Match { c.check(); return &c.match }
 // RemoteAddr returns the address of the client's end of the connection.
 func (c *Ctx) RemoteAddr() net.Addr { c.check(); return c.exchange.wire.remoteAddr() }
 
-// RemoteAddrPort returns the address and port of the client's end, an IPv4 address always as IPv4. It is invalid if the
+// RemoteAddrPort returns the address and port of the client's end, with an IPv4-mapped IPv6 address as IPv4. It is invalid if the
 // connection isn't an IP connection. Unlike RemoteAddr it allocates nothing.
 func (c *Ctx) RemoteAddrPort() netip.AddrPort {
 	c.check()
@@ -243,7 +244,7 @@ func addrPortOf(address net.Addr) netip.AddrPort {
 // LocalAddr returns the address of the server's end of the connection.
 func (c *Ctx) LocalAddr() net.Addr { c.check(); return c.exchange.wire.localAddr() }
 
-// TLS returns the state of a TLS connection, or nil without TLS. It must not be changed.
+// TLS returns the state of a TLS connection, or nil without TLS. The caller must not change it.
 func (c *Ctx) TLS() *tls.ConnectionState {
 	c.check()
 	return c.exchange.tlsState
@@ -254,8 +255,8 @@ func (c *Ctx) Server() *Server { c.check(); return c.exchange.server }
 
 // Logger returns the server's logger with attributes that identify the request: "route", if a route was found, and those of
 // AddLogAttributes, such as "request_id" of middleware.RequestID and "trace_id" and "span_id" of contrib/otel. The logger is built on
-// the first call, and again when attributes were added. It may be kept, and used by any goroutine; Logger itself, like every method of
-// Ctx, may not.
+// the first call, and again when attributes were added. The logger may be kept, and any goroutine may use it. Only the handler's goroutine
+// may call Logger itself, like all methods of Ctx.
 func (c *Ctx) Logger() *slog.Logger {
 	c.check()
 	route := c.match.Route
@@ -282,9 +283,9 @@ func (c *Ctx) attributes() []slog.Attr {
 	return attributes
 }
 
-// AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function when a handler calls Logger, and
-// never if none does. The function appends its attributes to the slice and returns the result. These attributes must not refer to borrowed
-// bytes, and the function must not call Logger.
+// AddLogAttributes adds attributes to the request's Logger, for middleware. The server calls the function only when a handler calls Logger.
+// The function appends its attributes to the slice and returns the result. These attributes must not refer to borrowed bytes, and the
+// function must not call Logger.
 func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []slog.Attr) {
 	c.check()
 	if appendTo == nil {
@@ -294,18 +295,18 @@ func (c *Ctx) AddLogAttributes(appendTo func(c *Ctx, attributes []slog.Attr) []s
 }
 
 // LogHandler returns a handler that adds to each record the attributes of the request in whose context it is logged, and passes the record
-// on to next. Ctx.Logger has the same attributes: "route", and what middleware has added, such as "request_id" and "trace_id". It is for
-// code that has a context.Context but no Ctx:
+// on to next. Ctx.Logger has the same attributes: "route", and what middleware has added, such as "request_id" and "trace_id". LogHandler
+// is for code that has a context.Context but no Ctx:
 //
 //	slog.SetDefault(slog.New(filo.LogHandler(slog.NewJSONHandler(os.Stderr, nil))))
 //	…
 //	slog.InfoContext(ctx, "paid", "order", id) // ctx comes from Ctx.Context or Ctx.Go
 //
-// A context has the attributes that were known when the handler last called Ctx.Context, so middleware that adds attributes must stand
-// outside of the code that calls it. The attributes stay in the context when the request has ended, and in contexts that are derived from
-// it. An attribute that the record or its logger already has isn't added. The added attributes stand outside of a logger's groups. Make the
-// LogHandler before the server starts: a context that was asked for earlier has no attributes. Once there is a LogHandler, each request
-// that asks for its context allocates its attributes.
+// A context has the attributes that were known when Ctx.Context was last called, so middleware that adds attributes must run before the
+// code that calls Ctx.Context. The attributes stay in the context after the request has ended, and contexts that are derived from it have
+// them too. An attribute that the record or its logger already has isn't added. The added attributes are placed outside of a logger's
+// groups. Create the LogHandler before the server starts: a context that Ctx.Context returned earlier has no attributes. Once there is a
+// LogHandler, each request that asks for its context allocates its attributes.
 func LogHandler(next slog.Handler) slog.Handler {
 	if next == nil {
 		panic("filo: LogHandler with a nil handler")
@@ -313,7 +314,8 @@ func LogHandler(next slog.Handler) slog.Handler {
 	return requestlog.NewHandler(next)
 }
 
-// requestLog returns what a LogHandler adds now, nil for nothing. last is the previous result for the request, or nil.
+// requestLog returns the attributes that a LogHandler adds now, or nil if there are none. last is the previous result for the request, or
+// nil.
 func (c *Ctx) requestLog(last *requestlog.Attributes) *requestlog.Attributes {
 	if c.match.Route == "" && len(c.logAttributes) == 0 {
 		return nil
@@ -341,7 +343,7 @@ func (c *Ctx) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline sets a deadline for sending with Stream, in place of WriteTimeout and MinTransferRate: see SetReadDeadline.
-// The server's limits apply to whatever is left to send when the handler has returned.
+// After the handler has returned, the server's limits apply to the rest of the answer.
 func (c *Ctx) SetWriteDeadline(t time.Time) error {
 	c.check()
 	if c.exchange.hijacked {
@@ -427,7 +429,7 @@ func (c *Ctx) BytesWritten() int64 {
 
 // RenderError makes the ErrorHandler turn err into the response now rather than after the handler has returned, so that outer
 // middleware sees the final response. No error that is returned later changes the response. RenderError returns err, for the
-// handler to return. It leaves ErrAbort, and an error after the head was sent, to the server.
+// handler to return. If err is ErrAbort, or if the head has been sent, RenderError only returns err, and the server handles it.
 //
 // If the context of Ctx.Context has ended because the client left, and no head was sent, there is no answer, unless err is an HTTPError
 // with a status below 500. RenderError then returns an error that wraps err and ErrAbort, and also ErrClientGone if err is ErrClientGone or

@@ -38,8 +38,8 @@ func (l wakeCounterListener) Accept() (net.Conn, error) {
 	return wakeCounter{c, l.wakes}, nil
 }
 
-// A connection of the blocking driver is woken once because the server shuts down. Its last wait isn't woken: that has short deadlines of
-// its own.
+// A connection of the blocking driver is woken once because the server shuts down. Its last wait isn't woken, since that wait has short
+// deadlines of its own.
 func TestLastReadIsNotWoken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 
 // Errors to test for with errors.Is.
 var (
-	// ErrServerClosed is returned by Serve and its variants after Shutdown or Close, and is the cause of a request's context
-	// that ended because of them.
+	// ErrServerClosed is returned by Serve and its variants after Shutdown or Close, and is the cause of a request context that Shutdown or
+	// Close has ended.
 	ErrServerClosed = errors.New("filo: server closed")
-	// ErrClientGone is the cause of a request's context that ended because the client closed the connection.
+	// ErrClientGone is the cause of a request context that ended because the client closed the connection.
 	ErrClientGone = requestctx.ErrClientGone
-	// ErrAbort, when a handler returns it or panics with it, closes the connection without an answer or a log record.
+	// ErrAbort makes the server close the connection without an answer or a log record, if a handler returns it or panics with it.
 	ErrAbort = errors.New("filo: request aborted by its handler")
-	// ErrHijacked is returned by methods that need the connection, or answer, after the handler has taken the connection over by
-	// Hijack, Upgrade or Park. The server logs it when the handler returns it.
+	// ErrHijacked is returned by methods that answer or use the connection, after the handler has taken the connection over by Hijack, Upgrade
+	// or Park. The server logs it when the handler returns it.
 	ErrHijacked = errors.New("filo: the connection was taken over before, by Hijack, Upgrade or Park")
 	// ErrHeadSent is returned by methods that would change an answer whose head has been sent.
 	ErrHeadSent = errors.New("filo: the response head has been sent")
@@ -37,7 +37,7 @@ var (
 	ErrBodyNotAllowed = errors.New("filo: a response to HEAD, or with the status 1xx, 204, 205 or 304, can have no body")
 	// ErrContentLength is returned by a write beyond the Content-Length that the handler has set.
 	ErrContentLength = errors.New("filo: write beyond the announced Content-Length")
-	// ErrHandlerTimeout is returned by writes to a response, and by reads of a body that hasn't come, after the handler's timeout has
+	// ErrHandlerTimeout is returned by writes to a response, and by reads of a body that hasn't arrived, after the handler's timeout has
 	// answered: see Ctx.SetTimeout.
 	ErrHandlerTimeout = errors.New("filo: the handler's time-out has answered")
 	// ErrBodyTooLarge is wrapped by the 413 error of a request body over its limit.
@@ -47,9 +47,9 @@ var (
 	ErrBusy = errors.New("filo: too much to do at once")
 )
 
-// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return it, and so do filo's own
-// methods, for example for a body over its limit. The server answers a malformed request itself, without the ErrorHandler. In problem
-// details the members have the meanings of RFC 9457, section 3.1.
+// HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return HTTPErrors, and so do filo's
+// own methods, for example for a body over its limit. The server answers a malformed request itself, without the ErrorHandler. Type, Title,
+// Status, Detail and Instance are the members of problem details in RFC 9457, section 3.1.
 type HTTPError struct {
 	// Status is the response status, 400 to 599.
 	Status int
@@ -85,8 +85,8 @@ func (e *HTTPError) Error() string {
 // Unwrap returns the cause.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// LogValue implements slog.LogValuer: logs of every format get the text of Error. Without it slog's JSONHandler would call MarshalJSON,
-// which leaves out the cause.
+// LogValue implements slog.LogValuer: it makes logs of every format contain the text of Error. Without it slog's JSONHandler would call
+// MarshalJSON, which leaves out the cause.
 func (e *HTTPError) LogValue() slog.Value { return slog.StringValue(e.Error()) }
 
 // MarshalJSON encodes the error as problem details (RFC 9457), without the cause.
@@ -116,8 +116,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// loggedMethod and loggedPath return the request's method and path, cut to the length that a log record may have: over HTTP/2 a client
-// needs only a few bytes to repeat a long path.
+// loggedMethod and loggedPath return the request's method and path, cut to the maximum length in a log record: otherwise a client could
+// fill the log cheaply, since over HTTP/2 it needs only a few bytes to repeat a long path.
 func (c *Ctx) loggedMethod() string {
 	return syntax.Excerpt(c.Request.Method(), syntax.MaxLoggedMethod)
 }
@@ -146,9 +146,9 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// The other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the others requests. A handler that
-// reads its body may also get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading needs a worker's place
-// and there is none. All are shared: nothing may change them, either.
+// These are all other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the other errors refuse
+// requests. A handler that reads its body may also get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading
+// needs a worker's place and there is none. These errors are shared, too: nothing may change them.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")
@@ -159,8 +159,8 @@ var (
 	errEnding       = Error(503, "the server is shutting down")
 	errBusy         = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // over Concurrency
 	errAnswersFull  = &HTTPError{Status: 503, Detail: "too many answers wait for their clients", Err: ErrBusy} // over MaxBufferedAnswers
-	errQueueFull    = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // and Queue is full
-	errQueueTimeout = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // and QueueTimeout has passed
+	errQueueFull    = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // over Concurrency, and Queue is full
+	errQueueTimeout = &HTTPError{Status: 503, Detail: "too many requests at once", Err: ErrBusy}               // over Concurrency, and QueueTimeout has passed
 	errConnsPerIP   = Error(429, "too many connections from this address")
 )
 
@@ -178,8 +178,8 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises replaces the fields and directives that allow caches to keep the answer by no-store, since caches mustn't keep a failure.
-// no-store also replaces the other directives, such as private, and the fields that some caches go by instead of Cache-Control.
+// keepNoPromises replaces the fields and directives that allow caches to store the answer with no-store, since caches must not store a
+// failure. It also replaces all other directives, such as private, and removes the fields that some caches read instead of Cache-Control.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")
@@ -202,10 +202,10 @@ func (h *Header) keepNoPromises() {
 
 // DefaultErrorHandler answers with the error's status, or 500 if it has none. The body is problem details (RFC 9457) if the
 // client's Accept prefers JSON. It is also problem details if Accept has no preference and either the request body was JSON or
-// the response's Content-Type is JSON. Otherwise it is a line of text. The answer has "Vary: Accept", since caches may keep some
-// errors, such as a 404. The previous body is dropped. Header fields that the handler set stay, except those that describe the body
-// or allow caching: Expires, Surrogate-Control and those whose names end with "-Cache-Control", such as CDN-Cache-Control, are removed.
-// If one of these was set, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
+// the response's Content-Type is JSON. Otherwise it is a line of text. The answer has "Vary: Accept", since caches may store some errors,
+// such as a 404. The previous body is dropped. Header fields that the handler set stay, except those that describe the body or allow
+// caching: Expires, Surrogate-Control and those whose names end with "-Cache-Control", such as CDN-Cache-Control, are removed. If one of
+// these was set, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
 // ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
@@ -241,8 +241,8 @@ func answerError(c *Ctx, err error, asJSON bool) {
 // retryAfterSeconds is the Retry-After of refusals because of overload.
 const retryAfterSeconds = "1"
 
-// refusalFields are the fields of answers that the server gives without a handler, overloadFields those of refusals because of
-// overload. Both are only read.
+// refusalFields are the fields of answers that the server gives without a handler, overloadFields those of refusals because of overload.
+// Nothing may change them.
 var (
 	refusalFields = func() (l field.List) {
 		l.SetID(field.ContentType, textPlain)
@@ -259,8 +259,8 @@ var (
 var contentFields = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
 	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}
 
-// dropContent removes the fields of a body that isn't sent, since the answer becomes an error with the status. Content-Type stays, since
-// the format of the error depends on it.
+// dropContent removes the fields that describe the previous body, since an error with this status replaces that body. Content-Type stays,
+// since the format of the error depends on it.
 func (h *Header) dropContent(status int) {
 	for _, name := range contentFields {
 		h.list.Del(name)
@@ -270,7 +270,7 @@ func (h *Header) dropContent(status int) {
 	}
 }
 
-// prepareRefusal turns the fields of a response into those of the answer that the server gives instead.
+// prepareRefusal turns the fields of a response into the fields of the refusal that the server sends instead.
 func (h *Header) prepareRefusal(reason *HTTPError) {
 	h.dropContent(reason.Status)
 	h.keepNoPromises()
@@ -280,7 +280,7 @@ func (h *Header) prepareRefusal(reason *HTTPError) {
 	}
 }
 
-// refusalFields returns the fields of an answer that the server gives instead of the response.
+// refusalFields returns the fields of the refusal that the server sends instead of the response.
 func (r *Response) refusalFields(reason *HTTPError) *field.List {
 	r.Header.prepareRefusal(reason)
 	return &r.Header.list
@@ -297,13 +297,13 @@ func (s *Server) refuseConn(netConn net.Conn, client netip.AddrPort, reason *HTT
 	}
 }
 
-// refusalHTTP2 is appendRefusal for a connection that has agreed on HTTP/2: no request of its client was or will be served.
+// refusalHTTP2 is appendRefusal for a connection that has negotiated HTTP/2. Its GOAWAY says that no request was or will be served.
 func refusalHTTP2(reason *HTTPError) []byte {
 	return http2.AppendGoAway(http2.AppendFrameHeader(nil, 0, http2.FrameSettings, 0, 0), 0, http2.NoError, refusalText(reason))
 }
 
-// appendRefusal renders an answer that the server gives without a handler. fields are refusalFields or overloadFields. The answer to a
-// HEAD request has no body. The connection ends with the answer.
+// appendRefusal renders an answer that the server gives without a handler. fields are refusalFields or overloadFields. If head is set, the
+// request was a HEAD, and the answer has no body. The connection ends after the answer.
 func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List, head bool) []byte {
 	body := refusalText(reason)
 	h := http1.Head{

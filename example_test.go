@@ -122,7 +122,7 @@ func ExampleServer() {
 	// filo: server closed
 }
 
-// A process that is told to end finishes what it has begun.
+// A process that receives a signal finishes the requests that it has begun.
 func ExampleServer_Shutdown() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // and syscall.SIGTERM
 	defer stop()
@@ -147,7 +147,7 @@ func ExampleServer_Shutdown() {
 	// Output: shut down: <nil>
 }
 
-// A program that ends with its server. The first signal begins the shutdown, and a second one ends the process at once.
+// This program ends when its server has ended. The first signal begins the shutdown, and a second one ends the process at once.
 func ExampleServer_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // and syscall.SIGTERM
 	defer stop()
@@ -205,7 +205,7 @@ func ExampleCtx_Body() {
 	handler := func(c *filo.Ctx) error {
 		body, err := c.Body()
 		if err != nil {
-			return err // 413 if it is too large, 408 if it comes too slowly, 400 if it is cut off
+			return err // 413 if the body is too large, 408 if it arrives too slowly, 400 if it is cut off
 		}
 		return c.Bytes(200, c.Request.ContentType(), body)
 	}
@@ -220,7 +220,7 @@ func ExampleCtx_Body() {
 	// echo
 }
 
-// A body of any size is read as it comes, in constant memory.
+// A body of any size is read as it arrives, in constant memory.
 func ExampleCtx_BodyReader() {
 	handler := func(c *filo.Ctx) error {
 		c.SetMaxBodyBytes(10 << 30)
@@ -241,7 +241,7 @@ func ExampleCtx_BodyReader() {
 	// 4 bytes
 }
 
-// Each Flush sends what was written, and its error says when the client is gone.
+// Each Flush sends the bytes written so far. Its error says that the client has gone.
 func ExampleCtx_Stream() {
 	handler := func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Type", "text/event-stream")
@@ -277,7 +277,7 @@ func ExampleCtx_Stream() {
 	// data: 2
 }
 
-// A handler that works for long ends when nobody waits for its answer any more.
+// A long-running handler ends when nobody waits for its answer any more.
 func ExampleCtx_Context() {
 	lookUp := func(ctx context.Context) (string, error) { // a query, for example
 		select {
@@ -368,7 +368,8 @@ func ExampleCtx_Go() {
 	// 202 Accepted
 }
 
-// After Upgrade the connection speaks another protocol. The handler reads first what the client had already sent behind its request.
+// After Upgrade the connection speaks another protocol. The handler first reads the bytes that the client has already sent after its
+// request.
 func ExampleCtx_Upgrade() {
 	handler := func(c *filo.Ctx) error {
 		conn, buffered, err := c.Upgrade("echo")
@@ -377,7 +378,7 @@ func ExampleCtx_Upgrade() {
 		}
 		defer conn.Close()
 		if _, err := conn.Write(buffered); err != nil {
-			return nil // nobody to tell
+			return nil // there is nobody to report the error to
 		}
 		_, err = io.Copy(conn, conn)
 		return err
@@ -423,7 +424,7 @@ func ExampleCtx_Hijack() {
 	// X-By: hand
 }
 
-// A browser learns of a style sheet while the page is still being made.
+// A browser learns of a style sheet while the page is still being rendered.
 func ExampleCtx_EarlyHints() {
 	handler := func(c *filo.Ctx) error {
 		c.Response.Header.Set("Link", "</style.css>; rel=preload; as=style")
@@ -578,7 +579,7 @@ func ExampleCookie() {
 	// Welcome back!
 }
 
-// A Key carries a value from a middleware to the handlers inside of it, with the value's type.
+// A Key passes a value, with its type, from a middleware to the handlers inside of it.
 func ExampleKey() {
 	user := filo.NewKey[string]("user")
 	withUser := func(next filo.Handler) filo.Handler {
@@ -602,7 +603,8 @@ func ExampleKey() {
 	// Ada true
 }
 
-// A handler that always waits runs apart from the event loops from its first call on. Without Offload filo learns it from measurements.
+// With Offload, a handler that always waits runs outside of the event loops from its first call on. Without Offload, filo learns from
+// measurements that the handler waits.
 func ExampleOffload() {
 	handler := filo.Offload(func(c *filo.Ctx) error {
 		time.Sleep(10 * time.Millisecond) // a query, for example
@@ -615,7 +617,7 @@ func ExampleOffload() {
 	// Server: filo
 }
 
-// A handler that never waits is answered even when Server.Concurrency is reached.
+// An Inline handler, which must never wait, answers even when Server.Concurrency is reached.
 func ExampleInline() {
 	alive := filo.Inline(func(c *filo.Ctx) error { return c.NoContent() })
 
@@ -639,7 +641,7 @@ func ExampleOnServing() {
 	// ended: <nil>
 }
 
-// Clients that offer HTTP/2 use it. With files of its own for each name, or files that change, use package certs.
+// Clients that offer HTTP/2 use it. If each host name has files of its own, or if the files change, use package certs.
 func ExampleServer_ListenAndServeTLS() {
 	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "Hello over "+c.Request.Proto()+"\n") }}
 	log.Fatal(s.ListenAndServeTLS(":8443", "cert.pem", "key.pem"))
@@ -657,7 +659,7 @@ func ExampleHTTP2Options() {
 	log.Fatal(s.ListenAndServe(":8080"))
 }
 
-// A balancer that passes TLS through tells each client's address by the PROXY protocol.
+// A balancer that passes TLS through sends each client's address by the PROXY protocol.
 func ExampleProxyProtocol() {
 	s := &filo.Server{
 		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()+"\n") },
@@ -666,8 +668,8 @@ func ExampleProxyProtocol() {
 	log.Fatal(s.ListenAndServeTLS(":8443", "cert.pem", "key.pem"))
 }
 
-// What the proxy knows about a connection reaches the handlers: here the host name that the client asked for by TLS, and the proxy's own
-// identifier, to find the connection in the proxy's log.
+// Handlers can read what the proxy has sent about a connection: here the server name from the client's TLS handshake, and the proxy's own
+// identifier, which helps to find the connection in the proxy's log.
 func ExampleCtx_ProxyHeader() {
 	s := &filo.Server{
 		Handler: func(c *filo.Ctx) error {
@@ -680,7 +682,7 @@ func ExampleCtx_ProxyHeader() {
 	log.Fatal(s.ListenAndServe(":8080"))
 }
 
-// The requests that have been handled for longer than a second, in the log.
+// This program logs the requests that have been handled for longer than a second.
 func ExampleServer_Running() {
 	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "hello\n") }}
 	go func() {
@@ -696,7 +698,7 @@ func ExampleServer_Running() {
 	log.Fatal(s.ListenAndServe(":8080"))
 }
 
-// A connection is new, then active and idle in turns, and closed or hijacked in the end.
+// A connection is new, then alternately active and idle, and closed or hijacked in the end.
 func ExampleConnState() {
 	ended := make(chan struct{})
 	s := &filo.Server{
@@ -719,7 +721,7 @@ func ExampleConnState() {
 	// closed
 }
 
-// Handlers that wait for something else than a request return when the shutdown begins.
+// Handlers that wait for something other than their request return when the shutdown begins.
 func ExampleServer_RegisterOnShutdown() {
 	orders := make(chan int)
 	s := &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -750,7 +752,7 @@ func ExampleServer_RegisterOnShutdown() {
 	// Output: 503 Service Unavailable <nil>
 }
 
-// An API whose errors are problem details (RFC 9457) for each client that doesn't prefer text.
+// The errors of this API are problem details (RFC 9457) for each client that doesn't prefer text.
 func ExampleProblemErrorHandler() {
 	s := &filo.Server{
 		Handler:      func(c *filo.Ctx) error { return filo.Error(404, "there is no user 7") },
@@ -774,7 +776,7 @@ func ExampleProblemErrorHandler() {
 	// {"detail":"there is no user 7","status":404,"title":"Not Found"}
 }
 
-// A panic is an error like others, and has a stack.
+// The ErrorHandler gets a panic as an error that has the stack.
 func ExamplePanicError() {
 	s := &filo.Server{
 		Handler: func(c *filo.Ctx) error { panic("out of cheese") },
@@ -840,7 +842,7 @@ func ExampleSaveFile() {
 	// pixels <nil>
 }
 
-// The parts of a large form are read as they come, and needn't fit into memory.
+// The parts of a large form are read as they arrive, and needn't fit into memory.
 func ExampleRequest_MultipartReader() {
 	handler := func(c *filo.Ctx) error {
 		c.SetMaxBodyBytes(10 << 30)
@@ -904,7 +906,7 @@ func ExampleCtx_Attachment() {
 	// "7,Ada\n" <nil>
 }
 
-// One address for people and for programs.
+// The same URL serves people and programs.
 func ExampleCtx_Negotiate() {
 	handler := func(c *filo.Ctx) error {
 		switch c.Negotiate("text/html", "application/json") {
@@ -928,7 +930,7 @@ func ExampleCtx_Negotiate() {
 }
 
 func ExampleCtx_Redirect() {
-	handler := func(c *filo.Ctx) error { return c.Redirect(303, "/orders/7") } // after a POST, the client GETs that
+	handler := func(c *filo.Ctx) error { return c.Redirect(303, "/orders/7") } // after a POST, the client GETs that path
 
 	exampleAnswers(handler, "POST /orders HTTP/1.1\nHost: example.com\nContent-Length: 0\n\n")
 	// Output:
@@ -938,7 +940,8 @@ func ExampleCtx_Redirect() {
 	// Content-Length: 0
 }
 
-// Reader sends what another reader has, such as an object of a store. The server reads after the handler has returned, and closes it.
+// Reader sends the content of an io.Reader, such as an object of a store. The server reads it after the handler has returned, and then
+// closes it.
 func ExampleCtx_Reader() {
 	handler := func(c *filo.Ctx) error {
 		object := io.NopCloser(strings.NewReader("a large object\n"))
@@ -1020,7 +1023,7 @@ func ExampleUnfinishedError() {
 	}
 }
 
-// The parameters of a route are the handler's to keep.
+// A handler may keep the parameters that Param returns.
 func ExampleCtx_Param() {
 	r := router.New()
 	r.GET("/users/{id}", func(c *filo.Ctx) error {
@@ -1041,7 +1044,7 @@ func ExampleCtx_Param() {
 func ExampleCtx_SetTimeout() {
 	handler := func(c *filo.Ctx) error {
 		c.SetTimeout(10*time.Millisecond, nil)
-		<-c.Context().Done() // as a query does that gets the context
+		<-c.Context().Done() // as a database query with this context would
 		return context.Cause(c.Context())
 	}
 	s := &filo.Server{Handler: handler}
@@ -1058,7 +1061,7 @@ func ExampleCtx_SetTimeout() {
 	// Output: 503 Service Unavailable
 }
 
-// A connection with a protocol of its own that mostly waits: its function is called when data has come.
+// A parked connection has a protocol of its own and mostly waits. Its function is called when data has arrived.
 func ExampleCtx_Park() {
 	handler := func(c *filo.Ctx) error {
 		_, err := c.Park("echo", func(p *filo.ParkedConn, wake filo.Wake) error {
@@ -1068,7 +1071,7 @@ func ExampleCtx_Park() {
 			buffer := make([]byte, 512)
 			n, err := p.Read(buffer)
 			if err != nil {
-				return err // io.EOF if the client has ended its side
+				return err // io.EOF if the client has closed its sending side
 			}
 			_, err = p.Write(buffer[:n])
 			return err
@@ -1099,13 +1102,13 @@ func ExampleCtx_Park() {
 	// "echoed\n" <nil>
 }
 
-// Many clients get the same news, and none has a goroutine. Package sse has this with event IDs, channels and replays.
+// Many clients get the same news, and no goroutine waits for any of them. Package sse offers this with event IDs, channels and replays.
 func ExampleCtx_ParkStream() {
 	listening := make(chan *filo.ParkedConn)
 	handler := func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Type", "text/event-stream")
 		p, err := c.ParkStream(func(p *filo.ParkedConn, wake filo.Wake) error {
-			_, err := p.Read(make([]byte, 1)) // clients of event streams send nothing: they have left, or the server shuts down
+			_, err := p.Read(make([]byte, 1)) // clients of event streams send nothing, so the client has left, or the server is shutting down
 			return err
 		})
 		if err == nil {
@@ -1151,7 +1154,7 @@ func ExampleNewField() {
 	// Server: filo
 }
 
-// Names are found in any case. All yields the fields in order.
+// Lookup ignores the case of names. All yields the fields in order.
 func ExampleHeader() {
 	handler := func(c *filo.Ctx) error {
 		h := &c.Request.Header
@@ -1175,13 +1178,13 @@ func ExampleHeader() {
 	// Server: filo
 }
 
-// upperCase is a wrapper of bodies.
+// upperCase wraps the writer of a body.
 type upperCase struct{ body io.Writer }
 
 func (u upperCase) Write(p []byte) (int, error) { return u.body.Write(bytes.ToUpper(p)) }
 func (u upperCase) Close() error                { return nil }
 
-// Middleware may change the body that the handler inside of it makes, whole or streamed.
+// Middleware may change the body that the handler inside of it writes, whole or streamed.
 func ExampleResponse_WrapBody() {
 	shouting := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -1201,7 +1204,7 @@ func ExampleResponse_WrapBody() {
 	// HELLO
 }
 
-// What Ctx.Text, Ctx.JSON and others do in one call. Until the handler has returned, middleware around it may change all of it.
+// Ctx.Text, Ctx.JSON and the like do all of this in one call. Middleware around the handler may still change the whole response.
 func ExampleResponse() {
 	handler := func(c *filo.Ctx) error {
 		c.Response.SetStatus(201)
@@ -1222,7 +1225,7 @@ func ExampleResponse() {
 	// 7,Ada
 }
 
-// A stream without an end returns when the shutdown begins, so that the client comes back to another server.
+// An endless stream ends when the shutdown begins, so that the client reconnects to another server.
 func ExampleCtx_ShuttingDown() {
 	handler := func(c *filo.Ctx) error {
 		news := make(chan string, 1)
@@ -1261,7 +1264,8 @@ func ExampleCtx_ShuttingDown() {
 	// <nil> EOF
 }
 
-// Middleware around a router sees the final answer by RenderError. Inside of a router's middleware errors are rendered already.
+// Middleware around a router sees the final answer after it has called RenderError. In middleware of the router itself, errors are rendered
+// already.
 func ExampleCtx_RenderError() {
 	counted := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {

@@ -27,7 +27,7 @@ import (
 type exchange struct {
 	server   *Server              // immutable
 	tlsState *tls.ConnectionState // the result of the TLS handshake, nil without TLS
-	wire     wire                 // the protocol, for what happens inside a handler
+	wire     wire                 // the protocol, for calls that a running handler makes
 	scratch  *scratch             // the buffers of the worker that runs the handler
 	// answered counts the answers by status class, together with other exchanges: see connSet.answered.
 	answered *answerCounts
@@ -37,8 +37,8 @@ type exchange struct {
 	lost     bool // the client of the current request can't be reached any more
 }
 
-// wire is what a running handler needs of a protocol: it reads the body, and sends while the handler runs. A whole answer doesn't go
-// through wire: the protocol renders it when the handler has returned.
+// wire is the interface through which a running handler uses the protocol: to read the body, and to send before the handler returns. A
+// whole answer doesn't go through wire: the protocol renders it when the handler has returned.
 //
 // Unless said otherwise, the methods are called on the handler's goroutine, and keep no slice that they are given.
 type wire interface {
@@ -49,8 +49,8 @@ type wire interface {
 	remote() netip.AddrPort
 	// proxyHeader returns the connection's header of the PROXY protocol, nil if it has none.
 	proxyHeader() *proxyproto.Header
-	// outerContext returns the context that provides the values of the requests' contexts and ends them, or nil. carried says that
-	// another server received the request; that server ends the context when the client leaves.
+	// outerContext returns the parent of the requests' contexts, or nil: their values come from it, and they end with it. carried says that
+	// another server received the request, and ends the context when the client leaves.
 	outerContext() (outer context.Context, carried bool)
 	// deadlineSet is called when the handler has set a deadline: see Ctx.readUntil and writeUntil.
 	deadlineSet(t time.Time, write bool) error
@@ -62,22 +62,22 @@ type wire interface {
 	lendBody(b *body) (whole []byte, ok bool, err error)
 	// queuedBody returns how many bytes of the body wait for the handler, and count against MaxBufferedBodies.
 	queuedBody() int64
-	// overrunBody is called when there is no room for the body. It reports false if that was noticed before, and was counted.
+	// overrunBody is called when there is no room for the body. It reports false if this refusal has already been counted.
 	overrunBody() bool
 
-	// giveWay and queueUp first send the answers to earlier requests. If that fails, they return its error.
+	// giveWay and queueUp first send the answers to earlier requests. If sending fails, they return its error.
 	admitter
 	// inform sends an interim answer.
 	inform(status int, h *Header) error
-	// head begins a streamed answer whose body has this length, noLength if unknown. It need not send anything yet.
+	// head begins a streamed answer whose body has this length, or noLength if the length is unknown. It need not send anything yet.
 	head(ctx *Ctx, length int64)
-	// data sends a part of the body, which may be empty. Without flush it may keep a copy of up to copiedBody bytes back.
+	// data sends a part of the body, which may be empty. If flush is false, it may copy up to copiedBody bytes and send them later.
 	data(p []byte, flush bool) error
 	// endStream completes a streamed answer.
 	endStream(trailer *Header)
 
 	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. The caller
-	// passes the result, which may be nil, to hijack, or closes it. switches says that switchProtocols comes first.
+	// passes the result, which may be nil, to hijack, or closes it. switches says that switchProtocols will be called before hijack.
 	prepareHijack(switches bool) (prepared net.Conn, err error)
 	// switchProtocols renders a 101 with these fields, or the protocol's equivalent, to be sent by hijack.
 	switchProtocols(h *Header)
@@ -85,26 +85,28 @@ type wire interface {
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
 	// answerApart sends the time-out's answer instead of the handler's: nothing else is sent for the request. It may be called on a timer's
-	// goroutine. Meanwhile the handler may read, but doesn't write. fields are borrowed. size is the size of the body.
+	// goroutine. At the same time the handler may read, but it doesn't write. fields are borrowed. size is the size of the body.
 	answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error)
 }
 
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If stays is set, the worker keeps its loop, and the
-	// head must not be flushed. Otherwise, unless the head was sent before, fileSender has given the loop away, since the file may have to
-	// be read from a disk.
+	// head must not be flushed. Otherwise fileSender has given the loop away, unless the head was sent before, since the system may have to
+	// read the file from a disk.
 	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
-	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. Once the handler has
-	// returned, stream is the response's body, otherwise nil. kept says that the protocol sends the rest later, and then closes stream.
+	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. stream is the
+	// response's body if the handler has returned, and nil if not. kept says that the protocol sends the rest later, and closes stream
+	// afterwards.
 	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)
 }
 
-// windowWire is a wire whose client says how much content it takes. While the window is closed, no content is read or made.
+// windowWire is a wire with flow control: the client announces how much content it takes. While the window is closed, the server doesn't
+// read or produce content.
 type windowWire interface {
 	// window returns how many more bytes of content the client takes now.
 	window() int
-	// awaitWindow waits until the client takes more, and returns how much. The handler keeps no buffer meanwhile.
+	// awaitWindow waits until the client takes more, and returns how much. The handler holds no buffer during the wait.
 	awaitWindow() (n int, err error)
 }
 
@@ -121,7 +123,7 @@ type ending uint8
 const (
 	endingWhole    ending = iota // the answer is in Ctx.Response, to be rendered
 	endingStreamed               // the answer was streamed, up to its end
-	endingAborted                // there is no answer or only a part, which the client must not take for the whole
+	endingAborted                // there is no answer, or only a part that the client must not take for the whole
 	endingTimedOut               // the handler's timeout has answered
 	endingTaken                  // the handler has taken the connection over
 )
@@ -151,7 +153,7 @@ func (x *exchange) invoke(ctx *Ctx) error {
 	return err
 }
 
-// exited is finish for a handler that is ending its goroutine.
+// exited does the work of finish for a handler that is ending its goroutine.
 func (x *exchange) exited(ctx *Ctx) ending {
 	x.server.logger().Error("the handler ended its goroutine", "method", ctx.loggedMethod(), "path", ctx.loggedPath())
 	if x.hijacked {
@@ -174,8 +176,8 @@ func (x *exchange) panicked(err *PanicError) error {
 	return err
 }
 
-// finish completes the answer after the handler has returned err. It doesn't render a whole answer: the protocol does. No user code runs
-// for the answer afterwards, except what Ctx.end closes.
+// finish completes the answer after the handler has returned err. It doesn't render a whole answer: the protocol does. After finish, no
+// user code runs for the answer, except the Close methods that Ctx.end calls.
 func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	if x.hijacked {
 		x.logDropped(ctx, err)
@@ -184,7 +186,7 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	ctx.claimed, ctx.returned = true, true
 	ctx.readUntil, ctx.writeUntil = 0, 0
 	if err != nil || ctx.Response.source != bodyStream {
-		ctx.stopWatch() // not before a body stream is sent, whose reader may depend on the context
+		ctx.stopWatch() // not if a body stream is still to be sent, since its reader may depend on the context
 	}
 	if ctx.timeout != nil && x.endTimeout(ctx, err) {
 		ctx.stopWatch()
@@ -196,13 +198,13 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 	return e
 }
 
-// abandonedError is a handler's error that nobody gets, since the client has left.
+// abandonedError is a handler's error that isn't sent, since the client has left.
 type abandonedError struct {
 	error
-	clients bool // it only says that the client has left
+	clients bool // the error only says that the client has left
 }
 
-// Unwrap returns the errors that it wraps.
+// Unwrap returns the handler's error, ErrAbort, and ErrClientGone if clients is set.
 func (e *abandonedError) Unwrap() []error {
 	if e.clients {
 		return []error{e.error, ErrAbort, ErrClientGone}
@@ -210,9 +212,9 @@ func (e *abandonedError) Unwrap() []error {
 	return []error{e.error, ErrAbort}
 }
 
-// If the client has left before a head was sent, abandon returns an error that wraps the handler's and ErrAbort. Most such errors only say
-// that the context has ended; others are logged. An error with a status below 500 is still sent: a client that has closed only its sending
-// side in the middle of a body can read it.
+// abandon checks whether the client left before a head was sent. If so, it returns an error that wraps the handler's error and ErrAbort.
+// Most errors of such handlers only say that the context has ended; abandon logs the others. An error with a status below 500 is still
+// sent: a client that has closed only its sending side in the middle of a body can still read that answer.
 func (x *exchange) abandon(ctx *Ctx, err error) error {
 	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {
 		return err
@@ -274,8 +276,8 @@ func (x *exchange) complete(ctx *Ctx) (e ending, err error) {
 	return e, err
 }
 
-// renderError lets the ErrorHandler turn err into a response. It reports false if there can be no response, since a head was sent,
-// or if err is ErrAbort.
+// renderError makes the ErrorHandler turn err into a response. It reports false if a head was sent, so that no response is possible, or if
+// err is ErrAbort.
 func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	if errors.Is(err, ErrAbort) {
 		return false
@@ -292,7 +294,7 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 		// The connection stays open: reconnecting would cost both sides more than this answer does.
 		ctx.Response.Header.Set("Retry-After", retryAfterSeconds)
 	} else if errors.Is(err, errBodiesFull) {
-		ctx.Response.Header.Set("Retry-After", retryAfterSeconds) // it was counted when there was no room
+		ctx.Response.Header.Set("Retry-After", retryAfterSeconds) // the refusal was counted when there was no room
 	}
 	ok := x.server.renderError(ctx, err)
 	// The record has the status of the response: only the ErrorHandler knows what the program's own errors mean.
@@ -300,14 +302,14 @@ func (x *exchange) renderError(ctx *Ctx, err error) bool {
 	return ok
 }
 
-// logError logs a handler's error that was answered with status, unless the client has caused it. The record of an error that nobody gets
-// has the status 0. Panics and handlers that ended their goroutine have been logged before.
+// logError logs a handler's error that was answered with status, unless the client has caused it. The record of an abandoned error has the
+// status 0. Panics and handlers that ended their goroutine have been logged before.
 func (x *exchange) logError(ctx *Ctx, err error, status int) {
 	var panicError *PanicError
 	clients := status < 500 || errors.Is(err, ErrClientGone) || x.failed || ctx.stream.err != nil && !ctx.stream.ours ||
 		ctx.clientGone && errors.Is(err, context.Canceled)
 	clients = clients || errors.Is(err, errNotSwitched)
-	busy := errors.Is(err, ErrBusy) // Stats counts the server's own; logging each would add to the overload
+	busy := errors.Is(err, ErrBusy) // Stats counts the server's own refusals; logging each one would add to the overload
 	if errors.As(err, &panicError) || err == errGoexit || (clients || busy) && !x.server.LogAllErrors {
 		return
 	}
@@ -322,15 +324,15 @@ func (x *exchange) logError(ctx *Ctx, err error, status int) {
 		"method", ctx.loggedMethod(), "path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
-// logRefused logs a request that was refused without calling its handler, since it isn't valid.
+// logRefused logs a request that was refused without calling its handler, since the request isn't valid.
 func (x *exchange) logRefused(err *HTTPError) {
 	if x.server.LogAllErrors {
 		x.server.logger().Warn("request refused", "error", err, "remote", fmt.Sprint(x.wire.remoteAddr()))
 	}
 }
 
-// logDropped logs the error of a handler that has taken the connection over, since no answer can report it. Most such errors only say
-// that the client has left. ErrHijacked is a mistake of the program, and always logged.
+// logDropped logs the error of a handler that has taken the connection over, since no answer can report it. Unless LogAllErrors is set,
+// only ErrHijacked is logged, since it is a mistake of the program; most other errors only say that the client has left.
 func (x *exchange) logDropped(ctx *Ctx, err error) {
 	if err == nil {
 		return
@@ -343,8 +345,8 @@ func (x *exchange) logDropped(ctx *Ctx, err error) {
 		"path", ctx.loggedPath(), "remote", fmt.Sprint(x.wire.remoteAddr()))
 }
 
-// renderError calls the ErrorHandler. If that panics, DefaultErrorHandler takes its place, so that the connection's worker survives.
-// renderError reports false if the ErrorHandler panicked after it had sent a head.
+// renderError calls the ErrorHandler. If the ErrorHandler panics, DefaultErrorHandler takes its place, so that the connection's worker
+// survives. renderError reports false if the ErrorHandler panicked after it had sent a head.
 func (s *Server) renderError(ctx *Ctx, err error) (ok bool) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -113,9 +113,9 @@ func (a *Args) String() string { return string(a.list.AppendTo(nil)) }
 // MultipartLimits bounds the memory and parts of a multipart/form-data form. The zero value selects safe defaults.
 // Server.MaxBodyBytes bounds the body as a whole.
 type MultipartLimits struct {
-	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a negative
-	// value sends all files there. Values, names and part headers may take another 10 MB of memory together. The 10 MB are a constant of
-	// mime/multipart; the body limit, by default 4 MB, bounds them further.
+	// MaxMemory is how many bytes of files are kept in memory; the rest goes to one temporary file per form. Zero means 1 MB; a negative value
+	// stores all files in the temporary file. Values, names and part headers may take another 10 MB of memory together. The 10 MB are a
+	// constant of mime/multipart; the body limit, by default 4 MB, bounds them further.
 	MaxMemory int64
 	// MaxParts limits the number of parts in a form. Zero means 1000, which is also the maximum of mime/multipart.
 	MaxParts int
@@ -145,8 +145,9 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	return nil, Error(400, "the form has no file "+strconv.Quote(name))
 }
 
-// SaveFile writes an uploaded file to a new file in a directory, with mode 0600. Choose the name yourself: file.Filename is the client's. A
-// name that leads out of the directory is refused. If the name exists, the error wraps fs.ErrExist. After an error no file is left.
+// SaveFile writes an uploaded file to a new file in a directory, with mode 0600. Choose the name yourself: file.Filename comes from the
+// client. A name that leads out of the directory is refused. If the name exists, the error wraps fs.ErrExist. After an error no file is
+// left.
 func SaveFile(file *multipart.FileHeader, directory *os.Root, name string) (err error) {
 	from, err := file.Open()
 	if err != nil {
@@ -159,21 +160,21 @@ func SaveFile(file *multipart.FileHeader, directory *os.Root, name string) (err 
 	}
 	_, err = io.Copy(to, from)
 	if err = cmp.Or(err, to.Close()); err != nil {
-		_ = directory.Remove(name) // the first error says why
+		_ = directory.Remove(name) // the earlier error is returned, not this one
 	}
 	return err
 }
 
 // Mistakes in the program, which are answered with a 500.
 var (
-	// errFormRead is the error of reading the body after MultipartForm. Without it the body would look empty.
+	// errFormRead is the error of reading the body after MultipartForm. Without this error the body would look empty.
 	errFormRead = errors.New("filo: MultipartForm or FormFile has read the body: use the form, or call Body before")
-	// errNotWhole is the error of a form whose body was partly read before. Without it the client would be told that its form is
+	// errNotWhole is the error of a form whose body was partly read before. Without this error the client would be told that its form is
 	// malformed.
 	errNotWhole = errors.New("filo: BodyReader or MultipartReader has read from the body, so there is no whole form: call Body or the form's method before")
 )
 
-// formError turns an error of package formdata into the one that handlers get.
+// formError turns an error of package formdata into the error that handlers get.
 func formError(err error) error {
 	if fault, ok := err.(*formdata.Fault); ok {
 		return &HTTPError{Status: fault.Status, Detail: fault.Detail, Err: fault.Err}

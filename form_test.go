@@ -312,7 +312,7 @@ func BenchmarkArgsAppendTo(b *testing.B) {
 	}
 }
 
-// The errors of a form are *HTTPError, which wrap the exported ones.
+// The errors of a form are *HTTPErrors, which wrap the exported errors.
 func TestFormErrors(t *testing.T) {
 	const contentType, part = "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n12\r\n"
 	for _, test := range []struct {

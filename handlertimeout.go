@@ -33,7 +33,8 @@ type handlerTimeout struct {
 	answer   *HTTPError
 	fields   Header // the response's fields, as keepFields has copied them; guarded by mu
 	head     bool   // the request is a HEAD
-	// context is the request's, if it was armed before the timeout was set; otherwise nil. It is changed under mu.
+	// context is the request's context if someone asked for its end before the timeout was set, since its deadline is fixed then; otherwise
+	// nil. It is changed under mu.
 	context atomic.Pointer[timedContext]
 }
 
@@ -43,13 +44,14 @@ type timedContext struct {
 	deadline time.Time
 }
 
-// SetTimeout gives the handler d from now. When that time is over, the request's context is done. Unless the head of the answer has
-// been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. A later answer of the
-// handler is dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the request's body.
+// SetTimeout limits how long the client waits for the handler's answer: to d from now. When d has passed, the request's context is done.
+// Unless the head of the answer has been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection:
+// close. The handler's own answer is then dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the
+// request's body.
 //
-// The answer has the fields that the response has now, and those that package router's middleware has set when the handler begins. Fields
-// that describe a body, such as Content-Disposition and ETag, are left out. Fields that allow caching are left out, too, or replaced by
-// Cache-Control: no-store: see DefaultErrorHandler.
+// The timeout's answer has the fields that the response has at the time of this call, and those that middleware of package router has set
+// before the route's handler begins. Fields that describe a body, such as Content-Disposition and ETag, are left out. Fields that allow
+// caching are left out, too, or replaced by Cache-Control: no-store: see DefaultErrorHandler.
 //
 // The handler itself isn't stopped: it keeps its Ctx and its worker, and counts against Concurrency, until it returns. So it
 // should watch its context. A further call replaces d and e, but can't extend a context whose end someone has asked for. A d of
@@ -143,7 +145,7 @@ func (t *handlerTimeout) forget() {
 
 var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too long", Err: ErrHandlerTimeout}
 
-// fire is called by the timer, perhaps after the request is over.
+// fire is called by the timer, possibly after the request has ended.
 func (t *handlerTimeout) fire() {
 	if !t.mu.TryLock() {
 		t.endContext() // holdAnswer may hold mu for as long as a slow client takes
@@ -160,7 +162,7 @@ func (t *handlerTimeout) fire() {
 	}
 }
 
-// isOverLocked reports whether the time is over and the timeout hasn't answered.
+// isOverLocked reports whether the deadline has passed and the timeout hasn't answered.
 func (t *handlerTimeout) isOverLocked() bool {
 	t.mu.AssertHeld()
 	return !t.fired && !time.Now().Before(t.deadline)
@@ -171,15 +173,14 @@ func (t *handlerTimeout) answerNowLocked() {
 	t.mu.AssertHeld()
 	t.fired = true
 	t.exchange.server.counts.timeouts.handler.Add(1)
-	t.endContext() // first: a client that has its answer may leave, and then the context would have another error
+	t.endContext() // first: a client that has received the answer may leave, and the context would then end with another error
 	var err error
 	t.fields.prepareRefusal(t.answer)
 	t.bodyBytes, err = t.exchange.wire.answerApart(t.answer, &t.fields.list, t.head)
 	t.failed = err != nil
 }
 
-// endContext ends the context that the timeout has to end, if there is one and its time is over. By now it may be the context of another
-// request.
+// endContext cancels t.context, if it is set. It checks the deadline first, since by now t.context may belong to another request.
 func (t *handlerTimeout) endContext() {
 	if r := t.context.Load(); r != nil && !time.Now().Before(r.deadline) {
 		r.Cancel(context.DeadlineExceeded)
@@ -198,8 +199,8 @@ func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size in
 	return size, err
 }
 
-// timedOut reports whether the timeout has answered. If the time is over, timedOut makes the timeout answer now, since the handler may
-// learn from its context that the time is over before the timer fires.
+// timedOut reports whether the timeout has answered. If the deadline has passed, timedOut makes the timeout answer now, since the handler
+// may learn that from its context before the timer fires.
 func (c *Ctx) timedOut() bool {
 	t := c.timeout
 	if t == nil || !t.armed {
@@ -260,7 +261,7 @@ func (c *Ctx) releaseAnswer() {
 	t.mu.Unlock()
 }
 
-// endTimeout ends the timeout of a handler that has returned err, and reports whether the timeout has answered. If the time is over
+// endTimeout ends the timeout of a handler that has returned err, and reports whether the timeout has answered. If the deadline has passed
 // and err isn't nil, the timeout answers even if its timer hasn't fired yet.
 func (x *exchange) endTimeout(ctx *Ctx, err error) bool {
 	t := ctx.timeout

@@ -37,7 +37,7 @@ func (h *heldHandshakes) listen(t *testing.T, config *filo.Server) *filotest.Ser
 	return filotest.ListenTLS(t, config)
 }
 
-// dial begins a number of slow handshakes, and returns what becomes of them.
+// dial begins n slow handshakes. The channel delivers their results.
 func (h *heldHandshakes) dial(t *testing.T, s *filotest.Server, n int) <-chan error {
 	ended := make(chan error, n)
 	for range n {

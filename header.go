@@ -47,7 +47,7 @@ func (h *Header) Values(name string) iter.Seq[[]byte] { return h.list.Values(nam
 // All yields the name and the value of each field, in order and in the case in which they were sent or set.
 func (h *Header) All() iter.Seq2[[]byte, []byte] { return h.list.All() }
 
-// Set replaces all fields called name with one that has the value, at the position of the first of them.
+// Set replaces all fields called name with a single one, at the position of the first of them.
 func (h *Header) Set(name, value string) { h.list.Set(name, value) }
 
 // SetBytes is Set for a value in bytes, which it copies.

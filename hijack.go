@@ -10,10 +10,11 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 )
 
-// Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection
-// without a deadline (a *net.TCPConn, *net.UnixConn or *tls.Conn if the server accepted one; with Server.ProxyProtocol and without TLS,
-// another type), and the bytes already received after the request's head, which must be read first. The response is dropped; answers to
-// earlier pipelined requests are written before. The handler may use the connection itself, or pass it to another goroutine and return.
+// Hijack takes the connection over from the server, which no longer reads, writes or closes it. It returns the connection, without a
+// deadline, and the bytes already received after the request's head, which must be read first. The connection is a *net.TCPConn,
+// *net.UnixConn or *tls.Conn if the server accepted one; with Server.ProxyProtocol and without TLS it has another type. The response is
+// dropped; answers to earlier pipelined requests are written first. The handler may use the connection itself, or pass it to another
+// goroutine and return.
 //
 // Over HTTP/2 the error is an HTTPError with status 501: the connection carries other requests.
 //
@@ -35,7 +36,7 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 // client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required).
 //
 // Over HTTP/2 a client asks by extended CONNECT, if Server.HTTP2 allows that. Then the answer's status is 200 on the wire, and the
-// connection is the request's stream, which has a method CloseWrite, too. Shutdown waits for its end.
+// connection is the request's stream, which also has a method CloseWrite. Shutdown waits for the stream's end.
 func (c *Ctx) Upgrade(protocol string) (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	if err := c.mayTakeOver(); err != nil {
@@ -85,7 +86,8 @@ func (c *Ctx) agreeOn(protocol string) error {
 	h := &c.Response.Header
 	h.list.SetID(field.Upgrade, protocol)
 	h.list.SetID(field.Connection, "Upgrade")
-	// The Upgrade field of an HTTP/1.0 request is ignored. So is one that Connection doesn't list: it wasn't meant for this server.
+	// The Upgrade field of an HTTP/1.0 request is ignored. An Upgrade field that Connection doesn't list is ignored too, since it wasn't meant
+	// for this server.
 	request := &c.Request.Header
 	if c.Request.line.Minor == 0 || !request.list.HasToken(field.Connection, "upgrade") || !request.list.HasToken(field.Upgrade, protocol) {
 		return Error(426, "the client must ask for an upgrade to "+protocol)
@@ -96,7 +98,7 @@ func (c *Ctx) agreeOn(protocol string) error {
 // switchProtocols renders the 101.
 func (c *Ctx) switchProtocols() {
 	c.exchange.wire.switchProtocols(&c.Response.Header)
-	c.Response.status = 101 // for middleware
+	c.Response.status = 101 // so that middleware sees the status
 	c.exchange.count(101)
 }
 

@@ -12,7 +12,7 @@ const (
 	writeBufferFull = 16 << 10
 	// maxKeptWriteBuffer is the largest write buffer that a worker keeps between connections.
 	maxKeptWriteBuffer = 64 << 10
-	// copiedBody is the largest body that is copied behind its head; larger ones are written without a copy.
+	// copiedBody is the largest body that is copied into the write buffer, after its head. Larger bodies are written without a copy.
 	copiedBody = 8 << 10
 )
 
@@ -122,9 +122,9 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 	return length, size
 }
 
-// bareLength returns the length that an answer whose status allows no body announces, noLength if none. declared is the handler's. RFC
-// 9110, section 8.6: a 204 has no Content-Length; a 304 may have the Content-Length of the answer to a GET. A 205 has an empty body
-// (section 15.3.6).
+// bareLength returns the length that an answer whose status allows no body announces, noLength if none. declared is the Content-Length that
+// the handler has set. RFC 9110, section 8.6: a 204 has no Content-Length; a 304 may have the Content-Length of the answer to a GET. A 205
+// has an empty body (section 15.3.6).
 func (r *Response) bareLength(declared int64) int64 {
 	switch r.status {
 	case 304:
@@ -139,7 +139,7 @@ func (r *Response) bareLength(declared int64) int64 {
 func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	request, b, most := &ctx.Request, &ctx.Request.body, int64(maxDrain)
 	if !ctx.returned {
-		most = maxSkip // a handler that streams its answer may still read, and if it doesn't, this much is skipped
+		most = maxSkip // a handler that streams its answer may still read its body; if it doesn't, up to maxSkip bytes are skipped
 	}
 	switch {
 	case !b.complete() && (b.endsConnection() || b.exceeds(most)):
@@ -151,9 +151,9 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	case c.server.config.maxRequests > 0 && int(c.requests.Load()) >= c.server.config.maxRequests:
 		f.Close = true
 	case c.server.life.EndsConns() && (c.in.Len() == 0 || c.server.life.EndsRest(c.server.clock.Exact)):
-		f.Close = true // requests that are there are answered first, but a client that pipelines without an end mustn't hold up a shutdown
+		f.Close = true // requests that have arrived are answered first, but a client that never stops pipelining must not delay a shutdown
 	case c.scratch.place != nil && c.scratch.place.IsReserved() && c.driver.keepsWorker():
-		f.Close = true // the connection has no ordinary place, and other connections need the one that it has
+		f.Close = true // the connection has a reserved place, which other connections need
 	}
 	f.KeepAlive = !f.Close && request.line.Minor == 0
 	if f.Close {
@@ -169,7 +169,7 @@ func (b *body) exceeds(most int64) bool {
 	return !b.chunked && b.remaining > most || b.chunked && b.decoder.Remaining() > most
 }
 
-// afterAnswer goes on to the next request, or to the rest of this one's body.
+// afterAnswer moves the connection on to the next request, or to the unread rest of this request's body.
 func (c *conn) afterAnswer() {
 	b := &c.scratch.ctx.Request.body
 	c.pipelined = c.pipelined || c.in.Len() > 0

@@ -17,17 +17,17 @@ import (
 // http2Scratch is what a worker keeps for HTTP/2.
 type http2Scratch struct {
 	http2conn.Turn
-	exchange http2Exchange // of the request whose handler the worker runs
+	exchange http2Exchange // the exchange of the request whose handler the worker runs
 	_        apart.Lines
 }
 
-// HTTP2Options configure HTTP/2. Over TLS the server speaks it with clients that ask for it (ALPN "h2"). The zero value suits servers on the
-// open internet.
+// HTTP2Options configure HTTP/2. Over TLS the server uses HTTP/2 with clients that offer it (ALPN "h2"). The zero value suits servers on
+// the open internet.
 type HTTP2Options struct {
 	// Disabled leaves HTTP/1.1 as the only protocol.
 	Disabled bool
 
-	// Unencrypted also accepts HTTP/2 without TLS from clients that begin with it (prior knowledge), such as a proxy's or gRPC's, on the
+	// Unencrypted also accepts HTTP/2 without TLS from clients that begin with it (prior knowledge), such as proxies and gRPC clients, on the
 	// same port as HTTP/1.1. Default off.
 	Unencrypted bool
 
@@ -36,26 +36,25 @@ type HTTP2Options struct {
 	// this way, and handlers that need Ctx.Hijack would refuse them. docs/internals/HTTP2.md has the details.
 	ExtendedConnect bool
 
-	// MaxConcurrentStreams is how many requests a client may have open on one connection. Further ones are refused in a way that lets the
-	// client try again. Default 128; it can't be unlimited.
+	// MaxConcurrentStreams is how many requests a client may have open on one connection. Further requests are refused in a way that lets the
+	// client retry them. Default 128; it can't be unlimited.
 	MaxConcurrentStreams int
 
-	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send ahead of what the handler reads, for a
-	// stream and for all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler
-	// reads the body as fast as it comes. All windows of a connection together grow by at most MaxConnWindow. A client sends at most a
-	// window in each round trip. A body that nobody reads doesn't hold up the others, so a connection's unread bodies take up to
-	// MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See Server.MaxBufferedBodies, too.
+	// MaxStreamWindow and MaxConnWindow limit how many bytes of request bodies a client may send that handlers haven't read yet: on one
+	// stream, and on all streams of a connection. The window of each stream begins at 64 KB, and grows up to the limit while the handler reads
+	// the body as fast as it arrives. All windows of a connection together grow by at most MaxConnWindow. In each round trip a client can send
+	// at most one window. A body that nobody reads doesn't block the other bodies of its connection, so a connection's unread bodies take up
+	// to MaxConcurrentStreams times 64 KB, 8 MB by default. Default 4 MB each; at least 64 KB. See Server.MaxBufferedBodies, too.
 	MaxStreamWindow, MaxConnWindow int
 
-	// PingInterval is how long a connection may be silent before the server asks with a PING whether the client is still there. If nothing
-	// comes within 15 seconds the connection ends, and with it the contexts of its requests. Default 0, never: SocketOptions.KeepAlive
-	// finds clients that have vanished, unless there is a proxy in between.
+	// PingInterval is how long a connection may be silent before the server sends a PING. If nothing arrives within 15 seconds, the connection
+	// ends, and so do the contexts of its requests. Default 0, never: SocketOptions.KeepAlive finds clients that have vanished, unless there
+	// is a proxy in between.
 	PingInterval time.Duration
 
-	// MaxGlitches is how many frames a client may send at once that serve no purpose, or cause errors. A reset of the client's own request
-	// is such a frame, but each answer that the server has sent as a whole allows one reset. The client may send 33 more such frames in
-	// each second. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users;
-	// negative: no limit.
+	// MaxGlitches is how many frames that serve no purpose, or cause errors, a client may send in a burst. A reset of the client's own request
+	// is such a frame, but each complete answer allows one reset. Each second allows 33 more such frames. Beyond that the connection ends with
+	// ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
 	MaxGlitches int
 }
 
@@ -93,7 +92,7 @@ func (s *Server) newHTTP2Shared(c *serverConfig) *http2conn.Shared {
 	return shared
 }
 
-// http2Window returns a limit for a window.
+// http2Window returns the limit of a window for the value n of an option.
 func http2Window(n int) int32 {
 	switch {
 	case n <= 0:
@@ -104,17 +103,17 @@ func http2Window(n int) int32 {
 	return int32(min(n, 1<<30))
 }
 
-// maxUnsentHTTP2 is how much of a connection's output the system takes beyond what it can send at once. An urgent answer waits behind that
-// much of a large one. Without this limit it would wait behind megabytes.
+// maxUnsentHTTP2 limits how much output of a connection the system buffers before it can send it. An urgent answer waits behind these
+// bytes. Without the limit it would wait behind megabytes of a large answer.
 const maxUnsentHTTP2 = 128 << 10
 
-// newHTTP2 makes the connection one of HTTP/2. The bytes that have come so far wait for its first turn.
+// newHTTP2 switches the connection to HTTP/2. Bytes that have already arrived are parsed in its first turn.
 func (c *conn) newHTTP2(driver http2conn.Driver) *http2conn.Conn {
 	sock.LimitUnsent(c.netConn, maxUnsentHTTP2)
 	return http2conn.New(c.server.config.http2, driver, c.tlsState, c.in.Unread())
 }
 
-// http2WaitStates are the states of a connection's waits.
+// http2WaitStates has the waitState for each kind of wait in http2conn.
 var http2WaitStates = [...]waitState{
 	http2conn.WaitsNew: stateNew, http2conn.WaitsIdle: stateIdle, http2conn.WaitsStreams: stateStreams, http2conn.WaitsLeaving: stateLeaving,
 }
@@ -127,14 +126,14 @@ func (c *conn) requestCount() int32 {
 	return c.requests.Load()
 }
 
-// http2Runner is what a worker that runs a handler needs of the connection's driver.
+// http2Runner is the interface by which a worker that runs a handler calls the connection's driver.
 type http2Runner interface {
-	// watch makes sure that the connection is taken from w if the handler that w runs inline from now on takes long. It is called once the
-	// monitor can find w.
+	// watch makes sure that the connection is taken from w if the handler that w now runs inline takes long. It is called once the monitor can
+	// find w.
 	watch(w *scratch)
 	// giveAway gives the connection to another worker in place of w, which runs a handler and leads no loop any more.
 	giveAway(w *scratch)
-	// clientLeft reports whether the client is known to send nothing more. Bytes that it has sent before may be unread.
+	// clientLeft reports whether the client is known to send nothing more. Bytes that it sent earlier may still be unread.
 	clientLeft() bool
 }
 

@@ -12,20 +12,19 @@ import (
 
 // blockingHTTP2 is the driver of an HTTP/2 connection outside of loops. One worker reads the connection and runs quick handlers, as the
 // leader of a loop does; it doesn't count against Concurrency. Before it runs a handler that may take long, it becomes an ordinary worker,
-// and another worker reads. The worker that reads never waits for a write: while there is something to send, the outbox has a goroutine for
-// that.
+// and another worker reads. The worker that reads never waits for a write: while output is unsent, a goroutine of the outbox writes it.
 //
-// As a job, blockingHTTP2 makes a worker read the connection.
+// blockingHTTP2 is also a job: the worker that receives it reads the connection.
 type blockingHTTP2 struct {
 	*conn
 	h      *http2conn.Conn
 	failed bool // nothing can be sent any more; only the owner uses it
 	// ended is closed when the connection has ended, for ServeConn, which must not return before.
 	ended chan struct{}
-	idle  chan struct{} // flushed sends to it; capacity 1
+	idle  chan struct{} // Flushed sends to it; capacity 1
 	// lookedFor is the expired deadline after which the owner has already read once more. Only the owner uses the field.
 	lookedFor clock.Time
-	// monitor takes the connection from a worker whose handler turns out to be slow. It runs while a handler runs inline.
+	// monitor is a timer that runs while a handler runs inline. It takes the connection from the worker if the handler turns out to be slow.
 	monitor *time.Timer
 }
 
@@ -35,7 +34,7 @@ const inlineTime = time.Millisecond
 var _ http2conn.Driver = (*blockingHTTP2)(nil)
 var _ http2Runner = (*blockingHTTP2)(nil)
 
-// startHTTP2 makes the connection, which w serves, one of HTTP/2.
+// startHTTP2 switches the connection, which w serves, to HTTP/2.
 func (c *conn) startHTTP2(w *scratch) *blockingHTTP2 {
 	d := &blockingHTTP2{conn: c, ended: make(chan struct{}), idle: make(chan struct{}, 1)}
 	d.monitor = time.AfterFunc(time.Hour, d.retake)
@@ -73,7 +72,7 @@ func (d *blockingHTTP2) serve(w *scratch) (ended bool) {
 			d.end()
 			panic(value) // the pool logs it
 		}
-		d.succeed(w) // a handler ends its goroutine
+		d.succeed(w) // a handler is ending this goroutine
 	}()
 	for {
 		switch h.Next(t) {
@@ -127,7 +126,7 @@ func (d *blockingHTTP2) read(t *http2conn.Turn) {
 	h.Shed = c.endWait(deadline, false)
 	late := errors.Is(err, os.ErrDeadlineExceeded) && (h.Shed || deadline != 0 && c.server.clock.Exact() >= deadline)
 	if late && deadline != d.lookedFor && c.beginLastLook(deadline) {
-		// There is one look for each deadline, so a client that goes on sending doesn't put the deadline off.
+		// The owner looks once for each deadline, so that a client that goes on sending can't postpone the deadline.
 		d.lookedFor = deadline
 		n, err = c.netConn.Read(space)
 		c.netConn.SetReadDeadline(time.Time{})
@@ -154,10 +153,10 @@ func (d *blockingHTTP2) end() {
 	if d.failed {
 		h.Out.Fail(net.ErrClosed)
 	}
-	h.Close() // a client that doesn't take what is left keeps no handler
+	h.Close() // ends the handlers, even if the client never takes the rest of the output
 	h.Out.Finish(nil)
 	h.Out.AwaitEmpty()
-	// The client may not have read the last frames, and a close would discard these frames if bytes of the client are unread.
+	// The client may not have read the last frames. Closing a socket with unread bytes resets the connection, and the frames would be lost.
 	c.endConn(!d.failed)
 }
 
@@ -196,7 +195,7 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	})
 }
 
-// clientLeft implements http2Runner. Only a read would show that.
+// clientLeft implements http2Runner. It returns false, since only a read would show that the client has left.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 
 // Send implements http2conn.Driver.

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// This file has bodies of requests by HTTP/2, as handlers read them. internal/http2conn keeps their bytes that have come.
+// This file has the bodies of HTTP/2 requests, as handlers read them. internal/http2conn buffers the bytes that have arrived.
 
 // readBody implements wire.
 func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
@@ -28,8 +28,8 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 	}
 	n, err := s.receive(b, p)
 	if n > 0 && !b.chunked && int64(n) >= b.remaining {
-		// These are the last bytes of the announced length. More would make the request malformed, so the read waits for the end of the
-		// body.
+		// These are the last bytes of the announced length. Further bytes would make the request malformed, so the read waits for the end of the
+		// stream.
 		_, err = s.receive(b, make([]byte, 1))
 	}
 	switch {
@@ -47,7 +47,8 @@ func (s *http2Exchange) readBody(b *body, p []byte) (int, error) {
 	return n, nil
 }
 
-// receive copies what has come of the body, or waits for some; if p is empty it only waits. The error is io.EOF at the end.
+// receive copies bytes of the body that have arrived into p, or waits for some. If p is empty, it only waits. The error is io.EOF at the
+// end.
 func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	ctx, waits := s.scratch.ctx, false
 	r := http2conn.Reading{Until: &ctx.readUntil, Pace: &s.ReadPace, Fills: true, Gathers: s.gathers(b)}
@@ -56,7 +57,7 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 			return err
 		}
 		if !r.Gathers {
-			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // before mu, since BeginSilence locks what comes before mu
+			s.server.bodies.BeginSilence(&ctx.room, s.Stream, start) // before mu is locked, since BeginSilence takes a lock that ranks before mu
 		}
 		s.scratch.running.Is(running.Reading)
 		waits = true
@@ -70,7 +71,7 @@ func (s *http2Exchange) receive(b *body, p []byte) (n int, err error) {
 	return n, http2BodyError(err)
 }
 
-// http2BodyError turns an error of a stream into the one that the reader of its body gets.
+// http2BodyError turns an error of a stream into the error that the reader of its body gets.
 func http2BodyError(err error) error {
 	switch err {
 	case http2conn.ErrNoRoom:
@@ -83,7 +84,8 @@ func http2BodyError(err error) error {
 	return err
 }
 
-// beforeWait prepares a wait for the body: it gives away what others would wait for, and sends the 100 that the client may wait for.
+// beforeWait prepares a wait for the body: it gives away the loop and the connection, for which other requests would wait, and sends the
+// 100 (Continue) for which the client may wait.
 func (s *http2Exchange) beforeWait(b *body) error {
 	if err := s.leave(); err != nil {
 		return err
@@ -119,8 +121,8 @@ func (s *http2Exchange) takeTrailer() {
 	}
 }
 
-// lendBody implements wire: it lends a body that has come as a whole. It waits for the first byte, so that a handler holds no buffer while
-// its client has only announced a body.
+// lendBody implements wire: it lends a body that has arrived completely. It waits for the first byte, so that a handler holds no buffer
+// while its client has only announced a body.
 func (s *http2Exchange) lendBody(b *body) (whole []byte, ok bool, err error) {
 	whole, ok, waits := s.Whole()
 	if waits {
@@ -149,7 +151,7 @@ func (s *http2Exchange) queuedBody() int64 { return s.QueuedBody() }
 // overrunBody implements wire.
 func (s *http2Exchange) overrunBody() bool { return s.OverrunBody() }
 
-// http2Duplex reads a request's body for package adaptor, beside the handler: see hooks.Duplex.
+// http2Duplex reads a request's body concurrently with the handler, for package adaptor and DuplexReader: see hooks.Duplex.
 type http2Duplex struct {
 	http2conn.BodyReader
 
@@ -189,7 +191,7 @@ func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
 	return func(func(name, value []byte) bool) {}
 }
 
-// duplex returns a reader of the body for package adaptor: see hooks.Duplex. The Ctx can't read the body any more.
+// duplex returns a reader of the body for package adaptor: see hooks.Duplex. Afterwards the Ctx can't read the body.
 func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	c.check()
 	b := &c.Request.body
@@ -205,16 +207,16 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	return d, true
 }
 
-// errBodyLent is the error of a Ctx whose body another reader has: DuplexReader's, or that of package adaptor.
+// errBodyLent is the error of reading the body from the Ctx after another reader has taken it: DuplexReader's, or that of package adaptor.
 var errBodyLent = errors.New("filo: the body is read by the reader that has taken it")
 
-// DuplexReader returns a reader of the body that any goroutine may use, one at a time, while the handler, or another goroutine that has the
-// Ctx, sends the answer with Ctx.Stream: for protocols in which client and server talk at the same time, such as gRPC. The reader fails with
-// the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to it, also to a Read that waits. Further reads by
-// Body, BodyReader and the like fail.
+// DuplexReader returns a reader of the body for protocols in which client and server send at the same time, such as gRPC. Any goroutine may
+// use the reader, one at a time, while the handler, or another goroutine that has the Ctx, sends the answer with Ctx.Stream. The reader
+// fails with the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to the reader, even to a Read that
+// is waiting. Afterwards, reads by Body, BodyReader and the like fail.
 //
-// ok is false, and nothing has changed, over HTTP/1.1, where only the handler can read; if a part of the body was read before; after
-// SetBodyReader; and if the request needs a worker's place, and there is none.
+// If ok is false, nothing has changed. That is so over HTTP/1.1, where only the handler can read; if a part of the body was read before;
+// after SetBodyReader; and if the request needs a worker's place, and none is free.
 func (r *Request) DuplexReader() (reader io.Reader, ok bool) {
 	d, ok := r.ctx.duplex()
 	if !ok {

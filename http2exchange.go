@@ -17,17 +17,17 @@ import (
 	"github.com/filohttp/filo/internal/requestctx"
 )
 
-// This file joins requests by HTTP/2 to what handlers see: a worker's exchange runs the handler of a stream, and is the handler's wire.
+// This file connects HTTP/2 requests with handlers: a worker's http2Exchange runs the handler of a stream, and is the handler's wire.
 
-// http2Exchange is the exchange of a request by HTTP/2, with its stream. Each worker has an http2Exchange, for the request whose handler it
-// runs: the stream itself knows neither the worker nor the Ctx. It belongs to the handler's goroutine.
+// http2Exchange is the exchange of an HTTP/2 request, with its stream. Each worker has an http2Exchange, for the request whose handler it
+// runs: the stream itself knows neither the worker nor the Ctx. An http2Exchange belongs to the handler's goroutine.
 type http2Exchange struct {
 	exchange
 	*http2conn.Stream // nil between requests
 	conn              *conn
 	h                 *http2conn.Conn // conn's
 	driver            http2Runner
-	apart             bool // others may have the connection
+	apart             bool // another worker may own the connection
 }
 
 var (
@@ -53,7 +53,8 @@ func (s *http2Exchange) refuse(w *scratch, c *conn, driver http2Runner) {
 	s.Stream = nil
 }
 
-// own begins a part of the handler in which the connection isn't taken from it. It reports false if others have the connection.
+// own begins a section in which the connection isn't taken from the handler's worker. It reports false if another worker owns the
+// connection.
 func (s *http2Exchange) own() bool {
 	if s.apart {
 		return false
@@ -68,7 +69,7 @@ func (s *http2Exchange) own() bool {
 }
 
 // wasTaken reports whether the monitor has taken the connection while the handler ran. If so, the monitor has recorded the request before
-// wasTaken returns. The handler still learns of the loss by own, and needs a place then if it waits.
+// wasTaken returns. The handler still learns of the loss from own, and then needs a place if it waits.
 func (s *http2Exchange) wasTaken() bool {
 	t := &s.scratch.http2.Turn
 	if s.h.IsDisowned(t) {
@@ -78,14 +79,14 @@ func (s *http2Exchange) wasTaken() bool {
 	return true
 }
 
-// disown ends what own has begun. The monitor may have looked in vain for the stream meanwhile: see http2Runner.watch.
+// disown ends the section that own has begun. In that section the monitor may have looked for the stream in vain: see http2Runner.watch.
 func (s *http2Exchange) disown() {
 	s.h.Disown(&s.scratch.http2.Turn)
 	s.driver.watch(s.scratch)
 }
 
 // giveWay implements wire: it gives the connection away as well, since other streams wait for it. If the client has left, the error is
-// ErrClientGone: a handler that waits would serve nobody, and many requests may still be unread.
+// ErrClientGone: nobody would read the answer of a handler that waits, and the connection may still have many unread requests.
 func (s *http2Exchange) giveWay(class *class.Class, places admit.Kinds) error {
 	if !s.own() {
 		return s.scratch.giveWay(class, places)
@@ -125,7 +126,7 @@ func (s *http2Exchange) queueUp() error {
 	return s.awaitPlace(s.scratch.occupy)
 }
 
-// leave is giveWay for a handler that waits, of whatever class.
+// leave is giveWay for a handler of any class that is about to wait.
 func (s *http2Exchange) leave() error {
 	if s.apart {
 		return nil
@@ -134,17 +135,17 @@ func (s *http2Exchange) leave() error {
 	return s.giveWay(class, placesFor(class.MayRunInline(), s.scratch.ctx.always))
 }
 
-// http2Progress says how far run has come.
+// http2Progress says how far run has progressed.
 type http2Progress uint8
 
 const (
-	progressHandler  http2Progress = iota // the handler runs, or the ErrorHandler
-	progressAnswer                        // run knows whether the connection is the caller's
+	progressHandler  http2Progress = iota // the handler or the ErrorHandler runs
+	progressAnswer                        // run knows whether the caller owns the connection
 	progressAnswered                      // the answer is on its way
 	progressEnded
 )
 
-// run runs the handler on the stream's request. It reports false if others have the connection now.
+// run runs the handler on the stream's request. It reports false if another worker owns the connection now.
 func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool) {
 	s.begin(w, c, driver)
 	h, ctx := s.h, w.ctx
@@ -154,7 +155,7 @@ func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool)
 	progress := progressHandler
 	defer func() {
 		if progress != progressEnded {
-			s.abandon(ctx, progress, mine) // the program's code ends its goroutine, or a panic of the server's own
+			s.abandon(ctx, progress, mine) // the program's code is ending the goroutine, or the server has panicked
 		}
 	}()
 	s.disown()
@@ -186,7 +187,7 @@ func (s *http2Exchange) answer(ctx *Ctx) error {
 	return s.invoke(ctx)
 }
 
-// yieldPlace gives up the worker's place before the answer leaves: a client that has its answer and sends again at once must find the
+// yieldPlace gives up the worker's place before the answer is sent: a client that has its answer and sends again at once must find the
 // place free.
 func (w *scratch) yieldPlace() {
 	if w.place != nil {
@@ -194,8 +195,8 @@ func (w *scratch) yieldPlace() {
 	}
 }
 
-// abandon ends a stream whose handler, or other code of the program, ends its goroutine. Code of the program may end the goroutine once
-// more here, so all that the server must do is deferred.
+// abandon ends a stream whose handler, or other code of the program, ends its goroutine. Code of the program may call Goexit once more
+// during abandon, so everything that the server must do is deferred.
 func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 	h := s.h
 	defer h.Flush()
@@ -284,9 +285,9 @@ func (s *http2Exchange) refusal(reason *HTTPError, fields *field.List) http2conn
 	return http2conn.Answer{Status: reason.Status, Fields: fields, Length: int64(len(body)), Body: body, Date: s.server.clock.dateLiteral()}
 }
 
-// makeRoom decides what becomes of a whole answer whose handler has returned. If there is no room for it, the worker waits until the client
-// has taken it, and keeps its place. An answer that was made for this client alone is replaced by a 503 instead, since its memory is then
-// free at once.
+// makeRoom decides how a whole answer is sent after its handler has returned. If the budget of answers has no room for it, the worker keeps
+// its place and waits until the client has taken the answer. An answer that was rendered for this client alone is replaced by a 503
+// instead, which frees its memory at once.
 func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	r := &ctx.Response
 	size := r.size()
@@ -328,7 +329,7 @@ func (s *http2Exchange) remote() netip.AddrPort { return s.conn.remote() }
 // proxyHeader implements wire.
 func (s *http2Exchange) proxyHeader() *proxyproto.Header { return s.conn.proxyHeader() }
 
-// outerContext implements wire. The context of ConnContext is made once, or again if ConnContext has panicked.
+// outerContext implements wire. ConnContext is called once for a connection, and again if it has panicked.
 func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	if s.server.ConnContext != nil {
 		s.h.Alone(func() { outer, _ = s.conn.outerContext() })
@@ -336,7 +337,7 @@ func (s *http2Exchange) outerContext() (outer context.Context, carried bool) {
 	return outer, false
 }
 
-// deadlineSet implements wire. DuplexReader's waits need the deadline in the stream; all others read it from the Ctx.
+// deadlineSet implements wire. DuplexReader's waits need the deadline in the stream; all other waits read the deadline from the Ctx.
 func (s *http2Exchange) deadlineSet(t time.Time, write bool) error {
 	if !write {
 		s.SetReadDeadline(s.server.clock.At(t))
@@ -344,7 +345,7 @@ func (s *http2Exchange) deadlineSet(t time.Time, write bool) error {
 	return nil
 }
 
-// mayWatch implements watchWire: the connection is read whatever the handler does.
+// mayWatch implements watchWire: the driver reads the connection whatever the handler does.
 func (s *http2Exchange) mayWatch(*body) bool { return true }
 
 // StartWatch implements watchWire.
@@ -376,7 +377,7 @@ func (s *http2Exchange) data(p []byte, flush bool) error {
 	return s.sent(s.Write(p, flush, &http2conn.Writing{Until: &s.scratch.ctx.writeUntil, BeforeWait: s.leave, Apart: s.apart}))
 }
 
-// sent turns an error of the stream's answer into the one that the handler gets, and records what the error says about the client.
+// sent turns an error of the stream's answer into the error that the handler gets, and records what the error says about the client.
 func (s *http2Exchange) sent(err error) error {
 	switch err {
 	case http2conn.ErrReset:

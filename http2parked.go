@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/http2conn"
 )
 
-// This file has streams of HTTP/2 that a handler takes over: it parks them, or, by extended CONNECT, switches them to another protocol.
+// This file has HTTP/2 streams that a handler takes over: the handler parks them, or switches them to another protocol (extended CONNECT).
 
 // park answers with the response's head, or switches protocols, and parks the stream.
 func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches bool) (*ParkedConn, error) {
@@ -72,7 +72,8 @@ func (d parkedStream) next(int) (parkedStep, Wake) {
 	return parkedWait, 0
 }
 
-// reason returns the reason to call the function, or false if there is none. A stream that is ending waits for its outbox alone.
+// reason returns the reason to call the function. If there is none, due is false. A stream that is ending waits only for its outbox to be
+// sent.
 func (d parkedStream) reason(came bool) (why Wake, due bool) {
 	s, deadline := d.conn.server, d.ParkedConn.wait
 	switch {
@@ -86,7 +87,7 @@ func (d parkedStream) reason(came bool) (why Wake, due bool) {
 	return WakeDeadline, deadline != 0 && s.clock.Exact() >= deadline
 }
 
-// enter implements parkable: the goroutine is the stream's own.
+// enter implements parkable. It always succeeds, since the goroutine serves only this stream.
 func (d parkedStream) enter() bool { return true }
 
 // wait implements parkable: the stream waits without a goroutine.
@@ -125,16 +126,17 @@ func (d parkedStream) endStream(whole bool) {
 	d.over()
 }
 
-// errNotSwitched refuses a request by extended CONNECT that no handler has switched. The client would take any answer of 2xx for the
-// beginning of its protocol.
+// errNotSwitched refuses a request by extended CONNECT that no handler has switched. The client would take any 2xx answer for the beginning
+// of its protocol.
 var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the protocol that was asked for",
 	Err: errors.New("filo: a request by extended CONNECT has a successful answer only from Ctx.Upgrade or Ctx.Park")}
 
-// errNoHijack refuses a handler that asks for its connection, unless the request is an extended CONNECT.
+// errNoHijack is the error of a handler that tries to take over its HTTP/2 connection, unless the request is an extended CONNECT.
 var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
 	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
 
-// maySucceed returns an error if the answer's status would tell the client that the protocol is switched. No head was sent yet.
+// maySucceed returns an error if the answer's status would tell the client that the protocol is switched. It is called before a head is
+// sent.
 func (c *Ctx) maySucceed() error {
 	if c.Request.extended && c.Response.status/100 == 2 {
 		return errNotSwitched
@@ -142,7 +144,7 @@ func (c *Ctx) maySucceed() error {
 	return nil
 }
 
-// prepareHijack implements wire. The handler may wait for the client from now on, so it must not have the connection.
+// prepareHijack implements wire. The handler may wait for the client from now on, so its worker must give the connection away.
 func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err error) {
 	if !switches || !s.Extended {
 		return nil, errNoHijack
@@ -152,7 +154,7 @@ func (s *http2Exchange) prepareHijack(switches bool) (prepared net.Conn, err err
 
 // switchProtocols implements wire.
 func (s *http2Exchange) switchProtocols(header *Header) {
-	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: it isn't used
+	header.Del("Sec-WebSocket-Accept") // RFC 8441, section 5: the field isn't used over HTTP/2
 	ctx := s.scratch.ctx
 	ctx.Response.status = 200
 	s.head(ctx, noLength)

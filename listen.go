@@ -80,9 +80,8 @@ func (s *Server) Listen(addr string) (net.Listener, error) {
 // to a listener that the program opens itself. The zero value suits most servers. Options that the system doesn't support are
 // ignored.
 type SocketOptions struct {
-	// Backlog is how many connections the system holds before they are accepted; it drops further ones, whose clients try again
-	// after a second. Default the system's maximum (net.core.somaxconn), which is right unless waiting in line is worse than
-	// failing. Linux.
+	// Backlog is how many connections the system holds before they are accepted; it drops further connections, and their clients try again
+	// after a second. Default the system's maximum (net.core.somaxconn), which is right unless waiting in line is worse than failing. Linux.
 	Backlog int
 
 	// ReusePort lets other processes listen on the same address, and the system spreads connections over them, for example for
@@ -231,7 +230,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 func (s *Server) admit(netConn net.Conn) {
 	s.counts.accepted.Add(1)
 	pool := s.pool
-	// If the handler enters classes, the request may be for a quick one, such as a health check. A reserved place serves to find out.
+	// If the handler enters classes, the request may be for a quick one, such as a health check. A reserved place is used to find out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveIn(admit.QuickConn, netConn)) {
 		var client netip.AddrPort
 		if tellsAddress(netConn) {

@@ -23,8 +23,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Only one loop accepts from a listener of the user's, and gives each loop its share of the connections. Connections that are accepted
-// after the close of the listener aren't served.
+// Only one loop accepts from a listener that the user supplies, and gives each loop its share of the connections. Connections that are
+// accepted after the close of the listener aren't served.
 func TestOneListenerForAllLoops(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
@@ -72,8 +72,8 @@ func TestOneListenerForAllLoops(t *testing.T) {
 	s.Close()
 }
 
-// While no connection comes to a listener of the user's, no loop polls it: only a goroutine waits in Accept, in the runtime's poller. A
-// connection that this goroutine accepts is served like any other, and Serve returns when the user closes the listener.
+// While no connection arrives at a listener that the user supplies, no loop polls the listener: only a goroutine waits in Accept, in the
+// runtime's poller. A connection that this goroutine accepts is served like any other, and Serve returns when the user closes the listener.
 func TestQuietListenerIsNotPolled(t *testing.T) {
 	if asksForBlocking() {
 		t.Skip("the blocking driver is under test")
@@ -295,8 +295,8 @@ func TestLateCloseOfAHandshake(t *testing.T) {
 	}
 }
 
-// As many leaders may be replaced beyond Concurrency as there are seats and places for quick handlers. A huge Concurrency, which is meant
-// to be no limit, is none.
+// As many leaders may be replaced beyond Concurrency as there are seats and places for quick handlers. A huge Concurrency has the effect of
+// no limit.
 func TestMayRetake(t *testing.T) {
 	for _, test := range []struct {
 		most   int

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// While its loop has nothing else to do, a handler that computes for at most class.Brief runs where its request was read. The next such
-// handler doesn't, if answers to earlier requests, or the loop, have waited long enough. A handler that takes as long because it waits
+// While its loop has nothing else to do, a handler that computes for at most class.Brief runs directly in the loop. If answers to earlier
+// requests, or the loop, have waited long enough, the next such handler doesn't run there. A handler that takes as long because it waits
 // never runs there.
 func TestHandlersThatCompute(t *testing.T) {
 	filotest.NeedLoops(t)

@@ -18,37 +18,37 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// loopConn is a connection in a loop, in either protocol. Unless said otherwise a field belongs to the socket's owner.
+// loopConn is a connection in a loop, with HTTP/1.1 or HTTP/2. Unless said otherwise a field belongs to the socket's owner.
 //
-// As a net.Conn it differs from its socket by Write and RawWrite, which first send what is unsent.
+// As a net.Conn it differs from its socket only in Write and RawWrite, which first send the unsent bytes.
 type loopConn struct {
 	conn
 	loop.Socket
 	woken       woken
 	parkedOnce  bool // the request whose handler parked the connection has ended
 	toldIdle    bool // ConnState was told that the connection is idle
-	handshaking bool // the server's queue of handshakes has its TLS handshake
+	handshaking bool // its TLS handshake is in the server's queue of handshakes
 	ousted      bool // its handshake had to make room for another one
 
 	deadline  clock.Time // the end of the current wait, 0 for none
-	lastUntil clock.Time // end of the wait for a last request, once the server shuts down; 0: not set yet
-	// pending holds what has come of an incomplete request.
+	lastUntil clock.Time // when the wait for a last request ends, in a shutdown; 0: not set yet
+	// pending holds the received part of an incomplete request.
 	pending *pendingInput
 	// unsent is the part of complete answers that the client hasn't taken yet, nil if it has taken everything.
 	unsent *unsent
-	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the event reads it.
+	// watcher is the context to be cancelled when the client leaves. The goroutine that takes the loop's event reads the field.
 	watcher atomic.Pointer[requestctx.Context]
 	// told is the header of the PROXY protocol; nil as long as it hasn't arrived, or if there is none.
 	told atomic.Pointer[proxyproto.Header]
 }
 
-// woken is what has ended the wait before a connection's turn.
+// woken says what ended the wait before a connection's turn.
 type woken uint8
 
 const (
-	wokenInTime  woken = iota // what it waited for, as far as is known
+	wokenInTime  woken = iota // the event that it waited for, as far as is known
 	wokenExpired              // its deadline
-	wokenShed                 // others need the connection's place
+	wokenShed                 // other connections need its place
 )
 
 // pendingInput is an unfinished request while no worker lends it buffers.
@@ -91,9 +91,9 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write first sends what is unsent, and then all of p. It waits for the client if the owner does (stateWrite), in a handshake, and for the
-// lingerer. In other cases crypto/tls is the caller, and Write keeps the bytes that the client doesn't take at once: answers that will wait
-// in the loop, the answer of a time-out, or a reply to a key update that came with a read.
+// Write first sends the unsent bytes, and then all of p. It waits for the client in a wait to write (stateWrite), in a handshake, and for
+// the lingerer. Otherwise crypto/tls is the caller, and Write stores the bytes that the client doesn't take at once: answers that will wait
+// in the loop, the answer of a time-out, or a reply to a key update that a read has received.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
@@ -124,7 +124,7 @@ func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	return int64(n), err
 }
 
-// RawWrite first sends what is unsent, and then a part of a file: see sock.RawWriter.
+// RawWrite first sends the unsent bytes, and then a part of a file: see sock.RawWriter.
 func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	if err := lc.leaveLoop(); err != nil { // the file may have to be read from a disk
 		return err
@@ -135,10 +135,10 @@ func (lc *loopConn) RawWrite(write sock.RawWrite) error {
 	return lc.Socket.RawWrite(write)
 }
 
-// maxWanted is how many bytes of a body a handler waits for at a time. Until then the system keeps them.
+// maxWanted is the largest number of body bytes for which a handler waits at a time. Until they have arrived, the system buffers them.
 const maxWanted = 1 << 20
 
-// want implements driver. It does nothing with TLS, whose records come one by one.
+// want implements driver. It does nothing with TLS, whose records arrive one by one.
 func (lc *loopConn) want(size int) {
 	if lc.tlsState == nil {
 		lc.Want(min(size, maxWanted))
@@ -148,13 +148,13 @@ func (lc *loopConn) want(size int) {
 // keepsWorker implements driver.
 func (lc *loopConn) keepsWorker() bool { return false }
 
-// canWatch implements driver: the loop notices the end of any client.
+// canWatch implements driver: the loop notices when any client leaves.
 func (lc *loopConn) canWatch() bool { return true }
 
 // gathers implements driver.
 func (lc *loopConn) gathers() bool { return lc.WantsMuch() }
 
-// sendApart sends what the client takes at once, and keeps the rest.
+// sendApart implements driver. It sends as much as the client takes at once, and stores the rest.
 func (lc *loopConn) sendApart(p []byte) error {
 	if lc.tlsState == nil {
 		return lc.queue(p, nil)
@@ -181,7 +181,8 @@ func (lc *loopConn) remote() netip.AddrPort {
 }
 
 const (
-	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. If more is unsent, a worker waits.
+	// maxUnsent is how much of an answer may wait in the connection for a client that doesn't take it. If more is unsent, a worker waits for
+	// the client.
 	maxUnsent = 256 << 10
 	// maxUntaken is how much of crypto/tls's output may wait in the connection: answers, and replies to the key updates that a client
 	// sends with a body.
@@ -193,19 +194,19 @@ var errUntaken = errors.New("filo: the client doesn't read the replies to its ke
 // unsent is the part of complete answers that a client hasn't taken yet. At least one of bytes, held and file isn't empty.
 type unsent struct {
 	bytes []byte
-	file  *unsentFile // follows bytes; nil if none does
-	// held is a large body that follows bytes, and with which no worker waits; nil if there is none. It is borrowed from the response,
-	// which doesn't reuse so large a buffer.
+	file  *unsentFile // a file that follows bytes; nil if there is none
+	// held is a large body that follows bytes; nil if there is none. No worker waits until the client has taken it. It is borrowed from the
+	// response, which doesn't reuse so large a buffer.
 	held    []byte
 	counted int64 // bytes of held that count against Server.MaxBufferedAnswers
 }
 
-// holdBody keeps a body in the connection by reference. If it kept copies, clients that take nothing of a few answers could fill the
-// memory. Bodies that a handler has rendered for one client, as opposed to those that many answers share, need room in the budget of
-// answers. Without room the client gets a 503 instead.
+// holdBody stores the answer's body in the connection by reference. With copies, clients that request a few answers and don't read them
+// could fill the memory. Bodies that a handler has rendered for one client, as opposed to those that many answers share, need room in the
+// budget of answers. Without room the client gets a 503 instead.
 func (lc *loopConn) holdBody() {
 	if len(lc.outBody) <= maxKeptBody {
-		return // it is copied, since its buffer will be reused
+		return // the body is copied, since its buffer will be reused
 	}
 	body, counted := lc.outBody, int64(0)
 	if lc.scratch.ctx.Response.source == bodyBuffer {
@@ -229,7 +230,7 @@ func (lc *loopConn) makeUnsent() *unsent {
 	return lc.unsent
 }
 
-// dropUnsent forgets what the client hasn't taken.
+// dropUnsent drops the bytes that the client hasn't taken.
 func (lc *loopConn) dropUnsent() {
 	if u := lc.unsent; u != nil {
 		lc.server.answers.Add(-u.counted)
@@ -244,8 +245,8 @@ func (lc *loopConn) dropUnsent() {
 func (lc *loopConn) keepFile(f unsentFile) { lc.makeUnsent().file = &f }
 
 const (
-	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor
-	// counts the time against the handler's class, which must therefore be a measured one.
+	// maxFirst is how much of a file a leader sends before it gives its loop away. If the file has to be read from a disk, the monitor counts
+	// the time against the handler's class. So a leader only does this for a class that filo measures.
 	maxFirst = 1 << 20
 	// firstTime is about how long it takes to send maxFirst bytes of a file that is in memory.
 	firstTime = 60 * time.Microsecond
@@ -295,8 +296,8 @@ func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	return err
 }
 
-// takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and u.bytes gets the part that
-// the client doesn't take.
+// takeHeld moves the next piece of the held body to u.bytes, which is empty. With TLS it sends the piece, and the part that the client
+// doesn't take is stored in u.bytes.
 func (lc *loopConn) takeHeld(u *unsent) error {
 	n := min(len(u.held), maxUnsent)
 	piece := u.held[:n:n]
@@ -310,7 +311,7 @@ func (lc *loopConn) takeHeld(u *unsent) error {
 	return err
 }
 
-// queue sends as much of first and second as the socket takes at once, and keeps the rest.
+// queue sends as much of first and second as the socket takes at once, and stores the rest in lc.unsent.
 func (lc *loopConn) queue(first, second []byte) error {
 	for u := lc.unsent; (u == nil || len(u.bytes) == 0) && len(first)+len(second) > 0; {
 		n, err := lc.TryWrite(first, second)
@@ -330,7 +331,7 @@ func (lc *loopConn) queue(first, second []byte) error {
 	return nil
 }
 
-// errOthersFirst says that the client would take more of a file, after other connections have had their turn.
+// errOthersFirst says that the client can take more of a file, but other connections have their turn first.
 var errOthersFirst = errors.New("filo: other connections come first")
 
 // sendUnsent sends more of the unsent bytes. If some are still left, the error is loop.ErrNotYet or errOthersFirst. If the connection
@@ -386,7 +387,8 @@ func (lc *loopConn) sendNow() error {
 	}
 }
 
-// finishUnsent sends what the client hasn't taken, and waits for the client as for an answer. No body is held while a handler runs.
+// finishUnsent sends the unsent bytes, and waits for the client as in a write of an answer. There is no held body, since none is held while
+// a handler runs.
 func (lc *loopConn) finishUnsent() error {
 	u := lc.unsent
 	if u == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/filohttp/filo/internal/proxyproto"
 )
 
-// handshakeTurn makes the TLS handshake, if there is one to make, as an ordinary worker. It reports false if the connection isn't served
-// in this turn: it has ended, or waits without a worker.
+// handshakeTurn performs the TLS handshake, if the connection uses TLS. For the handshake the worker becomes an ordinary one, which leads
+// no loop. handshakeTurn reports false if the connection isn't served in this turn: it has ended, or waits without a worker.
 func (lc *loopConn) handshakeTurn() bool {
 	if _, ok := lc.netConn.(*tls.Conn); !ok {
 		return true
@@ -50,19 +50,19 @@ func (lc *loopConn) handshakeTurn() bool {
 	return false
 }
 
-// mayHandshake reports whether the client is still there, and has time for the handshake.
+// mayHandshake reports whether the client hasn't left, and its time for the handshake hasn't run out.
 func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && lc.woken == wokenInTime && lc.reading == readingHead
 }
 
-// helloInTime reports whether the hello has arrived although the time is over: it came while the process was paused. A handshake that has
-// begun, or is queued, isn't given more time.
+// helloInTime reports whether the hello has arrived although the time has run out, which happens if it arrived while the process was
+// paused. A handshake that has begun, or is queued, isn't given more time.
 func (lc *loopConn) helloInTime() bool {
 	return !lc.failed && !lc.handshaking && !lc.ousted && lc.woken != wokenShed && lc.reading == readingHead && lc.helloCame()
 }
 
-// mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello comes, or when its turn
-// in the queue of handshakes comes.
+// mayBegin reports whether the handshake may begin. If not, the connection gets another turn when more of the hello arrives, or when the
+// queue of handshakes reaches it.
 func (lc *loopConn) mayBegin() bool {
 	if lc.ousted || !lc.handshaking && !lc.helloCame() {
 		return false
@@ -90,8 +90,8 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 }
 
 // mayAwaitHandshake reports whether the connection may wait, for its hello or until the handshake may begin. A connection whose handshake
-// was ousted waits in vain until its time is over: if it were closed at once, an attacker would open another one at once. An honest client
-// that was too slow gets a reset when it sends its next bytes.
+// was ousted stays open until its time has run out, although its handshake can't continue: if it were closed at once, an attacker would
+// open another one at once. An honest client that was too slow gets a reset when it sends its next bytes.
 func (lc *loopConn) mayAwaitHandshake() bool {
 	if half, _ := lc.SawEnd(); half || lc.failed {
 		return false
@@ -113,7 +113,7 @@ func (lc *loopConn) IsSilent() bool {
 // part of its hello must not hold a worker.
 func (lc *loopConn) helloCame() bool {
 	if half, _ := lc.SawEnd(); half {
-		return true // nothing more will come
+		return true // no further bytes will arrive
 	}
 	buffer := lend.NewCopyBuffer()
 	defer buffer.Release()
@@ -121,7 +121,7 @@ func (lc *loopConn) helloCame() bool {
 	if errors.Is(err, loop.ErrNotYet) {
 		return false
 	}
-	most := len(buffer) // the system may not keep more
+	most := len(buffer) // the system may not buffer more
 	if size := lc.server.SocketOptions.ReadBuffer; size > 0 {
 		most = min(most, size/2)
 	}
@@ -146,7 +146,7 @@ func (lc *loopConn) proxyTurn() bool {
 		case lc.woken == wokenExpired && some:
 			err = proxyproto.ErrSlow
 		default:
-			err, some = net.ErrClosed, false // the server shuts down, or nothing has come
+			err, some = net.ErrClosed, false // the server shuts down, or nothing has arrived
 		}
 	}
 	if err != nil {
@@ -167,12 +167,13 @@ func (lc *loopConn) proxyTurn() bool {
 	return true
 }
 
-// receiveProxyHeader takes the header if it has arrived completely, and returns its size; 0 if it hasn't. some says that a part has come.
+// receiveProxyHeader consumes the header if it has arrived completely, and returns its size; 0 if it hasn't. some says that at least a part
+// has arrived.
 func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 	if lc.failed {
 		return 0, false, nil
 	}
-	half, _ := lc.SawEnd() // before Peek, which then sees all that came
+	half, _ := lc.SawEnd() // called before Peek, so that Peek sees all bytes before the end of the input
 	space := lc.in.Space()
 	n, err := lc.Peek(space)
 	switch {
@@ -200,7 +201,7 @@ func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 // ProxyHeader implements proxied.
 func (lc *loopConn) ProxyHeader() *proxyproto.Header { return lc.told.Load() }
 
-// RemoteAddr is net.Conn's: the client's address, which the proxy tells if there is a proxy.
+// RemoteAddr implements net.Conn. It returns the client's address: the one in the header of the PROXY protocol, if there is one.
 func (lc *loopConn) RemoteAddr() net.Addr {
 	if h := lc.told.Load(); h != nil {
 		return proxyproto.ToldAddr(h.Source(), lc.Socket.RemoteAddr)
@@ -208,7 +209,7 @@ func (lc *loopConn) RemoteAddr() net.Addr {
 	return lc.Socket.RemoteAddr()
 }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (lc *loopConn) LocalAddr() net.Addr {
 	if h := lc.told.Load(); h != nil {
 		return proxyproto.ToldAddr(h.Destination(), lc.Socket.LocalAddr)

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/handshakes"
 )
 
-// deafConn is a client that sends its hello, and never hears the answer.
+// deafConn is a client that sends its hello, and never receives the answer.
 type deafConn struct {
 	net.Conn
 	ended chan struct{}
@@ -66,7 +66,7 @@ func TestStalledHandshakes(t *testing.T) {
 type pausedConn struct {
 	net.Conn
 	once     sync.Once
-	answered chan struct{} // closed when the answer comes
+	answered chan struct{} // closed when the answer arrives
 	goOn     chan struct{}
 }
 
@@ -97,7 +97,8 @@ func dialPaused(s *filotest.Server, t *testing.T, from string) (c *pausedConn, s
 
 // Clients that begin handshakes and never end them keep no other client out, whether that client has the same address or another one.
 // They hold no more workers than there is room for. The handshake that has waited for the longest at the same address gives way first.
-// Its connection isn't closed at once, since its client would connect again, but when its client goes on or its time is over.
+// The connection of that handshake is closed only when its client goes on or its time has run out: if it were closed at once, the client
+// would connect again.
 func TestSilentHandshakes(t *testing.T) {
 	filotest.NeedLoops(t)
 	const most, clients = 4, 16
@@ -137,7 +138,7 @@ func TestSilentHandshakes(t *testing.T) {
 	s.WantServesTLS(t)
 }
 
-// A hello that comes in pieces holds no worker before it is whole, whatever its size and its records.
+// A hello that arrives in pieces holds no worker until it is complete, whatever its size and its records.
 func TestPartsOfAHello(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{Handler: filotest.NewGate().Handle})

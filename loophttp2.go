@@ -16,7 +16,7 @@ type loopHTTP2 loopConn
 var _ http2conn.Driver = (*loopHTTP2)(nil)
 var _ http2Runner = (*loopHTTP2)(nil)
 
-// startHTTP2 makes the connection one of HTTP/2.
+// startHTTP2 switches the connection to HTTP/2.
 func (lc *loopConn) startHTTP2() {
 	h := lc.newHTTP2((*loopHTTP2)(lc))
 	h.Out.Open(h, lc, nil, false)
@@ -75,7 +75,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				}
 			case was:
 				crowded = false
-			case budget < readBudget: // now the input is used up, and nothing of it must be kept
+			case budget < readBudget: // the input is used up here, so nothing of it must be stored between turns
 				h.EndTurn(t)
 				return true
 			default:
@@ -85,7 +85,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			}
 		case http2conn.StepEnd:
 			if h.FlushTurn(t); !h.IsFlushed() {
-				if lc.http2Suspend(w, true) { // a wait to read would end at once, and again, if the client has ended its side
+				if lc.http2Suspend(w, true) { // a wait to read would end at once, again and again, if the client has closed its sending side
 					return false
 				}
 				continue
@@ -101,7 +101,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 // readBudget is how many requests of a turn's budget a read uses up.
 const readBudget = 8
 
-// http2Receive reads what has come. It reports false if nothing has.
+// http2Receive reads available input. It reports false if the connection must wait for input.
 func (lc *loopConn) http2Receive(w *scratch) bool {
 	n, err, space := 0, error(loop.ErrNotYet), w.in.Space()
 	if !lc.Drained {
@@ -110,7 +110,7 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	switch {
 	case n > 0:
 		lc.http2.Load().Received(&w.http2.Turn, space, n)
-		lc.woken = wokenInTime // the bytes that have come may be those that the connection waited for
+		lc.woken = wokenInTime // the bytes that have arrived may be those that the connection waited for
 		return true
 	case err == nil:
 		return true // read again
@@ -126,13 +126,13 @@ func (lc *loopConn) http2Receive(w *scratch) bool {
 	return true
 }
 
-// http2Suspend makes the connection wait without a worker. If write is set, it waits until its client takes something; the client needn't
-// send anything meanwhile. http2Suspend reports false if there is something to do after all.
+// http2Suspend makes the connection wait without a worker. If write is set, it waits until the client takes bytes, and not for input.
+// http2Suspend reports false if there is something to do after all.
 func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	h, now := lc.http2.Load(), lc.server.clock.Now()
 	waits, deadline := h.Wait(now, w.in.Len() > 0 && !write)
 	if write {
-		deadline = 0 // the outbox watches the client
+		deadline = 0 // the outbox itself limits the wait for the client
 	}
 	lc.deadline, lc.since, lc.woken = deadline, now, wokenInTime
 	h.EndTurn(&w.http2.Turn)
@@ -145,7 +145,7 @@ func (lc *loopConn) http2Suspend(w *scratch, write bool) bool {
 	return false
 }
 
-// http2Ended closes a connection that takes no frames any more, or lets it wait until its output has been sent.
+// http2Ended closes a connection that reads no frames any more, or makes it wait until its output has been sent.
 func (lc *loopConn) http2Ended() {
 	h := lc.http2.Load()
 	for !lc.failed && !lc.IsBroken() && !h.Out.Finish(nil) {
@@ -164,7 +164,7 @@ func (lc *loopConn) http2Ended() {
 func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	h := lc.http2.Load()
 	if w == nil || w.http2 == nil || !h.IsOwnedBy(&w.http2.Turn) {
-		return // others have the connection
+		return // another worker owns the connection
 	}
 	if goexit {
 		h.FlushTurn(&w.http2.Turn)
@@ -177,15 +177,16 @@ func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	lc.endConn(false)
 }
 
-// TakeAway implements loop.Conn. It takes the connection, and its parts that the worker holds, from a worker that runs a handler inline.
+// TakeAway implements loop.Conn. It takes the connection, and the parts of it that are in the worker's buffers, from a worker that runs a
+// handler inline.
 func (lc *loopConn) TakeAway() {
 	if lc.http2.Load() != nil && lc.takeHTTP2Away() != nil {
 		lc.Post()
 	}
 }
 
-// watch implements http2Runner. If the monitor took the worker's seat before the call to Disown, it found no connection to take, and won't
-// look again. So watch takes the connection at once.
+// watch implements http2Runner. If the monitor took the worker's seat before the call to Disown, the monitor found no connection to take,
+// and won't look again. So watch takes the connection at once.
 func (d *loopHTTP2) watch(w *scratch) {
 	if !w.worker.HoldsLoop() {
 		(*loopConn)(d).TakeAway()
@@ -223,4 +224,4 @@ func (d *loopHTTP2) Send(b []byte) (kept bool) {
 func (d *loopHTTP2) WakeOwner() { d.netConn.SetReadDeadline(clock.Past) }
 
 // Flushed implements http2conn.Driver.
-func (d *loopHTTP2) Flushed() { go d.http2.Load().WakeOwner() } // it takes locks that come before mu
+func (d *loopHTTP2) Flushed() { go d.http2.Load().WakeOwner() } // WakeOwner takes locks that rank before mu

@@ -14,13 +14,13 @@ import (
 	"github.com/filohttp/filo/internal/outbox"
 )
 
-// prepareParked sends what is unsent.
+// prepareParked implements driver: it sends the unsent bytes.
 func (lc *loopConn) prepareParked() error {
 	lc.MakeWaiters()
 	return lc.finishUnsent()
 }
 
-// setParked lets several goroutines use the connection.
+// setParked implements driver: it lets several goroutines use the connection.
 func (lc *loopConn) setParked() { lc.Share() }
 
 // Writable implements loop.Conn.
@@ -49,8 +49,9 @@ var _ outbox.Socket = (*loopConn)(nil)
 // turnCalls is how many times in a row a parked connection's function is called before other connections have their turn.
 const turnCalls = 32
 
-// LeaveTurn implements outbox.Socket. Any goroutine may have called Write. So LeaveTurn does what the monitor would do a tick later: if
-// the turn that called the function isn't over, its loop gets another leader, and the turn's worker notices at the end of the turn.
+// LeaveTurn implements outbox.Socket. The Write that must wait may run on any goroutine, so LeaveTurn does what the monitor would do a tick
+// later: if the turn that called the connection's function is still running, its loop gets another leader. The turn's worker notices the
+// loss at the end of the turn.
 func (lc *loopConn) LeaveTurn() {
 	p := lc.parked
 	p.mu.Lock()
@@ -72,7 +73,7 @@ func (lc *loopConn) parkedTurn() (again bool) {
 	return lc.parked.serveBy((*loopParked)(lc))
 }
 
-// leaveWorker ends the connection's use of the worker and its buffers. What the function hasn't read yet is copied.
+// leaveWorker ends the connection's use of the worker and its buffers. Bytes that the function hasn't read yet are copied.
 func (p *ParkedConn) leaveWorker() {
 	p.received, p.serving = bytes.Clone(p.received), nil
 }
@@ -139,8 +140,9 @@ func (lc *loopConn) end101(w *scratch) {
 	lc.detachTurn()
 }
 
-// enter implements parkable: the function is called in the leader if it is quick, or computes while nothing else is ready, otherwise after the
-// worker has given its loop to another one. If there is no place for that, the connection gets another turn after a while.
+// enter implements parkable. A leader calls a quick function at once, and also one that computes while no other connection is ready.
+// Otherwise it first gives its loop to another worker, and becomes an ordinary worker. If no place is free for that, the connection gets
+// another turn later.
 func (d *loopParked) enter() bool {
 	lc, p, w := (*loopConn)(d), d.parked, d.parked.serving
 	w.timer.Switch(p.class)
@@ -177,8 +179,8 @@ func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {
 func (parkedAdmitter) queueUp() error { return errBusy }
 
 const (
-	// overloadedWait is how long a parked connection waits for a worker before it asks again. It waits as long again for each
-	// overloadedCrowd connections that are waiting already, so that asking doesn't keep the processors busy.
+	// overloadedWait is how long a parked connection waits before it asks for a place again. For each overloadedCrowd connections that already
+	// wait, the wait is longer by the same time, so that asking doesn't keep the processors busy.
 	overloadedWait  = 5 * time.Millisecond
 	overloadedCrowd = 64
 )
@@ -187,7 +189,7 @@ const (
 func (d *loopParked) end() {
 	lc, p := (*loopConn)(d), d.parked
 	unread := p.unread || len(p.received) > 0
-	p.received, p.serving = nil, nil // they may be a worker's
+	p.received, p.serving = nil, nil // they may belong to a worker
 	p.endConn(!lc.IsBroken() && (unread || lc.hasInput()))
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// serveLoops is Serve in loops. It reports false, and leaves the listener untouched, if loops can't accept from it.
+// serveLoops is Serve in the loop driver. It reports false, and leaves the listener untouched, if loops can't accept from it.
 func (s *Server) serveLoops(listener net.Listener, config *tls.Config, begun func(net.Addr)) (served bool, err error) {
 	fds, user, ok := s.loopSockets(listener)
 	if !ok {
@@ -48,7 +48,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 		ll.Close()
 		return ErrServerClosed
 	}
-	defer s.life.Untrack(&listener) // after Serve, which may accept connections until it returns
+	defer s.life.Untrack(&listener) // runs after Serve, which may accept connections until it returns
 	err = ll.Serve(func() {
 		s.logServing(life.AddressOf(listener), DriverLoop, config)
 		begun(address)
@@ -104,7 +104,7 @@ func (p *loopWorkers) HandOver(w *loop.Worker, places admit.Kinds) bool {
 
 func (p *loopWorkers) Retake() { p.pool.retake(&p.leadership) }
 
-// Losing implements loop.Owner: from now on the request that w handles is one that takes long.
+// Losing implements loop.Owner. Since w loses its loop, its request takes long: Losing lists it for Server.Running.
 func (w *workerChan) Losing(socket *loop.Socket, class *class.Class) {
 	if socket == nil {
 		return
@@ -124,7 +124,8 @@ func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }
 
-// admitTo puts an accepted connection into a loop, where it waits for its first request. If that fails, the connection is lost.
+// admitTo puts an accepted connection into a loop, where it waits for its first request. If the loop can't add the connection, admitTo
+// returns the error.
 func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) error {
 	awaitsProxy := s.ProxyProtocol.enabled()
 	if awaitsProxy && !s.ProxyProtocol.trusts(peer.AddrPort()) {

@@ -17,8 +17,8 @@ import (
 	"github.com/filohttp/filo/internal/requestctx"
 )
 
-// turnRequests is how many pipelined requests a connection may have answered before other connections have their turn. Reads of a body
-// that no handler wants count too.
+// turnRequests is how many pipelined requests of one connection are answered before other connections have their turn. Reads of a body that
+// is being skipped count too.
 const turnRequests = 128
 
 // Turn implements loop.Conn.
@@ -26,8 +26,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 	worker := leader.Owner().(*workerChan)
 	if worker.scratch == nil {
 		worker.own()
-		// A leader may have to leave its loop before it has run a handler: another worker's handler has left the connection something to
-		// send.
+		// A leader may have to leave its loop before it has run a handler, to send bytes that another worker's handler has left unsent.
 		worker.scratch.timer.Switch(&lc.server.classes.handler)
 	}
 	w := worker.scratch
@@ -49,7 +48,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 		}
 		if lc.tlsState != nil && lc.tlsState.NegotiatedProtocol == "h2" {
 			lc.startHTTP2()
-			return true // a leader gives it its turns
+			return true // a leader runs its next turn
 		}
 	}
 	for budget := turnRequests; ; {
@@ -58,7 +57,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 			lc.detachTurn()
 			return true
 		} else if err != nil {
-			// Answers that were rendered since follow the unsent ones.
+			// Answers that were rendered later follow the unsent ones.
 			if lc.flushAnswers(); lc.unsent != nil && lc.suspend(stateWrite) {
 				return false
 			}
@@ -83,7 +82,7 @@ func (lc *loopConn) Turn(leader *loop.Worker) (again bool) {
 				return false
 			}
 			if lc.reading == readingRest {
-				budget-- // such a body may come without an end
+				budget-- // such a body may never end
 			}
 		case stepHandle:
 			budget--
@@ -116,7 +115,7 @@ func (lc *loopConn) mayGoOn() bool {
 	return w.Leads() || !w.holdsUp() && lc.scratch.occupy()
 }
 
-// attachTurn lends a worker's buffers to the connection, except for those that an unfinished request has of its own.
+// attachTurn lends a worker's buffers to the connection, except for those that an unfinished request owns (pending).
 func (lc *loopConn) attachTurn(w *scratch) {
 	lc.scratch, lc.lent = w, &w.lent
 	lc.stream, lc.out, lc.before = lc.netConn, w.out[:0], 0
@@ -136,8 +135,8 @@ func (lc *loopConn) attachTurn(w *scratch) {
 func (lc *loopConn) detachTurn() {
 	w := lc.scratch
 	if lc.reading >= readingRest {
-		// The connection waits to send the answer, or for the rest of the body. The handler has returned, and the Ctx goes to another
-		// request.
+		// The connection waits to send the answer, or for the rest of the body. The handler has returned, and the worker reuses the Ctx for
+		// another request.
 		lc.endRequest()
 	}
 	w.in.Reset()
@@ -150,7 +149,7 @@ func (lc *loopConn) detachTurn() {
 	lc.scratch, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
 
-// save moves what has come of an unfinished request from the worker's buffers to the connection.
+// save moves the received part of an unfinished request from the worker's buffers to the connection.
 func (lc *loopConn) save() {
 	unread, p := lc.in.Unread(), lc.pending
 	if len(unread) == 0 && lc.parser.Fresh() && lc.reading != readingRest {
@@ -159,7 +158,7 @@ func (lc *loopConn) save() {
 	}
 	if p != nil {
 		if lc.reading == readingRest && lc.rest != &p.rest {
-			p.rest = *lc.rest // of the request answered in this turn
+			p.rest = *lc.rest // the rest of the body of the request answered in this turn
 		}
 		return
 	}
@@ -243,7 +242,7 @@ func (lc *loopConn) suspend(state waitState) bool {
 	return false
 }
 
-// lastLook returns the deadline of a connection that waits between two requests during a shutdown; 0: it may not wait.
+// lastLook returns the deadline of a connection that waits between two requests during a shutdown; 0 means that it may not wait.
 func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	if lc.lastUntil == 0 {
 		waited := time.Duration(0)
@@ -257,7 +256,7 @@ func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	return lc.lastUntil
 }
 
-// receiveNow reads what has come. It reports false if nothing has. For an end of the input it reports true: next handles that.
+// receiveNow reads available input. It reports false if there is none. At the end of the input it reports true, and next handles the end.
 func (lc *loopConn) receiveNow(state waitState) bool {
 	if lc.Drained {
 		return false
@@ -315,8 +314,8 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// answerTurn runs the handler on the current request: in the leader if the handler is quick, or computes while nothing else is ready,
-// otherwise after it has given the loop to another worker.
+// answerTurn runs the handler on the current request. A leader runs a quick handler at once, and also one that computes while no other
+// connection is ready. Otherwise it first gives its loop to another worker, and becomes an ordinary worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.scratch
 	var refused error
@@ -337,8 +336,8 @@ func (lc *loopConn) answerTurn() {
 		lc.handle()
 	}
 	if w.place.Kind() != admit.Ordinary || len(lc.out)+len(lc.outBody) <= maxUnsent {
-		// Before the worker is released: a client that has its answer and sends again at once must find the place free. The rest of the
-		// worker's work for this request doesn't wait for the client.
+		// The place is left before the worker is released: a client that has its answer and sends again at once must find the place free. The
+		// rest of the worker's work for this request doesn't wait for the client.
 		w.place.Leave()
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
@@ -348,7 +347,7 @@ func (lc *loopConn) answerTurn() {
 }
 
 // flushAnswers writes the complete answers. The part that the client doesn't take at once waits in the connection. If the answers are
-// larger than maxUnsent, the worker waits for the client instead, unless it gets no place.
+// larger than maxUnsent, the worker waits for the client instead, if a place for it is free.
 func (lc *loopConn) flushAnswers() {
 	size := len(lc.out) + len(lc.outBody)
 	if size == 0 {
@@ -417,7 +416,7 @@ func (lc *loopConn) abandon(linger bool) {
 	defer func() {
 		if value := recover(); value != nil { // a panic of the program's code, which ending the request calls
 			logPanic(lc.server.logger(), "panic at a connection's end", value, debug.Stack())
-			if !lc.hijacked || lc.parked != nil { // otherwise a handler has the connection
+			if !lc.hijacked || lc.parked != nil { // otherwise a handler owns the connection
 				lc.endConn(false)
 			}
 		}
@@ -438,7 +437,7 @@ func (lc *loopConn) abandon(linger bool) {
 	}()
 	lc.dropUnsent()
 	if lc.hijacked && lc.scratch != nil {
-		lc.detach() // the request has ended, no matter who has the connection now
+		lc.detach() // the request has ended, no matter who owns the connection now
 	}
 }
 
@@ -466,7 +465,7 @@ func (lc *loopConn) wait() {
 }
 
 // watch makes the loop cancel the context when the client leaves. If the client has left already, the loop may not know yet, so watch asks
-// the system. The descriptor isn't closed meanwhile: see requestctx.Context.
+// the system. The descriptor isn't closed during this call: see requestctx.Context.
 func (lc *loopConn) watch(r *requestctx.Context) (half, gone bool) {
 	r.WatchedSince.Store(clock.Nanotime())
 	lc.watcher.Store(r)
@@ -478,7 +477,7 @@ func (lc *loopConn) watch(r *requestctx.Context) (half, gone bool) {
 
 func (lc *loopConn) unwatch() { lc.watcher.Store(nil) }
 
-// prepareHijack leaves the loop, and makes a net.Conn on another descriptor of the socket.
+// prepareHijack implements driver: it leaves the loop, and creates a net.Conn on a duplicate descriptor of the socket.
 func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	if err := lc.leaveLoop(); err != nil {
 		return nil, err
@@ -490,14 +489,14 @@ func (lc *loopConn) prepareHijack() (net.Conn, error) {
 	return prepared, nil
 }
 
-// hijack takes the connection out of its loop. From here on only the prepared connection, which is package net's, has the socket.
+// hijack takes the connection out of its loop. From here on only the prepared connection, which is package net's, owns the socket.
 func (lc *loopConn) hijack(prepared net.Conn) (net.Conn, error) {
 	if err := lc.finishUnsent(); err != nil {
 		return nil, err
 	}
 	lc.GiveTo(prepared)
 	if tlsConn, ok := lc.netConn.(*tls.Conn); ok {
-		return tlsConn, nil // its calls go to the prepared connection
+		return tlsConn, nil // its reads and writes now use the prepared connection
 	}
 	if h := lc.told.Load(); h != nil {
 		return proxyproto.NewConn(prepared, h), nil

@@ -22,8 +22,9 @@ import (
 // cacheLine is the size of a processor's cache lines.
 const cacheLine = 64
 
-// If each processor writes its own object of a type, these objects share no cache line with others. Either the allocator's size class is
-// whole lines (in classes over 512 bytes, 8 bytes of the allocator's come first), or the type ends with apart.Lines.
+// If each processor writes to its own object of a type, none of these objects shares a cache line with another object. Either the
+// allocator's size class is whole lines (in classes over 512 bytes, 8 bytes of the allocator's come first), or the type ends with
+// apart.Lines.
 func TestObjectsHaveTheirOwnCacheLines(t *testing.T) {
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[workerChan](), reflect.TypeFor[scratch](), reflect.TypeFor[http2Scratch](), reflect.TypeFor[Ctx](),
@@ -81,13 +82,13 @@ func TestWrittenFieldsAreApart(t *testing.T) {
 	}
 }
 
-// manycoresMemory is memory that several loops use, with the names of what is in it.
+// manycoresMemory is memory that several loops use, with the names of the fields in it.
 type manycoresMemory struct {
 	names  map[uintptr]string // by address of the 8 bytes
 	before map[uintptr]uint64
 }
 
-// add adds a struct, without its parts that skip names.
+// add adds a struct, without the fields that skip names.
 func (m *manycoresMemory) add(name string, t reflect.Type, at uintptr, skip ...string) {
 	for _, each := range skip {
 		if strings.HasPrefix(name, each) {
@@ -106,7 +107,7 @@ func (m *manycoresMemory) add(name string, t reflect.Type, at uintptr, skip ...s
 	}
 }
 
-// changed returns the names of what has changed since the last call.
+// changed returns the names of the memory that has changed since the last call.
 func (m *manycoresMemory) changed() map[string]bool {
 	now, changed := make(map[uintptr]uint64, len(m.names)), make(map[string]bool)
 	for at, name := range m.names {
@@ -119,8 +120,8 @@ func (m *manycoresMemory) changed() map[string]bool {
 	return changed
 }
 
-// A request that is served where it was read writes to no memory that other loops use: neither to the server's, nor to the other loops'
-// own. The exceptions are the samples of one call in 64, the clock's tick and the sweep.
+// A request that is served directly in its loop writes to no memory that other loops use: neither to the server's, nor to that of the other
+// loops. The exceptions are the samples of one call in 64, the clock's tick and the sweep.
 func TestRequestsWriteNothingShared(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -188,7 +189,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 				m.changed()
 				return m
 			}
-			// On a busy machine net/http's client may replace its connection by another one, which another loop may have.
+			// On a busy machine net/http's client may replace its connection by another one, which another loop may serve.
 			owner := func() (own int) {
 				own = -1
 				for i, l := range g.Loops() {
@@ -215,7 +216,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 				request()
 				changed := m.changed()
 				if g.Counts() != moved || owner() != own {
-					continue // on a busy machine the leader's seat was taken away, which writes a lot
+					continue // the leader's seat was taken away, which happens on a busy machine and writes a lot
 				}
 				for name := range changed {
 					counts[name]++

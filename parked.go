@@ -29,7 +29,7 @@ import (
 type Wake int
 
 const (
-	// WakeData means that there is something to read, or that the client has ended its side.
+	// WakeData means that there is data to read, or that the client has closed its sending side.
 	WakeData Wake = iota
 	// WakeDeadline means that the deadline set by SetWait has passed.
 	WakeDeadline
@@ -47,23 +47,23 @@ type ParkedConn struct {
 	serve    func(*ParkedConn, Wake) error
 	received []byte       // what Read returns first
 	wait     clock.Time   // see SetWait; 0: none
-	timer    *time.Timer  // for wait, of a stream of HTTP/2; nil until it is needed
+	timer    *time.Timer  // the timer for wait, for a stream of HTTP/2; nil until it is needed
 	class    *class.Class // of the function; immutable
 	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; only the owner uses it
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
 	chunked  bool        // the data is sent as a chunked body; immutable
-	ending   bool        // no further call of the function; closed when all data has been sent; only the owner uses it
+	ending   bool        // the function isn't called again, and the connection is closed once all data has been sent; only the owner uses it
 	unread   bool        // the client may still be sending, and nobody reads; only the owner uses it
-	// sealed says that data goes through TLS into the outbox, as in the loop driver, and not out of the outbox into TLS. Immutable.
+	// sealed says that data passes through TLS before the outbox, as in the loop driver, and not after it. Immutable.
 	sealed  bool
 	sealing race.Mutex[race.OfSealing] // orders the writes to TLS if sealed is set; taken before the outbox's lock
 
 	mu race.Mutex[race.OfParked]
 	// turn is the last turn in which a leader called the function, the zero value if no leader has. Guarded by mu.
 	turn loop.Turn
-	// readUntil is the deadline for Read, 0 for none. netConn has it only during a Read: while the connection waits, the server sets
-	// netConn's deadline to wake it. Once asked is set neither applies: End has set a deadline in the past. Guarded by mu.
+	// readUntil is the deadline for Read, 0 for none. It is set on netConn only during a Read, since the server uses netConn's deadline to
+	// wake the connection when it waits. Once asked is set, readUntil has no effect, since End has set a deadline in the past. Guarded by mu.
 	readUntil clock.Time
 	onClose   func() // see OnClose; guarded by mu
 	reading   bool   // in a Read; guarded by mu
@@ -73,11 +73,10 @@ type ParkedConn struct {
 
 // Park takes the connection over from the server like Hijack, for connections that mostly wait, such as WebSockets. Once the
 // handler has returned, the connection waits without a worker; in the loop driver also without a goroutine or a buffer. When data arrives,
-// the server calls serve as it calls a handler: on a worker, or right in the loop if serve is known to be quick, or computes.
+// the server calls serve as it calls a handler: on a worker, or directly in the loop if serve is known to be quick, or to compute briefly.
 //
-// Each call of serve must read at least something. It returns nil to wait again, io.EOF to end the connection after the queued
-// data has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has
-// returned.
+// Each call of serve must read at least some of the data. It returns nil to wait again, io.EOF to end the connection after the queued data
+// has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has returned.
 //
 // With a protocol, such as "websocket", Park answers 101 (Switching Protocols), as Upgrade does; with "" it sends no answer.
 //
@@ -87,11 +86,11 @@ type ParkedConn struct {
 // Over HTTP/2, Park needs a protocol and a client that asks for it by extended CONNECT, if Server.HTTP2 allows that. The request's stream
 // is parked, not its connection. A waiting stream needs no goroutine in any driver, and doesn't count against MaxConns.
 //
-// Where another server has received the request (adaptor.ToHTTP), a goroutine waits for each parked connection, and Park needs a server
-// that gives its connection away. Shutdown wakes such connections and waits for them, whether this server serves or not.
+// If another server has received the request (adaptor.ToHTTP), a goroutine waits for each parked connection, and that server must let its
+// connection be hijacked. Shutdown wakes such connections and waits for them, whether this server serves or not.
 //
-// Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, also after 1.0. Package
-// sse and contrib/websocket, which are built on them, are stable.
+// Experimental: Park, ParkStream, ParkedConn, PreparedMessage and Wake may change in any minor version, even after 1.0. Package sse and
+// contrib/websocket, which are built on them, are stable.
 func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	c.check()
 	if err := c.mayTakeOver(); err != nil {
@@ -105,8 +104,7 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.parkSwitched(protocol != "", serve)
 }
 
-// parkSwitched is Park after a switch to another protocol: the response already has the fields for it. If switches isn't set, no protocol
-// was switched.
+// parkSwitched is Park after agreeOn. If switches is set, the response already has the fields of the 101. Otherwise no answer is sent.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	if err := c.mayTakeOver(); err != nil {
 		return nil, err
@@ -169,8 +167,8 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	return c.park(owner, serve, f.Chunked)
 }
 
-// prepareParked makes sure that the connection can be parked, and claims the answer. Before the claim a timeout may be writing, so
-// the unsent part of earlier answers mustn't be touched.
+// prepareParked makes sure that the connection can be parked, and claims the answer. Until the claim, a timeout may be writing, so
+// prepareParked sends the unsent part of earlier answers only after it.
 func (c *Ctx) prepareParked() (owner *conn, err error) {
 	owner = c.exchange.wire.(*conn)
 	if err := owner.driver.leaveLoop(); err != nil {
@@ -182,7 +180,7 @@ func (c *Ctx) prepareParked() (owner *conn, err error) {
 	return owner, owner.driver.prepareParked()
 }
 
-// park takes the connection over. Its answer has been rendered.
+// park takes the connection over, after its answer has been rendered.
 func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
 	c.endWatch()
 	if err := owner.flush(); err != nil {
@@ -265,7 +263,7 @@ func (p *ParkedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// flush makes a stream's connection send the bytes that it got from the outbox.
+// flush makes the connection of an HTTP/2 stream send the bytes that the outbox has passed to it.
 func (p *ParkedConn) flush() {
 	if s, ok := p.netConn.(*http2conn.StreamConn); ok {
 		s.LeaveTurn()
@@ -302,8 +300,8 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 // Queue sends a message without ever waiting for the client. If the client doesn't take it at once, the rest waits in the
 // queue, as a reference to m, and is sent as the client takes it. Messages and writes are sent in the order of the calls.
 //
-// The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A single message may
-// always wait. After the connection's end the error is net.ErrClosed, or the error that ended it.
+// The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A message may always wait if it is the
+// only one, whatever its size. After the connection's end the error is net.ErrClosed, or the error that ended it.
 //
 // The server disconnects a client that takes nothing from the queue for WriteTimeout, or so little that it doesn't earn that time back by
 // MinTransferRate.
@@ -351,8 +349,8 @@ func (p *ParkedConn) over() {
 }
 
 // SetWait sets a deadline for the next wait, the one that begins when the connection's function returns. At the deadline the
-// function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function
-// may call SetWait, and the handler before it returns.
+// function is called with WakeDeadline. The zero time, which is restored for each wait, means no deadline. Only the function, or the
+// handler before it returns, may call SetWait.
 func (p *ParkedConn) SetWait(until time.Time) { p.wait = p.conn.server.clock.At(until) }
 
 // Close ends the connection at once. It may be called at any time. The connection's function isn't called again.
@@ -370,7 +368,7 @@ func (p *ParkedConn) End() {
 	defer p.mu.Unlock()
 	if !p.isOver { // after the end the lingerer may be reading
 		if p.netConn.SetReadDeadline(clock.Past) != nil && p.out.Empty() { // wakes the reader
-			linger.Cut(p.netConn) // nothing else does
+			linger.Cut(p.netConn) // nothing else would wake the reader
 		}
 	}
 }
@@ -402,7 +400,7 @@ func (p *ParkedConn) LocalAddr() net.Addr { return p.netConn.LocalAddr() }
 // RemoteAddr returns the address of the client's end.
 func (p *ParkedConn) RemoteAddr() net.Addr { return p.netConn.RemoteAddr() }
 
-// SetDeadline sets a deadline for Read and Write, as for a net.Conn. The deadline between calls of the function is SetWait's.
+// SetDeadline sets a deadline for Read and Write, as for a net.Conn. SetWait sets the deadline for the wait between calls of the function.
 func (p *ParkedConn) SetDeadline(t time.Time) error {
 	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
 }
@@ -442,7 +440,7 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	return false
 }
 
-// recoverPanic is deferred around calls of user code, and logs its panic.
+// recoverPanic is deferred around calls of user code. If the code panics, recoverPanic recovers and logs the panic.
 func (p *ParkedConn) recoverPanic() {
 	if value := recover(); value != nil {
 		logPanic(p.conn.server.logger(), "panic in the function of a parked connection", value, debug.Stack(),
@@ -450,7 +448,7 @@ func (p *ParkedConn) recoverPanic() {
 	}
 }
 
-// finish lets the outbox take no more data, ends a chunked body, and reports whether all data has been sent.
+// finish makes the outbox refuse further data, ends a chunked body, and reports whether all data has been sent.
 func (p *ParkedConn) finish() bool {
 	last := ""
 	if p.chunked {
@@ -469,13 +467,13 @@ func (p *ParkedConn) finish() bool {
 
 // parkable is a parked connection or stream as serveBy sees it. The drivers and protocols wait in different ways.
 type parkable interface {
-	// next says what comes next. calls is how many times the function was called since serveBy began. Once ParkedConn.ending is set there
-	// is no further call.
+	// next returns the next step. calls is how many times the function was called since serveBy began. Once ParkedConn.ending is set, the
+	// function isn't called again.
 	next(calls int) (parkedStep, Wake)
-	// enter gets this goroutine the right to call the function. If that fails, enter reports false, and the connection is served later.
+	// enter acquires the right to call the function on this goroutine. If that fails, enter reports false, and the connection is served later.
 	enter() bool
-	// wait waits until next is worth another call: for all data to be sent if ParkedConn.ending is set, otherwise for a reason to call the
-	// function. Or it leaves the wait to others, and reports true.
+	// wait waits until all data has been sent if ParkedConn.ending is set, and otherwise for a reason to call the function. Or it arranges
+	// that the connection is served again after the wait, and returns true at once: the goroutine then no longer owns the connection.
 	wait() (left bool)
 	// end ends the connection or stream: properly if ParkedConn.ending is set.
 	end()
@@ -492,12 +490,12 @@ const (
 )
 
 // serveBy serves a parked connection that its goroutine owns: it calls the function as long as there is a reason, and then lets the
-// connection wait, or ends it. It reports whether others must have their turn before the connection is served again.
+// connection wait, or ends it. It reports whether other connections must have their turn before this one is served again.
 func (p *ParkedConn) serveBy(d parkable) (again bool) {
 	owned := true
 	defer func() {
 		if owned {
-			d.end() // also after a Goexit
+			d.end() // runs even after a Goexit
 		}
 	}()
 	for calls := 0; owned; {
@@ -525,7 +523,7 @@ func (p *ParkedConn) serveBy(d parkable) (again bool) {
 func (p *ParkedConn) endConn(lingers bool) {
 	if p.ending {
 		defer p.conn.endConn(lingers) // deferred, since the function given to OnClose may end the goroutine
-		p.over()                      // now, since End would end the wait of the lingerer
+		p.over()                      // before endConn: once isOver is set, End can't end the lingerer's wait any more
 		return
 	}
 	p.conn.endConn(false)
@@ -539,7 +537,7 @@ const parkedBuffer = 512
 // blockingParked serves a parked connection on a goroutine of its own, which waits for the client.
 type blockingParked struct {
 	*ParkedConn
-	came   bool // wait has found a reason, why
+	came   bool // wait has found a reason to call the function: why
 	why    Wake
 	buffer [parkedBuffer]byte
 }
@@ -582,7 +580,7 @@ func (d *blockingParked) end() {
 	if streams {
 		stream.Whole = d.ending && d.out.AllSent()
 	}
-	d.endConn(!streams) // the client may always be sending
+	d.endConn(!streams) // the client of a connection that isn't a stream may still be sending
 }
 
 // setParkedWait begins a wait in the blocking driver. A carried connection gets a deadline of its own, since the server's sweep may not
@@ -607,7 +605,7 @@ func (p *ParkedConn) await(buffer []byte) Wake {
 		}
 		p.received = buffer[:n]
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return WakeData // if there is an error, the function gets it when it reads
+			return WakeData // the function's next Read returns the error, if there is one
 		}
 		p.netConn.SetReadDeadline(time.Time{})
 		switch {

@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/proxyproto"
 )
 
-// ProxyProtocol makes connections begin with a header of the PROXY protocol, version 1 or 2, by which a proxy such as HAProxy, nginx or a
-// cloud's balancer tells the client's address. The header comes before TLS and HTTP. Then RemoteAddr, LocalAddr and MaxConnsPerIP go by the
-// addresses that the proxy tells, and Ctx.ProxyHeader has the rest.
+// ProxyProtocol makes the server expect a header of the PROXY protocol, version 1 or 2, at the beginning of each connection. In this header
+// a proxy such as HAProxy, nginx or a cloud's load balancer sends the client's address. The header precedes TLS and HTTP. RemoteAddr,
+// LocalAddr and MaxConnsPerIP then use the addresses in the header, and Ctx.ProxyHeader returns the rest of it.
 //
-// A client could write such a header, too. So all connections must come from trusted peers: others are closed, and so are connections
-// without a header. The log says so, once in ten seconds at most. The header must arrive within ReadHeaderTimeout, and may have 4 KB at
-// most. The server's own TLS (ListenAndServeTLS, ServeTLS and their like) works behind it; a listener that makes TLS connections by itself
+// A client could forge such a header. So the server closes connections that don't come from a trusted peer, and connections without a
+// header, and logs that at most once in ten seconds. The header must arrive within ReadHeaderTimeout, and may have 4 KB at most. The
+// server's own TLS (ListenAndServeTLS, ServeTLS and their like) works after the header; a listener that creates TLS connections itself
 // doesn't.
 type ProxyProtocol struct {
 	// TrustedPeers are the proxies' addresses. If it is empty and TrustUnixSocket isn't set, the protocol is off.
@@ -44,18 +44,19 @@ func (p *ProxyProtocol) trusts(peer netip.AddrPort) bool {
 	return false
 }
 
-// ProxyHeader is what a proxy has told about a connection: see ProxyProtocol. It is immutable, and may be kept.
+// ProxyHeader is what a proxy has sent about a connection: see ProxyProtocol. It is immutable, and may be kept.
 type ProxyHeader struct{ header *proxyproto.Header }
 
-// ProxyTLS is what a proxy has told about TLS between the client and itself.
+// ProxyTLS is what a proxy has sent about TLS between the client and itself.
 type ProxyTLS struct {
 	// Verified says that the client has a certificate, which the proxy has verified.
 	Verified bool
-	// Version and Cipher are names such as "TLSv1.3". CommonName is the client certificate's. Each is "" if the proxy hasn't sent it.
+	// Version and Cipher are names such as "TLSv1.3". CommonName comes from the client's certificate. Each is "" if the proxy hasn't sent it.
 	Version, Cipher, CommonName string
 }
 
-// ProxyHeader returns what a proxy has told about the connection by the PROXY protocol. ok is false without Server.ProxyProtocol.
+// ProxyHeader returns what a proxy has sent about the connection in the header of the PROXY protocol. ok is false without
+// Server.ProxyProtocol.
 func (c *Ctx) ProxyHeader() (h ProxyHeader, ok bool) {
 	c.check()
 	header := c.exchange.wire.proxyHeader()
@@ -71,7 +72,7 @@ func (h ProxyHeader) Source() netip.AddrPort { return h.header.Source() }
 // Destination returns the address of the proxy that the client has connected to. It is invalid if the proxy hasn't sent it.
 func (h ProxyHeader) Destination() netip.AddrPort { return h.header.Destination() }
 
-// Authority returns the host name that the client has asked the proxy for by TLS (SNI), "" if the proxy hasn't sent it.
+// Authority returns the server name that the client has sent to the proxy in TLS (SNI), or "" if the proxy hasn't sent it.
 func (h ProxyHeader) Authority() string { return h.header.Authority() }
 
 // ALPN returns the protocol that the client and the proxy have agreed on, such as "h2", or "" if the proxy hasn't sent it.
@@ -80,7 +81,7 @@ func (h ProxyHeader) ALPN() string { return h.header.ALPN() }
 // UniqueID returns the connection's ID, which may have any bytes, or "" if the proxy hasn't sent it.
 func (h ProxyHeader) UniqueID() string { return h.header.UniqueID() }
 
-// TLS returns what the proxy tells about TLS. ok is false if the client doesn't use TLS, or if the proxy tells nothing about TLS.
+// TLS returns what the proxy has sent about TLS. ok is false if the client doesn't use TLS, or if the proxy has sent nothing about TLS.
 func (h ProxyHeader) TLS() (t ProxyTLS, ok bool) {
 	told, ok := h.header.TLS()
 	return ProxyTLS(told), ok
@@ -89,7 +90,7 @@ func (h ProxyHeader) TLS() (t ProxyTLS, ok bool) {
 // TLV returns the first value of this type in a header of version 2. The types from 0xe0 to 0xef are for a proxy's users.
 func (h ProxyHeader) TLV(kind byte) (value string, ok bool) { return h.header.TLV(kind) }
 
-// proxied is a connection that begins with a header, below TLS.
+// proxied is a connection, below TLS, that begins with a header of the PROXY protocol.
 type proxied interface {
 	// ProxyHeader returns the header, nil as long as it hasn't arrived. Any goroutine may call it.
 	ProxyHeader() *proxyproto.Header
@@ -119,8 +120,8 @@ func (s *Server) refuseProxied(remote netip.AddrPort, reason error) {
 
 var errUntrustedPeer = errors.New("the peer isn't among ProxyProtocol.TrustedPeers")
 
-// expectProxy returns the connection as one that begins with a header, if the server expects one. It returns nil if the connection was
-// refused, because its peer isn't trusted.
+// expectProxy wraps the connection so that its header of the PROXY protocol is read first, if the server expects one. It returns nil if the
+// connection was refused, because its peer isn't trusted.
 func (s *Server) expectProxy(netConn net.Conn) net.Conn {
 	if !s.ProxyProtocol.enabled() {
 		return netConn

@@ -17,7 +17,7 @@ import (
 
 // This file has two kinds of log records. Those about the server's life are "serving" for each listener, "draining" and "stopped", and
 // "failed" with the error of Run. A server that serves no listener, but single connections or the requests of another server, logs none of
-// these. The others are about mistakes of the program that no single answer shows.
+// these. The records of the other kind report mistakes of the program that no single answer reveals.
 
 // logServing logs that a listener is served, with the values that an operator wants to compare with the configuration.
 func (s *Server) logServing(address string, driver Driver, config *tls.Config) {
@@ -97,8 +97,8 @@ func (s *Server) answered() (n uint64) {
 	return n
 }
 
-// Version returns the version of filo in this program, such as "v0.1.0". It is "(devel)" for a directory that replaces the module, and
-// "unknown" if the build doesn't say, as in tests.
+// Version returns the version of filo in this program, such as "v0.1.0". It is "(devel)" if a directory replaces the module, and "unknown"
+// if the build doesn't say, as in tests.
 func Version() string { return version.Of() }
 
 // warnings records which mistakes were logged, so that each is logged only once.
@@ -110,7 +110,7 @@ type warnings struct {
 func (r *Response) warnPlainHTTP(name string) {
 	c := r.ctx
 	if c == nil || c.exchange == nil || c.exchange.tlsState != nil || c.exchange.server.warned.plainCookie.Load() || !c.RemoteAddrPort().IsValid() {
-		return // requests by a Unix socket come from a proxy
+		return // requests over a Unix socket come from a proxy
 	}
 	list := &c.Request.Header.list
 	_, byProxy := c.ProxyHeader()

@@ -29,9 +29,9 @@ type Request struct {
 
 	line  http1.Line // in head
 	http2 bool
-	// major is the version of HTTP by which another server has received the request, 2 or 3; 0 if http2 and line tell the version.
+	// major is the version of HTTP over which another server has received the request, 2 or 3; 0 if http2 and line determine the version.
 	major uint8
-	// extended says that the request came by extended CONNECT: an answer of 2xx switches to the protocol.
+	// extended says that the request is an extended CONNECT: a 2xx answer switches to the protocol that the request names.
 	extended bool
 	framing  http1.Framing
 	// changed says that change or replaced is set. Checking this one flag saves time in every request.
@@ -139,7 +139,7 @@ func (r *Request) TargetBytes() []byte {
 	return r.head[r.line.TargetStart:r.line.TargetEnd:r.line.TargetEnd]
 }
 
-// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0", and "HTTP/3.0" if another server has received the request by
+// Proto returns the protocol version: "HTTP/2.0", "HTTP/1.1" or "HTTP/1.0", and "HTTP/3.0" if another server has received the request over
 // HTTP/3. A later 1.x counts as HTTP/1.1.
 func (r *Request) Proto() string {
 	switch {
@@ -194,7 +194,8 @@ func (r *Request) ContentType() string { return string(r.Header.list.GetID(field
 func (r *Request) Close() bool { return r.framing.Close }
 
 // Cookie returns the value of the first cookie called name, "" if there is none. A cookie whose value has bytes that RFC 6265 doesn't
-// allow, such as the quotes of JSON, counts as missing: encode such values, as by encodeURIComponent. Spaces and commas are allowed.
+// allow, such as the quotes of JSON, counts as missing: encode such values, for example with encodeURIComponent. Spaces and commas are
+// allowed.
 func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }
 
 // CookieBytes is Cookie, borrowed, and nil if there is none.
@@ -245,8 +246,8 @@ func (r *Request) Body() ([]byte, error) {
 // BodyReader returns a reader of the body as it arrives, with the same errors as Body. Both read the same bytes, so use only
 // one of them.
 //
-// io.Copy and io.CopyBuffer read by the reader's WriteTo, with a buffer that the server lends: 32 KB, or 64 KB once the client fills that.
-// To use a buffer of your own, or the writer's ReadFrom, copy from struct{ io.Reader }{c.BodyReader()}.
+// io.Copy and io.CopyBuffer call the reader's WriteTo, which uses a buffer that the server lends: 32 KB, or 64 KB once the client fills 32
+// KB. To use a buffer of your own, or the writer's ReadFrom, copy from struct{ io.Reader }{c.BodyReader()}.
 func (r *Request) BodyReader() io.Reader {
 	r.check()
 	if r.replaced != nil {
@@ -328,7 +329,7 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	}
 	if err == nil {
 		if err = room.CountForm(form); err != nil {
-			_ = form.RemoveAll() // there is no room, even if its file can't be removed
+			_ = form.RemoveAll() // the lack of room is the error, even if the form's file can't be removed
 			return nil, err
 		}
 	}
@@ -343,7 +344,7 @@ func (r *Request) progress() (whole bool, taken int64) {
 	return r.body.wholeRead, r.body.received
 }
 
-// wholeBody is Body, and reports whether that is all of the body: see inside.WholeBody.
+// wholeBody returns the result of Body, and whether that is the whole body: see inside.WholeBody.
 func (c *Ctx) wholeBody() ([]byte, bool, error) {
 	body, err := c.Request.Body()
 	if errors.Is(err, errFormRead) || errors.Is(err, errBodyLent) {
@@ -399,7 +400,7 @@ func (r *Request) SetMethod(method string) error {
 
 // SetTarget changes the path and query of the request, for middleware that runs before the router. Target, URI and Query then return target
 // and its parts. The target must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were sent as a part of
-// the target. Bytes borrowed before stay valid.
+// the target. Bytes that were borrowed earlier stay valid.
 //
 // If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. Either target isn't in origin-form
 // (RFC 9112, section 3.2.1), or the request has no path to replace, as with CONNECT and OPTIONS *.
@@ -416,7 +417,7 @@ func (r *Request) SetTargetBytes(target []byte) error {
 	return r.setTarget(start)
 }
 
-// setTarget sets the target that was appended to change.memory at start. It removes an invalid one from there.
+// setTarget sets the target that was appended to change.memory at start. It removes an invalid target from that memory.
 func (r *Request) setTarget(start int) error {
 	target, uri := r.change.since(start), r.URI()
 	hasPath := uri.target.HasPath()
@@ -452,7 +453,7 @@ func (change *requestChange) end() {
 type replacedBody struct {
 	ctx      *Ctx
 	reader   io.Reader
-	before   *replacedBody // the body that this one replaces; nil if that is the client's
+	before   *replacedBody // the body that this one replaces; nil if it replaces the client's body
 	received int64
 	err      error // returned by every further read
 
@@ -460,7 +461,7 @@ type replacedBody struct {
 }
 
 // SetBodyReader replaces the request body with the content of reader, for Body, BodyReader, Form and the other methods. Usually reader
-// decodes what an earlier BodyReader returned. It must return io.EOF at the end; any other error becomes an error of the body.
+// decodes the content of an earlier BodyReader. reader must return io.EOF at the end; any other error becomes an error of the body.
 //
 // The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to
 // the bytes from reader and, separately, to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as

@@ -82,7 +82,7 @@ func TestSetTarget(t *testing.T) {
 	}
 }
 
-// The error of a refused change is the client's, with a status.
+// The error of a refused change has a status, with which a handler can answer the client.
 func TestChangeErrors(t *testing.T) {
 	for _, test := range []struct {
 		sentence, request string
@@ -114,8 +114,8 @@ func TestChangeErrors(t *testing.T) {
 	}
 }
 
-// RFC 9110, section 9.3.2: an answer has no content if the client sent HEAD, whatever the handler sets the method to. The client would take
-// content after HEAD for its next answer, or the next answer for content that is missing.
+// RFC 9110, section 9.3.2: an answer has no content if the client sent HEAD, whatever the handler sets the method to. The client would
+// mistake content after HEAD for the next answer, or the next answer for missing content.
 func TestSetMethodKeepsFraming(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		sent := c.Method()

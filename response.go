@@ -34,9 +34,9 @@ const (
 type Response struct {
 	// Header holds the header fields.
 	Header Header
-	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size), and in HTTP/2 after any
-	// body, an empty one too. The Trailer header field announces the trailer fields that are set before the head is sent. An HTTP/1.0
-	// client gets no trailer.
+	// Trailer holds the fields to send after a chunked body (with Ctx.Stream, or SetBodyStream of unknown size), and in HTTP/2 after any body,
+	// even an empty one. The Trailer header field announces the trailer fields that are set before the head is sent. An HTTP/1.0 client gets
+	// no trailer.
 	Trailer Header
 
 	ctx        *Ctx // the Ctx that the response belongs to
@@ -125,10 +125,10 @@ func (r *Response) SetBodyNoCopy(b []byte) {
 	r.source, r.ref = bodyRef, b
 }
 
-// SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. On any goroutine, the
-// server reads the stream after the handler has returned, and then closes it if it is an io.Closer. A file, or an io.SectionReader of a
-// file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection() *io.SectionReader that returns the
-// part of the file that the stream reads.
+// SetBodyStream sets the body to size bytes read from stream, or to everything until io.EOF if size is negative. After the handler has
+// returned, the server reads the stream, possibly on another goroutine, and then closes it if it is an io.Closer. A file, or an
+// io.SectionReader of a file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection()
+// *io.SectionReader that returns the part of the file that the stream reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 	r.resetBody()
 	r.source, r.stream, r.streamSize = bodyStream, stream, size
@@ -164,8 +164,8 @@ func (r *Response) toBuffer() {
 }
 
 // SetCookie adds a Set-Cookie field. If the cookie is invalid, it returns an error and adds nothing. Browsers drop a Secure cookie that
-// comes over plain HTTP under a name other than localhost. The server logs the first such cookie, unless a proxy says that it speaks TLS
-// with the client.
+// arrives over plain HTTP from a host other than localhost. The server logs the first such cookie, unless a proxy says that the client uses
+// TLS.
 func (r *Response) SetCookie(cookie *Cookie) error {
 	var buffer [256]byte
 	value, err := cookie.AppendTo(buffer[:0])
@@ -216,9 +216,9 @@ func (r *Response) declaredLength() int64 {
 	return noLength
 }
 
-// tunnels reports whether the client takes what follows the answer's head for the bytes of a tunnel, and sends no further requests (RFC
-// 9110, section 9.3.6). The client does so after a 2xx to CONNECT. Such an answer has no framing fields: its body lasts until the end of
-// the connection, or of the stream.
+// tunnels reports whether the answer begins a tunnel, as a 2xx to CONNECT does: the client treats all bytes after the head as the tunnel's,
+// and sends no further requests (RFC 9110, section 9.3.6). Such an answer has no framing fields: its body lasts until the end of the
+// connection, or of the stream.
 func (r *Response) tunnels() bool { return r.status/100 == 2 && r.ctx.Request.isConnect() }
 
 // wantsClose reports whether the handler asked for the connection to be closed.
@@ -226,7 +226,7 @@ func (r *Response) wantsClose() bool {
 	return r.close || r.Header.Len() > 0 && r.Header.list.HasToken(field.Connection, "close")
 }
 
-// appendHead renders the response head. The caller has set the framing in head; appendHead sets the rest of it.
+// appendHead renders the response head. The caller has set the framing in head; appendHead sets the other fields of head.
 func (r *Response) appendHead(dst []byte, s *Server, head *http1.Head) []byte {
 	head.Status, head.Trailer = r.status, &r.Trailer.list
 	head.Server, head.Date = s.config.serverLine, s.clock.dateLine()

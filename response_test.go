@@ -18,7 +18,7 @@ import (
 
 // answerScript is a connection whose client follows a script. It records in order what happens: reads, writes, and what the handlers note.
 type answerScript struct {
-	input  []string // one for each Read; then the client has closed
+	input  []string // one for each Read; after that the client has closed the connection
 	events []string
 	output strings.Builder
 	direct []byte // if set, a write that passes this slice itself, and no copy, is recorded as such
@@ -57,7 +57,7 @@ func (*answerScript) SetDeadline(time.Time) error      { return nil }
 func (*answerScript) SetReadDeadline(time.Time) error  { return nil }
 func (*answerScript) SetWriteDeadline(time.Time) error { return nil }
 
-// answerScripted serves the script. The handler's median time is given, so that no measurement decides.
+// answerScripted serves the script. The handler's median time is given, so that the result doesn't depend on measurements.
 func answerScripted(c *answerScript, median time.Duration, handler func(c *Ctx, note func(string)) error) {
 	answerServeScript(c, c, median, handler)
 }
@@ -233,8 +233,8 @@ func TestPipelineLargerThanTheBuffers(t *testing.T) {
 	}
 }
 
-// A small body is copied behind its head and sent with it. A large one is sent without a copy, by writev where the connection has it. A
-// slice that was given away is never copied.
+// A small body is copied into the buffer of its head and sent with the head. A large one is sent without a copy, by writev if the
+// connection supports it. A large slice given to BytesNoCopy is never copied.
 func TestLargeBodiesAreNotCopied(t *testing.T) {
 	for _, size := range []int{copiedBody, copiedBody + 1, maxWrite, maxWrite + 1, 3*maxWrite + 5} {
 		body := make([]byte, size)
@@ -286,8 +286,8 @@ func TestLargePiecesOfALayer(t *testing.T) {
 		_, err := c.Stream().Write(make([]byte, copiedBody+1))
 		return err
 	})
-	// The head goes by itself. Since this connection has no writev, two writes follow for each piece. When Write has everything, one more
-	// ends the last chunk, and the last one ends the body.
+	// The head is sent alone. Since this connection has no writev, two writes follow for each piece. After the last piece, one more write ends
+	// its chunk, and the last write ends the body.
 	want := []string{"read", "/1", "write 1"}
 	for range 2*pieces + 2 {
 		want = append(want, "write 0")
@@ -312,8 +312,8 @@ func (c answerSender) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(&c.output, r)
 }
 
-// A file is passed to the connection's ReadFrom in the form for which net.TCPConn uses sendfile, piece by piece, behind its head. A small
-// file is read, and sent with its head.
+// A file is passed to the connection's ReadFrom in the form for which net.TCPConn uses sendfile, piece by piece, after the head. A small
+// file is read, and sent with the head.
 func TestFileBySendfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	for size, want := range map[int]string{
@@ -339,8 +339,8 @@ func TestFileBySendfile(t *testing.T) {
 	}
 }
 
-// "If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404, and with status 403 if the server may not
-// read the file."
+// "If the file doesn't exist or isn't a regular file, the error is an HTTPError with status 404. If the server has no permission to read
+// the file, the status is 403."
 func TestFileErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		fs.ErrNotExist:                      404,

@@ -9,21 +9,20 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 )
 
-// WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before
-// the handler that makes the body. If several middlewares call it, the bytes pass through the wrapper of the innermost first.
+// WrapBody wraps the writer of the response body, for middleware that compresses or counts bodies, for example. Call it before the handler
+// that writes the body. If several middlewares call it, the bytes pass through the innermost middleware's wrapper first.
 //
-// The server calls wrap just before it makes the response's head, with the writer of the body and the body's size: the size of a complete
+// The server calls wrap just before it renders the response's head, with the writer of the body and the body's size: the size of a complete
 // body, the announced length of a streamed one, or -1 if unknown. The function may still change status and fields. It returns nil to leave
 // the body as it is.
 //
-// If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, also for a body
-// that was broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not
-// sent.
+// If the returned writer has a method Flush() error, StreamWriter.Flush calls it. The server calls Close once, even for a body that was
+// broken off; in that case Close can't write any more. The body of an answer to HEAD is wrapped like GET's, but not sent.
 //
-// No bytes pass through a wrapper when the handler parks or upgrades the connection (Park, ParkStream and Upgrade), or sends the head of
-// a response that can have no body by Ctx.Stream. wrap is called then, too, with the size -1, since it may have to add a field. If it
-// returns a writer, that writer is closed without having been used, and the fields and the status are what they were before the call. A
-// whole response that can have no body isn't wrapped.
+// No bytes pass through a wrapper when the handler parks or upgrades the connection (Park, ParkStream and Upgrade), or uses Ctx.Stream to
+// send the head of a response that can have no body. wrap is still called in these cases, with the size -1, since it may have to add a
+// field. If it returns a writer, that writer is closed without having been used, and the fields and the status are what they were before
+// the call. A whole response that can have no body isn't wrapped.
 func (r *Response) WrapBody(wrap func(c *Ctx, body io.Writer, size int64) io.WriteCloser) {
 	r.ctx.check()
 	r.wraps = append(r.wraps, wrap)
@@ -69,8 +68,8 @@ func (w *StreamWriter) wrap() bool {
 }
 
 // announceHead calls the functions given to WrapBody for a head whose body they can't wrap, so that they can add fields. If a function
-// wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions aren't forgotten,
-// since the head may turn out not to be sent.
+// wraps the body all the same, announceHead undoes its changes, which describe a body that isn't sent. The functions stay registered, since
+// the head may turn out not to be sent.
 func (r *Response) announceHead() {
 	for _, wrap := range r.wraps {
 		var before field.List
@@ -89,7 +88,7 @@ func (w *StreamWriter) addLayers(sink io.Writer, size int64) {
 	defer r.forgetWraps()
 	for _, wrap := range r.wraps {
 		if layer := wrap(w.ctx, sink, size); layer != nil {
-			w.layers = append(w.layers, layer) // at once, since the next wrap may panic
+			w.layers = append(w.layers, layer) // stored at once, since the next wrap may panic
 			sink = layer
 		}
 	}
@@ -100,13 +99,13 @@ func (r *Response) forgetWraps() {
 	r.wraps = r.wraps[:0]
 }
 
-// bodySink is the writer that the outermost layer gets.
+// bodySink is the writer to which the outermost layer writes.
 type bodySink struct{ stream *StreamWriter }
 
 func (s bodySink) Write(p []byte) (int, error) {
 	w := s.stream
 	if !w.wrapped {
-		return 0, io.ErrClosedPipe // the answer is over
+		return 0, io.ErrClosedPipe // the answer has ended
 	}
 	if err := w.put(p, w.kept >= streamBufferSize); err != nil {
 		return 0, err
@@ -147,7 +146,7 @@ func (w *StreamWriter) closeLayers() error {
 	return nil
 }
 
-// layered makes a layer's error the stream's: the rest of the body can't be made any more.
+// layered makes a layer's error the stream's error, since the rest of the body can't be produced any more.
 func (w *StreamWriter) layered(err error) error {
 	if w.err == nil && err != nil {
 		w.err, w.ours = err, true
@@ -171,7 +170,7 @@ func (r *Response) wrapWhole() error {
 	case len(r.wraps) == 0 || !http1.BodyAllowed(r.status):
 		return nil
 	case len(body) == 0 && c.Request.isHead() && r.declaredLength() >= 0:
-		return nil // the handler has announced the length of GET's body without making the body
+		return nil // the handler has announced the length of GET's body without producing the body
 	}
 	var wrapped bytes.Buffer
 	w.ctx, w.used = c, true
@@ -187,7 +186,7 @@ func (r *Response) wrapWhole() error {
 	}
 	r.Header.list.DelID(field.ContentLength)
 	r.resetBody()
-	r.buffer = wrapped.Bytes() // counts as made for this client, like a copied body
+	r.buffer = wrapped.Bytes() // counts as rendered for this client alone, like a copied body
 	return nil
 }
 

@@ -13,8 +13,7 @@ import (
 )
 
 // This file has Server.Running. Only requests that may take long are recorded: when their worker gives its loop away, when the monitor
-// takes the loop from the worker, and at once where there is no loop. So a quick handler that runs where its request was read costs
-// nothing.
+// takes the loop from the worker, and at once where there is no loop. So a quick handler that runs directly in the loop needs no record.
 
 // RunningRequest is a request that is being handled.
 type RunningRequest struct {
@@ -23,11 +22,11 @@ type RunningRequest struct {
 	Route string
 	// State says what the request does.
 	State RunningState
-	// Client is the address of the client's end of the connection, or the one that a header of the PROXY protocol tells. Behind other proxies it
-	// is the proxy's address. It is invalid if the connection isn't an IP connection. If the type of the connection is the program's own,
-	// it is also invalid once the connection has ended, and until the server has asked for its address.
+	// Client is the address of the client's end of the connection, or the client's address in a header of the PROXY protocol. Behind other
+	// proxies it is the proxy's address. It is invalid if the connection isn't an IP connection. If the net.Conn is a type of the program's
+	// own, Client is also invalid after the connection has ended, and until the server has called its RemoteAddr.
 	Client netip.AddrPort
-	// Age is how long the request has been handled. It begins with its handler, or in Server.Queue.
+	// Age is the time since the request's handler began, or since the request entered Server.Queue.
 	Age time.Duration
 }
 
@@ -54,11 +53,11 @@ func (s RunningState) String() string {
 	return names[s]
 }
 
-// Running returns the requests that are being handled, the oldest first. A request that runs where it was read is among them only after a
-// moment: about 1 ms while the server is busy, and 10 ms otherwise. A request whose handler has taken the connection over isn't the
-// server's any more. Functions of parked connections are among them in the loop driver.
+// Running returns the requests that are being handled, the oldest first. A request that is handled directly in a loop is included only
+// after a moment: about 1 ms while the server is busy, and 10 ms otherwise. A request whose handler has taken the connection over isn't
+// included. In the loop driver, running functions of parked connections are included.
 //
-// Running looks at each worker, so call it when somebody asks, or now and then.
+// Running visits every worker, so call it on demand or at long intervals.
 func (s *Server) Running() []RunningRequest {
 	records := s.running.All()
 	now := s.clock.Exact()
@@ -121,7 +120,7 @@ func describeRunning(requests []RunningRequest) string {
 }
 
 // recordEntered records that the current request has entered the class, unless the monitor will do so if the handler takes long. If the
-// monitor has just taken the loop or the connection away, it has recorded only the previous class.
+// monitor has just taken the loop or the connection away, it has recorded the previous class, so recordEntered records the new one.
 func (x *exchange) recordEntered(class *class.Class) {
 	w := x.scratch
 	if w.leads() && !w.worker.Overtaken() {
@@ -136,8 +135,8 @@ func (x *exchange) recordEntered(class *class.Class) {
 	x.record(class, running.Handler)
 }
 
-// recordRunning records that the current request is handled, by a handler of the class, where nobody waits for it: the worker leads no loop, and
-// owns no connection of HTTP/2.
+// recordRunning records that a handler of the class handles the current request, on a worker for which no other request waits: one that
+// leads no loop, and owns no HTTP/2 connection.
 func (x *exchange) recordRunning(class *class.Class, state running.State) {
 	if wire, ok := x.wire.(*http2Exchange); !ok || wire.apart {
 		x.record(class, state)
@@ -167,7 +166,7 @@ func (x *exchange) record(class *class.Class, state running.State) {
 	}
 }
 
-// runningState is running.Handler until the handler has begun to stream an answer.
+// runningState returns running.Handler until the handler has begun to stream an answer, and running.Answering from then on.
 func (c *Ctx) runningState() running.State {
 	if c.stream.sent {
 		return running.Answering

@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// sendFile sends size bytes of a file by sendfile, on a plain TCP or Unix socket. It reports false, and has sent none of them, if the
-// connection can't do that or the body is wrapped.
+// sendFile sends size bytes of a file by sendfile, on a plain TCP or Unix socket. It reports false, and has sent no byte of the file, if
+// the connection can't use sendfile or the body is wrapped.
 func (c *Ctx) sendFile(p filepart.Part, size int64) (bool, error) {
 	w := &c.stream
 	wire, ok := c.exchange.wire.(fileWire)
@@ -59,8 +59,8 @@ func (c *conn) fileSender(p filepart.Part, size int64, headSent bool) (sender so
 	return sender, stays, err
 }
 
-// filePatience is how long a worker of the loop driver waits for a client that takes maxSendfile bytes of a file. Then the loop sends the
-// rest, and a slow client holds no worker. A fast client costs less processor time if a worker waits.
+// filePatience is how long a worker of the loop driver waits for a client to take maxSendfile bytes of a file. After that the loop sends
+// the rest, so that a slow client holds no worker. The worker waits at first, since that costs less processor time for a fast client.
 const filePatience = time.Second
 
 // sendFile implements fileWire.
@@ -72,7 +72,7 @@ func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Re
 		file := unsentFile{now, offset, size, stream}
 		if err := d.sendFirst(&file); err != nil {
 			if errors.Is(err, sock.ErrNoSendfile) {
-				d.leaveLoop() // the caller copies the file; if no place is free, the worker keeps its loop meanwhile
+				d.leaveLoop() // the caller copies the file; if no place is free, the worker keeps its loop while it copies
 			}
 			return size - file.left, false, err
 		}
@@ -132,7 +132,7 @@ func (w *StreamWriter) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// copyFrom reads r into a buffer, and writes that.
+// copyFrom copies the content of r to the body through a buffer.
 func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 	if wire, ok := w.ctx.exchange.wire.(windowWire); ok {
 		return w.copyByWindow(wire, r)
@@ -142,7 +142,7 @@ func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
 }
 
-// copyByWindow is copyFrom for a client that opens windows: while they are closed nothing is read, and no buffer is held.
+// copyByWindow is copyFrom for a client with flow control: while the client's windows are closed, it reads nothing and holds no buffer.
 func (w *StreamWriter) copyByWindow(wire windowWire, r io.Reader) (sent int64, err error) {
 	var small []byte
 	for n := 0; err == nil; sent += int64(n) {
@@ -164,7 +164,8 @@ func (w *StreamWriter) copyByWindow(wire windowWire, r io.Reader) (sent int64, e
 // leastPiece is how much copyByWindow reads even if the client's windows are smaller.
 const leastPiece = 4 << 10
 
-// awaitWindow waits until the client's windows are open, and returns how much they let through. The head needs no window, so it is sent before.
+// awaitWindow waits until the client's windows are open, and returns how many bytes they allow. The head needs no window, so it is sent
+// first.
 func (w *StreamWriter) awaitWindow(wire windowWire) (n int, err error) {
 	if n = wire.window(); n > 0 || w.discard {
 		return n, nil
@@ -180,8 +181,8 @@ func (w *StreamWriter) awaitWindow(wire windowWire) (n int, err error) {
 	return n, err
 }
 
-// copyPiece calls Read once and writes the result. It reads into small or, if the window is large enough, into a larger buffer as much as
-// the window lets through. The error is io.EOF at the end.
+// copyPiece calls Read once and writes the result. It reads into small. If the window is large enough, it reads as much as the window
+// allows into a larger buffer instead. The error is io.EOF at the end.
 func (w *StreamWriter) copyPiece(r io.Reader, small []byte, window int) (n int, err error) {
 	piece := small
 	if window >= leastPiece {

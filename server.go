@@ -90,21 +90,20 @@ type Server struct {
 	// Name is the value of the Server header field. The default is "filo"; "-" omits the field.
 	Name string
 
-	// Concurrency limits how many requests are handled at once; further requests get a 503 immediately. Quick handlers, which
-	// the loop driver runs where it reads the request, don't count and are always answered. In the blocking driver a worker
-	// serves one connection for its whole life, so Concurrency limits connections there, idle ones included. If Handler is a
-	// router, 256 further connections may send a request, which is answered if its handler is quick. Default 262,144; it can't
-	// be unlimited.
+	// Concurrency limits how many requests are handled at once; further requests get a 503 immediately. Quick handlers, which the loop driver
+	// runs directly in the loop, don't count, and their requests are always answered. In the blocking driver a worker serves one connection
+	// for its whole life, so Concurrency limits connections there, idle ones included. If Handler is a router, 256 further connections may
+	// send a request, which is answered if its handler is quick. Default 262,144; it can't be unlimited.
 	Concurrency int
 
-	// Queue is how many requests may wait for another one to end when Concurrency is reached; further ones get a 503 immediately.
-	// Each takes a goroutine. Short bursts then cause no refusals. Default 0: none waits. In the blocking driver only requests of
-	// HTTP/2 wait, since a connection of HTTP/1.1 has its worker before it sends a request.
+	// Queue is how many requests may wait, when Concurrency is reached, until another request has ended. Further requests get a 503
+	// immediately. With a queue, short bursts cause no refusals. Each waiting request takes a goroutine. Default 0: no request waits. In the
+	// blocking driver only requests of HTTP/2 wait, since a connection of HTTP/1.1 has its worker before it sends a request.
 	Queue int
 
-	// QueueTimeout limits the wait; after it the request gets a 503. The oldest request is served first. While the oldest has waited for
-	// nearly that long (seven eighths), the newest is served first, because its client is the least likely to have given up. Default
-	// 100 ms; it can't be unlimited.
+	// QueueTimeout limits how long a request waits in Queue; after that it gets a 503. The oldest request is served first. While the oldest
+	// has waited for more than seven eighths of QueueTimeout, the newest is served first, because its client is the least likely to have given
+	// up. Default 100 ms; it can't be unlimited.
 	QueueTimeout time.Duration
 
 	// Driver selects how connections are served. The default is the loop driver where it is available. The environment variable
@@ -126,13 +125,13 @@ type Server struct {
 	// bursts, at a few KB of memory per worker. Default 10 s; it can't be unlimited.
 	MaxIdleWorkerDuration time.Duration
 
-	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit a new connection takes the place of
-	// an idle one, which is closed: the one that has been idle for the longest time, of the client address that has most idle connections
-	// (an IPv6 /64 counts as one address, and so do all clients without an IP address). A connection that has had no request in its first
-	// second counts as idle, too, and is closed before all that have had one. If no connection is idle, the new one gets 503. The default
-	// on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), less an eighth and at least 32 for files, upstreams
-	// and databases; elsewhere there is no limit. If the process needs more descriptors for these, and accepting fails before the limit is
-	// reached, idle connections make room as well; if MaxConns is negative they never do.
+	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit an idle connection is closed to make room
+	// for a new one: of the client address with the most idle connections, the one that has been idle for the longest time. An IPv6 /64 counts
+	// as one address, and so do all clients without an IP address. A connection that has had no request in its first second counts as idle,
+	// too, and is closed before all connections that have had a request. If no connection is idle, the new one gets 503. The default on Unix
+	// is the number of descriptors that the process may have (RLIMIT_NOFILE), minus an eighth, and at least 32, which are left for files,
+	// upstreams and databases. Elsewhere there is no limit. If the process needs more descriptors for these, so that accepting fails before
+	// the limit is reached, idle connections are closed as well, unless MaxConns is negative.
 	MaxConns int
 
 	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64
@@ -149,8 +148,8 @@ type Server struct {
 	ReadHeaderTimeout time.Duration
 
 	// ReadTimeout and WriteTimeout limit how long the server waits for a client that sends nothing of a request body, and for one that takes
-	// nothing of an answer. They also limit all such waits together, less what the client has earned by MinTransferRate. Time spent in the
-	// handler doesn't count. Default 30 s each.
+	// nothing of an answer. They also limit the sum of these waits in one body or answer, minus the time that the client has earned by
+	// MinTransferRate. Time spent in the handler doesn't count. Default 30 s each.
 	ReadTimeout, WriteTimeout time.Duration
 
 	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little longer than most load balancers
@@ -159,20 +158,19 @@ type Server struct {
 
 	// GracePeriod is the time for work that runs when a shutdown begins: how long Run and its variants wait for running requests and for
 	// tasks started by Ctx.Go. Whatever isn't finished by then is cut off. A shutdown with nothing to do doesn't take that long. Shutdown
-	// itself goes by its context. Default 20 s.
+	// itself is limited by its context instead. Default 20 s.
 	GracePeriod time.Duration
 
-	// IdleGrace is the time for connections without a request when a shutdown begins: how long each stays open for one more request, whose
-	// answer says Connection: close. A client that sends a request just when the server closes the connection loses it, so this time
-	// should be longer than clients wait between two requests, and shorter than GracePeriod, within which it lies. Connections of HTTP/2
-	// don't need it. Default a few milliseconds, 100 if the connection was used within the last second, so that an idle server ends at
-	// once.
+	// IdleGrace is how long a connection without a request stays open for one more request after a shutdown has begun. The answer to that
+	// request says Connection: close. A request that a client sends just when the server closes the connection is lost. So IdleGrace should be
+	// longer than clients wait between two requests, and shorter than GracePeriod, which includes it. Connections of HTTP/2 don't need it.
+	// Default a few milliseconds, or 100 ms if the connection was used within the last second, so that an idle server ends at once.
 	IdleGrace time.Duration
 
-	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time for which the server has waited for it. It
-	// can't earn more than one ReadTimeout or WriteTimeout in advance, so a client that has sent or taken much can't be silent for longer
-	// than others. Default 500, slower than any modem. If it is negative there is no such rate: each single wait for the client may last as
-	// long as ReadTimeout or WriteTimeout.
+	// MinTransferRate is the rate, in bytes per second, at which a client earns back the time for which the server has waited for it. The
+	// client can't earn more than one ReadTimeout or WriteTimeout in advance, so even a client that has sent or taken much can't stay silent
+	// for longer than that. Default 500, slower than any modem. If it is negative there is no such rate: each single wait for the client may
+	// last as long as ReadTimeout or WriteTimeout.
 	MinTransferRate int
 
 	// MaxHeaderBytes limits the size of a request head, request line included (431). Default 16 KB.
@@ -189,22 +187,22 @@ type Server struct {
 	MaxBodyBytes int64
 
 	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: bytes that have
-	// come by HTTP/2 and wait for their handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by
-	// piece (Request.BodyReader) hold no body. If there is no room for a body, another one makes room and is answered with 408: of the
-	// bodies over 64 KB whose handlers wait, the one whose client has been silent for the longest time, if that is at least a second. If
-	// there is no such body, the body without room is answered with 503 and Retry-After, or over HTTP/2 refused in a way that lets the
-	// client try again. Over HTTP/1.1 a body beyond the limit has room as long as there is no other. Once half of the limit is used, the
-	// waiting bytes of a connection of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most a thirty-second part of
-	// the limit. Default DefaultMaxBufferedBodies, 128 MB.
+	// arrived over HTTP/2 and wait for their handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by
+	// piece (Request.BodyReader) hold no body. If there is no room for a body, the server ends another request with 408 to make room. The
+	// server chooses among the requests with bodies over 64 KB whose handlers wait for more: the one whose client has been silent for the
+	// longest time, if that is at least a second. If there is no such request, the request without room gets a 503 with Retry-After, or over
+	// HTTP/2 is refused in a way that lets the client retry it. Over HTTP/1.1 a body that is larger than the whole limit has room as long as
+	// there is no other body. Once half of the limit is used, the waiting bytes of a connection of HTTP/2, or of a client address if
+	// MaxConnsPerIP is set, may take up at most a thirty-second part of the limit. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
-	// MaxBufferedAnswers limits how many bytes of answers wait for their clients when their handlers have returned or gone on, for all
-	// connections together: over HTTP/2 whole answers that the client's windows don't let through and what streaming handlers have written
-	// ahead, and over HTTP/1.1 bodies of more than 256 KB that no worker waits with. Without room a streaming handler waits in its Write. A
-	// whole answer waits in its worker, which counts against Concurrency, or is replaced by a 503 with Retry-After if its body is a copy
-	// that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if there is no worker's place. Once half of the limit is used, a
-	// connection of HTTP/2 may take up at most a thirty-second part of it, and clients must open their windows within a tenth of
-	// WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
+	// MaxBufferedAnswers limits how many bytes of answers wait for their clients while neither a handler nor a worker waits for these clients,
+	// for all connections together. Over HTTP/2 these are whole answers for which the client's windows have no room, and bytes that streaming
+	// handlers have written ahead. Over HTTP/1.1 they are bodies of more than 256 KB for which no worker waits. Without room a streaming
+	// handler waits in its Write. A whole answer waits in its worker, which counts against Concurrency. It is replaced by a 503 with
+	// Retry-After if its body is a copy that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if no place for the worker is free.
+	// Once half of the limit is used, a connection of HTTP/2 may take up at most a thirty-second part of it, and clients must open their
+	// windows within a tenth of WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
 	MaxBufferedAnswers int64
 
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
@@ -219,9 +217,9 @@ type Server struct {
 	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos is empty, clients are
 	// offered "h2" and "http/1.1"; the same holds for the configurations that GetConfigForClient returns.
 	//
-	// GetConfigForClient is also called for requests whose host isn't that of their connection's handshake, with a ClientHelloInfo that has
-	// no Context and a Conn that has only its addresses. If it demands another client certificate for the host, or returns an error, the
-	// answer is 421: see docs/internals/HTTP2.md.
+	// GetConfigForClient is also called for requests whose host differs from the server name in their connection's handshake. Its
+	// ClientHelloInfo then has no Context, and only the addresses of its Conn can be used. If it demands another client certificate for the
+	// host, or returns an error, the answer is 421: see docs/internals/HTTP2.md.
 	TLSConfig *tls.Config
 
 	// HTTP2 configures HTTP/2.
@@ -258,7 +256,7 @@ type Server struct {
 
 	// The parts of the server. The file with a part's methods describes its invariant and its lock.
 	//
-	// Requests read the parts before the apart.Lines, and seldom write them. The parts behind it are written for connections, large bodies,
+	// Requests read the parts before the apart.Lines, and seldom write them. The parts after it are written for connections, large bodies,
 	// handshakes and the like.
 	configOnce sync.Once
 	config     serverConfig
@@ -339,7 +337,7 @@ type serverConfig struct {
 	reading           pace.Limits // of a body
 	writing           pace.Limits // of an answer
 	idleTimeout       time.Duration
-	pause             time.Duration // see clock.Waited: longer than a sweep allows
+	pause             time.Duration // if a wait ends later than this after its deadline, the process was paused: see clock.Waited
 	unencryptedHTTP2  bool
 	http2             *http2conn.Shared
 	tick              time.Duration // of the coarse clock
@@ -422,7 +420,7 @@ func newServerLine(name string) []byte {
 	return h.list.AppendLine(nil, 0)
 }
 
-// positive returns value, or standard if it isn't positive.
+// positive returns value, or standard if value isn't positive.
 func positive[T int | time.Duration](value, standard T) T {
 	if value <= 0 {
 		return standard
@@ -495,14 +493,14 @@ func (s *Server) serveWorker(w *workerChan, j *connJob) {
 	s.serveConn(w.scratch, j)
 }
 
-// serveConn serves an accepted connection. The caller must then close the connection that the job still has. It has none if the connection
-// was refused or hijacked, or is one of HTTP/2.
+// serveConn serves an accepted connection. The caller must then close j.conn. It is nil if the connection was refused or hijacked, or has
+// switched to HTTP/2.
 func (s *Server) serveConn(w *scratch, j *connJob) {
 	netConn := j.conn
 	c := newConn(s, netConn)
 	_, secure := netConn.(*tls.Conn)
 	if c.awaitsProxy = s.ProxyProtocol.enabled(); secure || c.awaitsProxy {
-		c.setState(stateHandshake) // before add lists the connection, where a shutdown sees it
+		c.setState(stateHandshake) // set before add lists the connection, since a shutdown may then wake it
 	}
 	if client, reason := s.conns.add(c); reason != nil {
 		s.refuseConn(netConn, client, reason)

@@ -57,7 +57,7 @@ func (c *benchConn) SetDeadline(time.Time) error      { return nil }
 func (c *benchConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *benchConn) SetWriteDeadline(time.Time) error { return nil }
 
-// benchListener hands out connections that are given to it.
+// benchListener accepts the connections that are sent to it.
 type benchListener chan net.Conn
 
 func (l benchListener) Accept() (net.Conn, error) {

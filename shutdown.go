@@ -19,11 +19,11 @@ import (
 // but draining may begin between the check and the wait.
 const shutdownPoll = 5 * time.Millisecond
 
-// Shutdown ends the server without losing requests that clients have sent. It stops accepting, and closes idle connections at once after a
-// last check for a request on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth of a second
-// for this check, while the server still accepts new ones. A connection opened less than a second ago has one more second for its TLS
-// handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks started by
-// Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
+// Shutdown ends the server without losing requests that clients have sent. It stops accepting. It closes idle connections after a short
+// last check for a request that is on its way, or after IdleGrace. Connections that have been idle for less than a second get a tenth of a
+// second for this check, while the server still accepts new ones. A connection opened less than a second ago has one more second for its
+// TLS handshake and its first request. Running requests may finish, with Connection: close in their answers, and so may the tasks started
+// by Ctx.Go. Shutdown returns nil when all are done. It doesn't wait for hijacked connections. Requests that another server has received
 // (adaptor.ToHTTP) may finish as well, and further ones get a 503.
 //
 // If ctx is done first, Shutdown cancels the contexts of the requests and tasks that still run, and returns ctx's error.
@@ -51,7 +51,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
-		// A listener of the program's may ignore its deadline.
+		// A listener of a type of the program's own may ignore its deadline.
 		s.stopAccepting(true)
 	}
 	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.CancelHandshakes(ErrServerClosed) })
@@ -70,7 +70,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	if err := s.loops.Load().Await(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitWorkers(ctx); err != nil { // the workers that were leaders during drain
+	if err := s.awaitWorkers(ctx); err != nil { // wait for the workers that were leaders during drain
 		return err
 	}
 	s.stopClocks()
@@ -79,8 +79,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 }
 
 // letLeave waits for the next requests on connections that were in use a moment ago, and answers them with Connection: close, for
-// lastReadTimeBusy at most. Meanwhile the server accepts: a new instance can take the place of this one only when this one has ended, so the
-// time between the end of accepting and the end of the process is the time in which clients are refused.
+// lastReadTimeBusy at most. The server goes on accepting during this wait: a new instance can replace this one only when this one has
+// ended, so clients are refused from the end of accepting until the end of the process.
 func (s *Server) letLeave(ctx context.Context) {
 	s.configure() // Serve may be about to begin
 	if !s.life.Accepts() {
@@ -94,7 +94,7 @@ func (s *Server) letLeave(ctx context.Context) {
 		}
 		select {
 		case <-time.After(shutdownPoll):
-		case <-s.life.DrainBegun: // by Close
+		case <-s.life.DrainBegun: // Close was called
 			return
 		case <-ctx.Done():
 			return
@@ -130,11 +130,11 @@ func (s *Server) awaitWorkers(ctx context.Context) error {
 	}
 }
 
-// Close ends the server at once. It closes the listeners and all connections except hijacked ones and those of other servers, and cancels
-// the contexts of the running requests. Handlers that still run may go on for a while, without a client.
+// Close ends the server at once. It closes the listeners and all connections except hijacked ones and those that other servers have
+// accepted, and cancels the contexts of the running requests. Handlers that still run may go on for a while, without a client.
 func (s *Server) Close() error {
 	s.stopAccepting(true)
-	s.life.Cut(s.conns.open(), s.tasks.Count(), describeRunning(s.Running())) // before the contexts' end may end requests and tasks, and with them a Shutdown
+	s.life.Cut(s.conns.open(), s.tasks.Count(), describeRunning(s.Running())) // first, since the end of the contexts may end requests and tasks, and with them a Shutdown
 	s.life.CancelBase(ErrServerClosed)
 	s.tasks.Close(ErrServerClosed)
 	s.conns.closeAll()
@@ -149,15 +149,16 @@ func (s *Server) Close() error {
 const (
 	// lastReadTimeIdle is how long a shutdown waits on an idle connection for a request that may be on its way.
 	lastReadTimeIdle = 2 * time.Millisecond
-	// lastReadTimeBusy is that time for a connection that has been idle for less than busyTime. Its client is probably about to
-	// send the next request, and learns from the answer that it was the last.
+	// lastReadTimeBusy is the same time for a connection that has been idle for less than busyTime. Its client is probably about to send the
+	// next request, and learns from the answer that this request was the last.
 	lastReadTimeBusy = 100 * time.Millisecond
-	// lastReadTimeNew is that time for a connection that was opened less than busyTime ago, probably to send a request. A TLS
-	// handshake in progress has as long.
+	// lastReadTimeNew is the same time for a connection that was opened less than busyTime ago, probably to send a request. A TLS handshake in
+	// progress gets the same time.
 	lastReadTimeNew = time.Second
 	busyTime        = time.Second
-	// lastRestTime is how long a draining server goes on discarding a body that nobody reads, and answering pipelined requests. The last
-	// answer hasn't announced the end, so the client may send another request. But the whole shutdown waits for this client.
+	// lastRestTime is how long a draining server goes on discarding a body that nobody reads, and answering pipelined requests. The server
+	// waits that long since the last answer hasn't announced the connection's end, so the client may send another request. It doesn't wait
+	// longer since the whole shutdown waits for this client.
 	lastRestTime = time.Second
 )
 
@@ -173,9 +174,10 @@ func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Durati
 	return max(least, s.IdleGrace)
 }
 
-// SetKeepAlivesEnabled tells clients to use new connections, or, with true, lets them reuse theirs again. While keep-alives are off,
-// each answer says Connection: close and is its connection's last one. Connections of HTTP/2 take no new requests once they have had one
-// (GOAWAY). The server goes on accepting, and idle connections stay open until their next request, so nothing is lost.
+// SetKeepAlivesEnabled, called with false, tells clients to open new connections. Called with true, it lets them reuse connections again.
+// While keep-alives are off, each answer says Connection: close and is its connection's last one. A connection of HTTP/2 accepts no new
+// requests (GOAWAY) once it has had one. The server goes on accepting, and idle connections stay open until their next request, so nothing
+// is lost.
 //
 // Call it some time before Shutdown, so that clients leave by themselves. The Drain and DrainContext of package health do this. Unlike
 // net/http's method of the same name, it closes no idle connection.
@@ -190,8 +192,8 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	})
 }
 
-// lastLooks is how many waits for a last request or connection must time out. On a busy machine a short wait may time out before it has
-// begun, and so without a check of what has arrived.
+// lastLooks is how many waits for a last request or connection must time out before the server gives up. On a busy machine a short wait may
+// time out before it has begun, and so without a check of what has arrived.
 const lastLooks = 3
 
 const (
@@ -214,7 +216,7 @@ func (s *Server) stopAccepting(now bool) {
 	}
 	for _, listener := range listeners {
 		patient, ok := (*listener).(interface{ SetDeadline(time.Time) error })
-		// This happens only on the first call: after that, acceptLast sets the deadline.
+		// Only the first call sets a deadline: after that, acceptLast does.
 		if now || first && (!ok || patient.SetDeadline(clock.Past) != nil) {
 			(*listener).Close()
 		}
@@ -224,7 +226,7 @@ func (s *Server) stopAccepting(now bool) {
 // acceptLast admits the connections that the system has accepted, once the server drains.
 func (s *Server) acceptLast(listener net.Listener, wrap func(net.Conn) net.Conn) {
 	patient, ok := listener.(interface{ SetDeadline(time.Time) error })
-	looks, start := 0, time.Now() // looks counts those that timed out; see lastLooks
+	looks, start := 0, time.Now() // looks counts the waits that timed out; see lastLooks
 	for now := start; ok && looks < lastLooks && now.Sub(start) < lastAcceptLimit; now = time.Now() {
 		left := start.Add(time.Duration(looks+1) * lastAcceptTime).Sub(now)
 		if patient.SetDeadline(now.Add(max(left, lastAcceptTimeLate))) != nil {
@@ -298,12 +300,13 @@ func (e *UnfinishedError) Unwrap() error { return context.DeadlineExceeded }
 //	err := server.Run(ctx, ":8080")
 //
 // Run shuts down as Shutdown does: no request that was sent is lost, and the tasks started by Ctx.Go may finish. Other code may also begin
-// it, with Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer, Health.DrainContext of
-// package health turns the readiness probe red before the shutdown begins.
+// the shutdown, with Shutdown or Close; Run then waits for its end too, for at most GracePeriod. Behind a load balancer,
+// Health.DrainContext of package health turns the readiness probe red before the shutdown begins.
 //
 // Run returns an error at once if it can't listen on the address, and ErrServerClosed if the server was shut down before. If
 // accepting fails permanently, Run shuts the server down in the same way and returns that error. Each error that Run returns is also logged, at
-// level Error. A server may run on several addresses, with one call for each; the first call to end ends them all.
+// level Error. A server may run on several addresses, with one call for each. The first call that ends shuts the server down, which ends
+// all calls.
 func (s *Server) Run(ctx context.Context, addr string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
@@ -312,9 +315,10 @@ func (s *Server) Run(ctx context.Context, addr string) error {
 	return s.run(ctx, listener, nil)
 }
 
-// OnServing returns a context for Run and its variants. They call f with the address of their listener once they serve it: everything that
-// a start may fail at, such as reading a certificate, has succeeded. Functions that the given context has already are called first. f may
-// be called by several goroutines at once, and should return soon. Package contrib/restart uses this to learn when a program is ready.
+// OnServing returns a context for Run and its variants. They call f with the address of their listener once they serve it: by then every
+// step at which a start may fail, such as reading a certificate, has succeeded. If OnServing has already added a function to ctx, that
+// function is called first. f may be called by several goroutines at once, and should return soon. Package contrib/restart uses this to
+// learn when a program is ready.
 func OnServing(ctx context.Context, f func(net.Addr)) context.Context {
 	earlier := onServing(ctx)
 	return context.WithValue(ctx, servingKey{}, func(address net.Addr) {
@@ -398,7 +402,7 @@ func (s *Server) finish() error {
 	if s.shutdown(ctx) == nil {
 		return nil
 	}
-	stats, running := s.Stats(), s.Running() // before Close ends the contexts, which may end requests and tasks
+	stats, running := s.Stats(), s.Running() // read before Close ends the contexts, which may end requests and tasks
 	s.Close()
 	return &UnfinishedError{GracePeriod: grace, Conns: stats.ConnsOpen, Tasks: stats.TasksRunning, Running: running}
 }

@@ -44,10 +44,10 @@ type Stats struct {
 	// ConnsOpen is the number of connections being served. ConnsIdle of them wait for a request (new ones too), ConnsActive have a request,
 	// and ConnsParked wait after Ctx.Park has taken them over.
 	ConnsOpen, ConnsIdle, ConnsActive, ConnsParked int
-	// ConnsHTTP2 is how many of them speak HTTP/2, and Streams how many requests these have open.
+	// ConnsHTTP2 is how many of the open connections use HTTP/2, and Streams how many requests are open on them.
 	ConnsHTTP2, Streams int
 	// ConnsHTTP3 is how many connections of HTTP/3 are open, and StreamsHTTP3 how many requests they have open: see contrib/http3. ConnsOpen
-	// doesn't include them. RequestsCarried has those of the requests that are being handled.
+	// doesn't include them. RequestsCarried includes those of their requests that are being handled.
 	ConnsHTTP3, StreamsHTTP3 int
 	// ConnsAccepted and ConnsRefused count since the start. A refused connection is also an accepted one; it got a 503, a 429
 	// or no answer.
@@ -76,10 +76,10 @@ type Stats struct {
 	// WorkersSpawned and WorkersRetired count since the start.
 	WorkersSpawned, WorkersRetired uint64
 	// RequestsRefused counts the requests that the server answered with 503, or refused over HTTP/2, because Concurrency was reached, or too
-	// many bytes of request bodies or answers waited. Refusals tells them apart.
+	// many bytes of request bodies or answers waited. Refusals counts them by reason.
 	RequestsRefused uint64
 	// RequestsCarried is the number of requests that are being handled here, but that another server has received (adaptor.ToHTTP) or that
-	// came by HTTP/3. Their connections aren't this server's: ConnsOpen counts only those that are parked.
+	// arrived over HTTP/3. Their connections aren't this server's: ConnsOpen counts only those that are parked.
 	RequestsCarried int
 	// RequestsQueued is the number of requests that wait in Server.Queue.
 	RequestsQueued int
@@ -108,7 +108,7 @@ type serverCounts struct {
 	refusals          refusalCounts
 }
 
-// slowWriter counts a client that was too slow to take what was sent, if err says so.
+// slowWriter counts a client that took an answer too slowly, if err says so.
 func (c *serverCounts) slowWriter(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.timeouts.write.Add(1)
@@ -126,8 +126,8 @@ func (c *serverCounts) addTo(st *Stats) {
 	st.Timeouts.Queue = st.Refusals.QueueTimeout
 }
 
-// Stats returns the server's counters. It visits every connection, so call it now and then, not for each request. A connection
-// that changes its state meanwhile may be counted in its old or its new state.
+// Stats returns the server's counters. It visits every connection, so call it at intervals, not for each request. A connection that changes
+// its state during the call may be counted in its old or its new state.
 func (s *Server) Stats() Stats {
 	st := Stats{BodiesBuffered: s.bodies.Used(), AnswersBuffered: s.answers.Used(), TasksRunning: s.tasks.Count(), Classes: s.classes.stats()}
 	s.counts.addTo(&st)
@@ -175,8 +175,8 @@ func (s *Server) changed(c *conn, state ConnState) {
 	}
 }
 
-// tellTaken tells ConnState that a handler has taken the connection over. The handler has the connection by then, whatever ConnState does:
-// a panic is logged.
+// tellTaken tells ConnState that a handler has taken the connection over. The handler owns the connection by then, so a panic in ConnState
+// is only logged.
 func (c *conn) tellTaken() {
 	survive(c.server.logger(), "panic in ConnState", func() { c.server.changed(c, StateHijacked) })
 }
@@ -210,37 +210,37 @@ type observedConn conn
 var errObserved = errors.New("filo: only the server reads, writes and sets the deadlines of the connection that ConnState is told of; " +
 	"Ctx.Hijack takes a connection over")
 
-// Read is net.Conn's. It fails.
+// Read implements net.Conn. It fails.
 func (c *observedConn) Read([]byte) (int, error) { return 0, errObserved }
 
-// Write is net.Conn's. It fails.
+// Write implements net.Conn. It fails.
 func (c *observedConn) Write([]byte) (int, error) { return 0, errObserved }
 
 // Close ends the connection. It doesn't wait, and TLS sends no close_notify.
 func (c *observedConn) Close() error { return linger.Cut(c.netConn) }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (c *observedConn) LocalAddr() net.Addr { return c.netConn.LocalAddr() }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (c *observedConn) RemoteAddr() net.Addr { return c.netConn.RemoteAddr() }
 
-// SetDeadline is net.Conn's. It fails.
+// SetDeadline implements net.Conn. It fails.
 func (c *observedConn) SetDeadline(time.Time) error { return errObserved }
 
-// SetReadDeadline is net.Conn's. It fails.
+// SetReadDeadline implements net.Conn. It fails.
 func (c *observedConn) SetReadDeadline(time.Time) error { return errObserved }
 
-// SetWriteDeadline is net.Conn's. It fails.
+// SetWriteDeadline implements net.Conn. It fails.
 func (c *observedConn) SetWriteDeadline(time.Time) error { return errObserved }
 
-// Limits are the limits that a server applies, with the defaults filled in. 0 is no limit, except for Queue, where it means that nothing
-// waits. As long as nothing is served, all are 0.
+// Limits are the limits that a server applies, with the defaults filled in. 0 means no limit, except for Queue, where it means that no
+// request waits. Until the server serves something, all limits are 0.
 type Limits struct {
 	// Driver is "loop" if loops serve a listener, and otherwise "blocking".
 	Driver string
-	// Leaders is the number of leaders, 0 in the blocking driver. The other limits are the fields of Server, and of HTTP2Options, that have
-	// these names.
+	// Leaders is the number of leaders, 0 in the blocking driver. The other limits are the values of the fields of Server, and of
+	// HTTP2Options, with the same names.
 	Leaders                                      int
 	Concurrency, Queue                           int
 	MaxConns, MaxConnsPerIP, MaxRequestsPerConn  int
@@ -280,7 +280,7 @@ type Timeouts struct {
 	Head uint64
 	// Idle counts connections that waited for another request for IdleTimeout.
 	Idle uint64
-	// Body counts request bodies that came too slowly: see ReadTimeout, MinTransferRate and Ctx.SetReadDeadline.
+	// Body counts request bodies that arrived too slowly: see ReadTimeout, MinTransferRate and Ctx.SetReadDeadline.
 	Body uint64
 	// Write counts answers that their clients took too slowly: see WriteTimeout, MinTransferRate and Ctx.SetWriteDeadline. Messages to parked
 	// connections count too.
@@ -313,10 +313,10 @@ type Refusals struct {
 	// MaxConns and MaxConnsPerIP count connections over these limits.
 	MaxConns, MaxConnsPerIP uint64
 	// Concurrency counts requests, and in the blocking driver connections, that were refused at once because Server.Concurrency was
-	// reached and Server.Queue is 0 or isn't for them.
+	// reached and Server.Queue is 0 or doesn't apply to them.
 	Concurrency uint64
-	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited in it for QueueTimeout in vain, or
-	// until the client had ended its side of the connection.
+	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited there until QueueTimeout had passed, or
+	// until the client had closed its sending side.
 	QueueFull, QueueTimeout uint64
 	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
 	BufferedBodies uint64
@@ -357,7 +357,7 @@ func (r refusalReason) String() string {
 	}[r]
 }
 
-// The history of the clients has a place for each reason.
+// The history of the clients has room for each reason.
 const _ = uint(census.MaxReasons - refusalReasons)
 
 // refusalCounts has the counters of Refusals.
@@ -372,8 +372,8 @@ func (c *refusalCounts) load() Refusals {
 	}
 }
 
-// refusedConn counts a refused connection by the policy that refused it. A connection that came when the server was about to end isn't
-// counted: no policy refused it.
+// refusedConn counts a refused connection by the policy that refused it. A connection that arrived while the server was ending isn't
+// counted, since no policy refused it.
 func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 	switch reason {
 	case errTooManyConns:
@@ -408,8 +408,9 @@ func (x *exchange) refusedBusy(err error) bool {
 // Only tests call the functions below, through package inside. They find counts that aren't 0 although nothing is open, and waits that go
 // on although their event has happened.
 
-// leftover is called while no connection and no request is open. It describes the counts that must be 0 then and aren't, or returns "". A
-// wrong count isn't noticed for a long time: one below 0 lets in more requests than Server.Concurrency, and one above 0 fewer.
+// leftover is called while no connection and no request is open. It describes the counts that must be 0 then and aren't, or returns "".
+// Otherwise nobody would notice a wrong count for a long time: a count below 0 admits more requests than Server.Concurrency, and a count
+// above 0 fewer.
 func (s *Server) leftover() string {
 	var all strings.Builder
 	check := func(name string, n int64) {
@@ -438,7 +439,7 @@ func (s *Server) leftover() string {
 	return all.String()
 }
 
-// audit passes to check the counts that must be 0 while no worker serves.
+// audit calls check with each count that must be 0 while no worker serves.
 func (wp *workerPool) audit(check func(name string, n int64)) {
 	for k, name := range map[admit.Kind]string{admit.Ordinary: "ordinary", admit.Quick: "quick", admit.QuickConn: "quick connections'",
 		admit.Always: "reserve's", admit.Closing: "closing"} {
@@ -457,8 +458,8 @@ type overdueSocket interface {
 	Looks() int64
 }
 
-// overdue calls found for each wait that should be over, or is about to be: a connection waits for input or room that is already there, or
-// a request waits in the queue although a place is free. It checks only connections in loops.
+// overdue calls found for each wait that should have ended, or is about to end: a connection waits for input or room that is already there,
+// or a request waits in the queue although a place is free. It checks only connections in loops.
 func (s *Server) overdue(found func(hooks.OverdueWait)) {
 	var pool *workerPool
 	s.life.Hold(func() { pool = s.pool })

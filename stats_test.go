@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/logtest"
 )
 
-// leftover names each count that isn't zero although nothing is open, also one below zero.
+// leftover names each count that isn't zero although nothing is open, including counts below zero.
 func TestLeftover(t *testing.T) {
 	s := &Server{Handler: func(*Ctx) error { return nil }}
 	if left := s.leftover(); left != "" {

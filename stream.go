@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/running"
 )
 
-// streamBufferSize is how much of a stream gathers before it is sent.
+// streamBufferSize is how many bytes of a stream are buffered before they are sent.
 const streamBufferSize = 8 << 10
 
 // StreamWriter sends a response body while the handler runs: see Ctx.Stream. It is valid until the handler returns.
@@ -20,11 +20,11 @@ type StreamWriter struct {
 	ctx     *Ctx
 	used    bool
 	open    bool
-	sent    bool  // the head is on its way
+	sent    bool  // the head has been passed to the wire
 	discard bool  // no body is sent: an answer to HEAD, 204, 304
-	length  int64 // announced, noLength if it wasn't
+	length  int64 // the announced Content-Length, or noLength
 	written int64
-	kept    int // bytes of the body that the wire may have kept back since the last flush
+	kept    int // bytes of the body that the wire may have buffered since the last flush
 	buffer  []byte
 	err     error            // of the connection, or of a layer
 	ours    bool             // a layer has returned err
@@ -35,10 +35,10 @@ type StreamWriter struct {
 // errStreamOver is the error of a write after the handler has returned.
 var errStreamOver = fmt.Errorf("filo: write to a response whose handler has returned: %w", io.ErrClosedPipe)
 
-// Stream returns a writer of the response body. The server sends the head at the first Flush, or when 8 KB have gathered; after
-// that, status and header fields can't be changed. The body must have the Content-Length that the handler has set, if any.
-// Without Content-Length the body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent
-// when the handler returns, the body is sent with its length, like any other.
+// Stream returns a writer of the response body. The server sends the head at the first Flush, or once 8 KB are buffered; after that, status
+// and header fields can't be changed. The body must have the Content-Length that the handler has set, if any. Without Content-Length the
+// body is sent in chunks, or to an HTTP/1.0 client until the connection closes. If nothing was sent when the handler returns, the body is
+// sent with its length, like any other.
 //
 // If the handler returns an error after the head was sent, or has written less than its Content-Length, the server cuts the
 // connection, so that the client doesn't mistake the body for complete.
@@ -66,8 +66,8 @@ func (w *StreamWriter) reset() {
 	ctx.dropLayers(layers)
 }
 
-// Write adds p to the body, and sends the gathered bytes once there are 8 KB or more. The error is ErrContentLength for more
-// bytes than announced, ErrBodyNotAllowed if the response can have no body, or the error of the connection.
+// Write adds p to the body, and sends the buffered bytes once there are 8 KB or more. The error is ErrContentLength for more bytes than
+// announced, ErrBodyNotAllowed if the response can have no body, or the error of the connection.
 func (w *StreamWriter) Write(p []byte) (int, error) {
 	if err := w.admit(len(p)); err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (w *StreamWriter) WriteString(s string) (int, error) {
 	return len(s), nil
 }
 
-// Flush sends the gathered bytes, after the head. An error means that the client has gone or doesn't read.
+// Flush sends the buffered bytes, after the head. An error means that the client has gone or doesn't read.
 func (w *StreamWriter) Flush() error {
 	if err := w.admit(0); err != nil && !errors.Is(err, ErrBodyNotAllowed) {
 		return err
@@ -128,7 +128,7 @@ func (w *StreamWriter) Flush() error {
 	return w.put(nil, true)
 }
 
-// emitGathered is emit for the gathered bytes.
+// emitGathered is emit for the buffered bytes.
 func (w *StreamWriter) emitGathered(flush bool) error {
 	err := w.emit(w.buffer, flush)
 	w.buffer = w.buffer[:0]
@@ -196,7 +196,7 @@ func (c *conn) head(ctx *Ctx, length int64) {
 	c.out = r.appendHead(c.out, c.server, &f)
 }
 
-// start sends the head, if that wasn't sent.
+// start sends the head, unless it was sent before.
 func (w *StreamWriter) start() error {
 	if w.sent {
 		return nil
@@ -212,8 +212,8 @@ func (w *StreamWriter) start() error {
 	return nil
 }
 
-// emit sends data, and before it the head if that wasn't sent. Without flush, data may stay in the connection's buffer. A layer may keep
-// data even with flush.
+// emit sends data, after the head if that wasn't sent yet. Without flush, data may stay in the connection's buffer. A layer may buffer data
+// even with flush.
 func (w *StreamWriter) emit(data []byte, flush bool) error {
 	if err := w.start(); err != nil {
 		return err
@@ -277,7 +277,7 @@ func (c *Ctx) finishStream() (ending, error) {
 		if err := c.copyBody(); err != nil {
 			return endingAborted, err
 		}
-	case !w.sent && (r.Trailer.Len() == 0 || c.Request.line.Minor == 0 || c.Request.http2): // in HTTP/2 a trailer needs no stream
+	case !w.sent && (r.Trailer.Len() == 0 || c.Request.line.Minor == 0 || c.Request.http2): // in HTTP/2 a whole answer can have a trailer, too
 		r.endStream(w)
 		return endingWhole, r.wrapWhole()
 	}

@@ -21,7 +21,7 @@ import (
 var (
 	errNoCertificate = errors.New("filo: TLS without a certificate: neither certFile and keyFile are given, " +
 		"nor has Server.TLSConfig Certificates, GetCertificate or GetConfigForClient")
-	// errPlainHTTP has net/http's words, which are easy to search for.
+	// errPlainHTTP has the text of net/http, which is easy to search for.
 	errPlainHTTP = Error(400, "Client sent an HTTP request to an HTTPS server.")
 )
 
@@ -80,8 +80,8 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// protocols returns the protocols that a TLS configuration with these NextProtos offers: those that the program names, or all that the
-// server speaks. Without HTTP/2 it leaves h2 out, since a client that was offered h2 would speak it.
+// protocols returns the protocols that a TLS configuration with these NextProtos offers: the ones that the program names, or else all that
+// the server supports. If HTTP/2 is disabled, it leaves h2 out, since a client that is offered h2 would use it.
 func (s *Server) protocols(configured []string) []string {
 	offered := configured
 	if len(offered) == 0 {
@@ -96,7 +96,7 @@ func (s *Server) protocols(configured []string) []string {
 	return offered
 }
 
-// handshake does the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
+// handshake performs the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
 func (s *Server) handshake(c *conn) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
@@ -113,7 +113,7 @@ func (s *Server) handshake(c *conn) bool {
 		defer cancel(nil)
 		due := time.Now().Add(timeout)
 		defer time.AfterFunc(timeout, func() {
-			if time.Since(due) > pausedTime { // what has come meanwhile came in time, and is about to be read
+			if time.Since(due) > pausedTime { // the process was paused; bytes that arrived in the pause are in time, and about to be read
 				select {
 				case <-ctx.Done():
 				case <-time.After(leastHandshakeTime):
@@ -139,9 +139,9 @@ func (s *Server) handshake(c *conn) bool {
 }
 
 const (
-	// leastHandshakeTime is the least time that a handshake gets once its hello has come, and after a pause of the process.
+	// leastHandshakeTime is the least time that a handshake gets once its hello has arrived, and after a pause of the process.
 	leastHandshakeTime = time.Second
-	// pausedTime is how late a timer is when the process was paused.
+	// pausedTime is how late a timer must be for the server to conclude that the process was paused.
 	pausedTime = 20 * time.Millisecond
 )
 
@@ -151,7 +151,7 @@ func (s *Server) countHandshake(tlsConn *tls.Conn, err error) {
 	switch silent := tlsConn.ConnectionState().Version == 0; {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		s.counts.timeouts.handshake.Add(1)
-	case !(left && silent) && !errors.Is(err, context.Canceled): // by a shutdown
+	case !(left && silent) && !errors.Is(err, context.Canceled): // a shutdown cancels handshakes
 		s.counts.handshakeErrors.Add(1)
 	}
 }
@@ -176,8 +176,8 @@ func (s *Server) answerPlainHTTP(c *conn, err error) {
 	}
 }
 
-// errMisdirected answers a request for a host that demands a client certificate which this connection didn't have to show. A browser sends
-// requests for every host of the server's certificate on one connection, and any client can name a host other than the one in its
+// errMisdirected answers a request for a host that demands a client certificate that this connection's handshake didn't demand. A browser
+// sends requests for every host of the server's certificate on one connection, and any client can name a host other than the one in its
 // handshake.
 var errMisdirected = Error(421, "the connection was opened for another host")
 

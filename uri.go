@@ -54,8 +54,8 @@ func (u *URI) Hostname() string { return u.target.Hostname() }
 // Port returns the port that follows the host, in decimal, or "" if the client sent none.
 func (u *URI) Port() string { return u.target.Port() }
 
-// Path returns the path, percent-decoded, such as "/a b" for "/a%20b". It is "/" for an absolute-form target without a path,
-// which RFC 9110, section 4.2.3, makes equivalent, "*" for OPTIONS *, and empty for CONNECT.
+// Path returns the path, percent-decoded, such as "/a b" for "/a%20b". For an absolute-form target without a path it is the equivalent "/"
+// (RFC 9110, section 4.2.3). It is "*" for OPTIONS *, and empty for CONNECT.
 //
 // The path isn't normalized. It may hold any bytes, such as "/" from "%2F", NUL from "%00", and invalid UTF-8. Segments "." and
 // "..", and empty ones, remain. Code that builds a file name from it must clean it first.

@@ -77,7 +77,7 @@ func TestURI(t *testing.T) {
 	}
 }
 
-// A URI that is used again shows nothing of the previous request.
+// A reused URI shows nothing of the previous request.
 func TestURIReuse(t *testing.T) {
 	var u URI
 	for range 2 {

@@ -25,7 +25,7 @@ type workerChan struct {
 	ch chan job
 	// lastUse is when the worker was last released. It is guarded by the pool's mutex.
 	lastUse clock.Time
-	// scratch holds the worker's buffers. It is nil until WorkerFunc makes them. It belongs to the worker's goroutine.
+	// scratch holds the worker's buffers. It is nil until own allocates them. It belongs to the worker's goroutine.
 	scratch *scratch
 	// serving is the job of serving a connection. The sender sets its connection before it sends. After that serving belongs to the
 	// worker's goroutine.
@@ -47,7 +47,7 @@ type workerChan struct {
 	_ apart.Lines
 }
 
-// own makes the buffers, unless the worker has some.
+// own allocates the worker's buffers, unless it has some.
 func (w *workerChan) own() {
 	if w.scratch == nil {
 		w.scratch = &scratch{worker: w, place: &w.place, running: &w.running}
@@ -73,7 +73,7 @@ type job interface {
 
 // connJob is the job of serving a connection. Each worker has one, so sending it a connection allocates nothing.
 type connJob struct {
-	conn    net.Conn // that the pool closes in the end; nil once it is closed, or has another owner
+	conn    net.Conn // the connection, which the pool closes in the end; nil once it is closed, or has another owner
 	lingers bool     // the client may still be sending when conn is closed
 }
 
@@ -98,8 +98,9 @@ type leadership struct {
 	// lead returns when the loop has ended, or when w has given the seat away and has finished the connection that it served then. In the
 	// second case w doesn't lead any more.
 	lead func(w *workerChan)
-	// retakes is odd if a leader has lost the seat by retake, so there may be workers beyond the cap, and even once none was found: see
-	// crowded. It only grows, so a goroutine that makes it even can't undo a later retake. Immutable.
+	// retakes is odd if a leader has lost the seat in a retake, so that there may be workers beyond MaxWorkersCount. It becomes even once
+	// crowded has found that there are none. It only grows, so a goroutine that makes it even can't undo a later retake. The pointer is
+	// immutable.
 	retakes *atomic.Uint64
 	// answered is the leader's workerChan.answered. Immutable.
 	answered *answerCounts
@@ -126,17 +127,17 @@ func (wp *workerPool) handOver(w *workerChan, l *leadership, places admit.Kinds)
 }
 
 // retake makes another worker lead in place of one that may never come back from its turn. From then on the old leader is an ordinary
-// worker, in addition to MaxWorkersCount if need be. If it comes back, it learns of this.
+// worker, in addition to MaxWorkersCount if need be. If the old leader comes back from its turn, it learns that it has lost the seat.
 func (wp *workerPool) retake(l *leadership) {
 	wp.places.TakeBeyond()
-	// After the old leader was counted, and before the next leader checks crowded.
+	// This is done after the old leader was counted, and before the next leader calls crowded.
 	for n := l.retakes.Load(); !l.retakes.CompareAndSwap(n, (n|1)+2); n = l.retakes.Load() {
 	}
 	wp.pop(true).appoint(l)
 }
 
-// crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may cost it l: each
-// leader could leave one more such worker behind.
+// crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may make it lose l:
+// each leader could leave one more such worker behind.
 func (wp *workerPool) crowded(l *leadership) bool {
 	retakes := l.retakes.Load()
 	if retakes&1 == 0 {
@@ -149,8 +150,8 @@ func (wp *workerPool) crowded(l *leadership) bool {
 	return false
 }
 
-// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. The caller may hold a lock under which no Logger may be
-// called.
+// LoseLead implements loop.Owner: w becomes an ordinary worker after a retake. If the retake shows that an Inline handler blocks, LoseLead
+// logs a warning: on another goroutine, since the caller may hold a lock under which no Logger may be called.
 func (w *workerChan) LoseLead() {
 	w.place.ReceiveLate()
 	w.leading = false
@@ -168,20 +169,20 @@ func (w *workerChan) Enter(places admit.Kinds) bool { return w.place.Enter(place
 // MayTakeLong implements loop.Owner.
 func (w *workerChan) MayTakeLong() bool { return w.place.MayTakeLong() }
 
-// appoint makes w, which was taken off its stack, lead, unless another worker takes the job over before w starts.
+// appoint makes w, which was taken off the stack, the leader of l, unless another worker takes the job over before w starts.
 func (w *workerChan) appoint(l *leadership) {
 	w.toLead.Store(l)
 	w.pool.appointed.Store(w)
 	w.ch <- l
 }
 
-// do makes w lead, unless another worker has taken the job over. Then it makes w lead in further seats whose leader hasn't started.
+// do makes w lead, unless another worker has taken the job over. Afterwards w leads in further seats whose appointed leader hasn't started.
 func (l *leadership) do(w *workerChan) (again bool) {
 	wp := w.pool
 	for l = w.toLead.Swap(nil); l != nil; l = wp.takeOver(w) {
 		w.leading, w.answered = true, l.answered
 		l.lead(w)
-		w.running.End() // if the seat was taken from w when the request had ended
+		w.running.End() // necessary if the seat was taken from w after the request had ended
 		if w.forgotten {
 			wp.remember(w)
 		}
@@ -194,11 +195,11 @@ func (l *leadership) do(w *workerChan) (again bool) {
 }
 
 // takeOver gives w, which would otherwise be released, the job of a worker that was appointed and hasn't started. The appointed worker
-// waits for a processor, and w has one. If w rested, the scheduler would let that processor idle for a while before it ran the other
+// waits for a processor, and w has one. If w became idle, the scheduler would let that processor idle for a while before it ran the other
 // worker.
 func (wp *workerPool) takeOver(w *workerChan) *leadership {
 	if w.forgotten {
-		return nil // the pool was stopped meanwhile, and done no longer waits for w
+		return nil // the pool has been stopped, and done no longer waits for w
 	}
 	late := wp.appointed.Load()
 	if late == nil || !wp.appointed.CompareAndSwap(late, nil) {
@@ -226,7 +227,7 @@ type scratch struct {
 	timer      class.Timer   // measures the handlers
 	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know: see endOuter
 	worker     *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
-	place      *admit.Place  // of the worker or of the carried request; nil in ServeConn, whose requests count nowhere
+	place      *admit.Place  // the place of the worker or of the carried request; nil in ServeConn, whose requests don't count against Concurrency
 	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// running is the record of the worker, or of other code that handles requests with these buffers; nil for none.
 	running *running.Record[conn]

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/admit"
 )
 
-// As long as there are no more clients than places, none is refused, whichever workers are retired meanwhile.
+// As long as there are no more clients than places, none is refused, whichever workers are retired at the same time.
 func TestWorkerPlacesNoRefusal(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		const most, rounds = 3, 3000
@@ -106,7 +106,7 @@ func TestTakeOver(t *testing.T) {
 			lead := test.leadership()
 			p.Lead(lead)
 			w := <-test.leads
-			// As handOver does, with a worker that has no processor.
+			// This does the same as handOver, with a worker that has no processor yet.
 			late := &workerChan{pool: &p.workerPool, ch: make(chan job, 1)}
 			p.mu.Lock()
 			p.countSpawnLocked()

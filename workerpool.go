@@ -20,7 +20,8 @@ import (
 //
 // The configuration doesn't change after Start. A pool can be started only once, and not after Stop.
 type workerPool struct {
-	// WorkerFunc serves the job's connection. Then the pool closes it, also after a panic, unless WorkerFunc has set it to nil.
+	// WorkerFunc serves the job's connection. Afterwards, even after a panic, the pool closes the connection, unless WorkerFunc has set j.conn
+	// to nil.
 	WorkerFunc func(w *workerChan, j *connJob)
 
 	// Linger, if set, may take over a connection that must be closed and that lingers. It reports whether it has taken the connection
@@ -31,7 +32,7 @@ type workerPool struct {
 	// have answered and are about to be released don't count. See package admit for workers that serve beyond the limit.
 	MaxWorkersCount int
 
-	// Queue is how many requests may wait for a worker to end, and MaxWait how long each does at most.
+	// Queue is how many requests may wait for a place, and MaxWait how long each may wait.
 	Queue   int
 	MaxWait time.Duration
 
@@ -45,15 +46,15 @@ type workerPool struct {
 	clock   *coarseClock
 	running *running.Set[conn] // has the workers' records; nil for none; immutable
 
-	// The fields that a hand-over of a loop writes stand together, in a few cache lines: from places.taken to leading.
-	places     admit.Admission            // of workers that serve; ready workers have no place
+	// The fields that are written when a loop is handed over are together, in a few cache lines: from places.taken to leading.
+	places     admit.Admission            // the places of workers that serve; ready workers have no place
 	appointed  atomic.Pointer[workerChan] // the last worker appointed to lead, which may have started by now
 	mu         race.Mutex[race.OfLeaf]
 	ready      []*workerChan // coldest first, in the order of lastUse; guarded by mu
 	leading    int           // guarded by mu
 	goroutines int           // the cleaner and all workers but leaders, until they end; guarded by mu
 	spawned    uint64        // guarded by mu
-	retired    uint64        // spawned workers whose goroutine ends or has ended; guarded by mu
+	retired    uint64        // spawned workers whose goroutine is ending or has ended; guarded by mu
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
@@ -61,10 +62,10 @@ type workerPool struct {
 
 	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop
-	free sync.Pool     // of *workerChan, those of workers that have ended
+	free sync.Pool     // holds the *workerChan of workers that have ended
 }
 
-// init makes the places that MaxWorkersCount and Queue allow.
+// init initializes places with the limits MaxWorkersCount and Queue.
 func (wp *workerPool) init() {
 	wp.places.Init(admit.Config{Concurrency: wp.MaxWorkersCount, Queue: wp.Queue, MaxWait: wp.MaxWait, Now: wp.clock.Exact})
 }
@@ -145,7 +146,7 @@ func (wp *workerPool) serveIn(k admit.Kind, c net.Conn) bool {
 	if w == nil {
 		return false
 	}
-	// If Stop comes in between, it retires the workers on the stack only. w isn't there: w serves c, and ends when it is released.
+	// If Stop runs at this point, it retires only the workers on the stack. w isn't on the stack: it serves c, and ends when it is released.
 	w.serving = connJob{conn: c}
 	w.ch <- &w.serving
 	return true
@@ -214,7 +215,7 @@ func (wp *workerPool) run(w *workerChan) {
 	defer wp.running.Remove(&w.running)
 	for {
 		if j := <-w.ch; j == nil || !j.do(w) {
-			retired = true // it was counted by the sender of nil, or by release
+			retired = true // the sender of nil, or release, has counted the worker as retired
 			return
 		}
 	}
@@ -226,7 +227,7 @@ func (j *connJob) do(w *workerChan) (again bool) {
 	return w.pool.finish(w, j)
 }
 
-// protect calls f, which serves what the worker was sent. After a panic the worker goes on.
+// protect calls f, which does the job that the worker was sent. After a panic the worker goes on.
 func (w *workerChan) protect(f func()) {
 	returned := false
 	defer func() {
@@ -245,8 +246,8 @@ func (w *workerChan) protect(f func()) {
 	returned = true
 }
 
-// end runs when a worker's goroutine ends. If runtime.Goexit has ended the goroutine, in WorkerFunc or in a connection's Close, the
-// worker isn't counted as retired yet and may still have its connection, and its workerChan isn't used again.
+// end runs when a worker's goroutine ends. If runtime.Goexit has ended the goroutine, in WorkerFunc or in a connection's Close, the worker
+// isn't counted as retired yet, and may still have its connection. Its workerChan isn't used again.
 func (wp *workerPool) end(w *workerChan, retired bool) {
 	if !w.leading && !w.forgotten {
 		defer wp.goroutineEnded()
@@ -371,8 +372,8 @@ func (wp *workerPool) retire(w *workerChan) {
 	}
 }
 
-// cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker is due. If no worker is
-// ready, it sleeps until release wakes it.
+// cleaner retires workers that have been ready for too long, until Stop. It sleeps until the coldest worker has been ready for too long. If
+// no worker is ready, it sleeps until release wakes it.
 func (wp *workerPool) cleaner() {
 	defer wp.goroutineEnded()
 	timer := time.NewTimer(0)
@@ -393,11 +394,12 @@ func (wp *workerPool) cleaner() {
 	}
 }
 
-// slack is how long a worker may stay after it is due, so that workers that are due shortly after each other are retired together.
+// slack is how long a worker may stay beyond MaxIdleWorkerDuration, so that workers that expire shortly after each other are retired
+// together.
 func (wp *workerPool) slack() time.Duration { return wp.MaxIdleWorkerDuration / 10 }
 
-// clean retires the workers that are due. It collects them in *expired, whose memory the next call reuses. It returns the time until
-// the next call, or 0 if no worker is ready: then the cleaner rests until release wakes it.
+// clean retires the workers that have been ready for MaxIdleWorkerDuration. It collects them in *expired, whose memory the next call
+// reuses. It returns the time until the next call, or 0 if no worker is ready: then the cleaner rests until release wakes it.
 func (wp *workerPool) clean(expired *[]*workerChan) (wait time.Duration) {
 	now := wp.clock.Exact()
 	wp.mu.Lock()

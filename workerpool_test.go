@@ -129,7 +129,7 @@ func (p *poolTest) serve(t *testing.T) (*poolConn, *workerChan) {
 	return c, w
 }
 
-// finish ends the serving of c.
+// finish makes the worker that serves c finish in the given way.
 func (p *poolTest) finish(c *poolConn, how outcome) {
 	c.finish <- how
 	synctest.Wait()
@@ -378,7 +378,7 @@ func TestWorkerPoolHotWorkerStays(t *testing.T) {
 	})
 }
 
-// clean retires the workers that are due, counts them, and returns when it must be called again.
+// clean retires the workers that have been idle for MaxIdleWorkerDuration, counts them, and returns when it must be called again.
 func TestWorkerPoolClean(t *testing.T) {
 	const maxIdle = time.Second
 	for name, test := range map[string]struct {
@@ -529,7 +529,7 @@ func TestWorkerPoolStop(t *testing.T) {
 		default:
 			t.Error("not done with nothing left")
 		}
-		<-p.done() // also if called after the end
+		<-p.done() // done also works after the end
 		mustPanic(t, "Start after Stop", p.Start)
 	})
 }
@@ -556,7 +556,7 @@ func TestWorkerPoolStartStop(t *testing.T) {
 	})
 }
 
-// A panic costs the connection, not the worker.
+// A panic ends the connection, but not the worker.
 func TestWorkerPoolPanic(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTest(t, 1, time.Minute)
@@ -659,7 +659,7 @@ func TestWorkerPoolPlaceFreeAtClose(t *testing.T) {
 	})
 }
 
-// The place is also free with sockets: a client that sees the close and comes back isn't refused.
+// The place is free with real sockets, too: a client that sees the close and reconnects isn't refused.
 func TestWorkerPoolPlaceFreeAtCloseTCP(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -735,7 +735,8 @@ func TestWorkerPoolSlowClose(t *testing.T) {
 	})
 }
 
-// Clients that delay their close can't pile up workers: as many workers may be closing as may serve, and beyond that a close takes a place.
+// Clients that delay their close can't pile up workers: as many workers may be closing as may serve, and any further worker keeps its place
+// while it closes.
 func TestWorkerPoolSlowCloseLimit(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		const workers = 3
@@ -758,7 +759,7 @@ func TestWorkerPoolSlowCloseLimit(t *testing.T) {
 	})
 }
 
-// Workers that are serving or closing at the stop end, whatever comes first.
+// Workers that are serving or closing a connection when the pool is stopped end, in whatever order.
 func TestWorkerPoolStopWhileClosing(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		p := newPoolTest(t, 2, time.Minute)
@@ -779,7 +780,7 @@ func TestWorkerPoolStopWhileClosing(t *testing.T) {
 	})
 }
 
-// Serve against Stop: each connection is either refused and untouched, or served and closed once.
+// Serve may race with Stop: each connection is either refused and untouched, or served and closed once.
 func TestWorkerPoolStopRace(t *testing.T) {
 	poolRunReal(t, func(t *testing.T) {
 		for range 100 {
@@ -850,7 +851,7 @@ func serveSoon(wp *workerPool, c net.Conn) {
 	}
 }
 
-// poolModel is what the pool is held to: a stack, a set, and a cap.
+// poolModel is the model with which the pool is compared: a stack, a set, and a cap.
 type poolModel struct {
 	p     *poolTest
 	cap   int
@@ -934,7 +935,7 @@ func (m *poolModel) check(t *testing.T) {
 	m.p.expect(t, len(m.busy), len(m.ready))
 }
 
-// Random connections, ends, pauses and a stop leave the pool as they leave the model.
+// Random connections, ends, pauses and a stop have the same effect on the pool as on the model.
 func TestWorkerPoolModel(t *testing.T) {
 	poolRun(t, func(t *testing.T) {
 		for range 5 {
