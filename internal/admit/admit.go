@@ -1,5 +1,5 @@
-// Package admit decides how many handlers may run at once, and which ones wait until another one has ended. It counts places, and doesn't
-// know workers or connections.
+// Package admit decides how many handlers may run at once, and in which order the others wait. It counts places, and doesn't depend on
+// workers or connections.
 package admit
 
 import (
@@ -15,19 +15,19 @@ import (
 type Kind uint8
 
 const (
-	// None means that there is no place. A handler that runs where its request was read needs none.
+	// None means that no place is taken. A handler that runs where its request was read needs no place.
 	None Kind = iota
-	// Ordinary is the place of any handler. It counts against Concurrency.
+	// Ordinary is a place for any handler. It counts against Concurrency.
 	Ordinary
-	// Quick is reserved for finding out whether a handler is quick. So quick handlers, such as a health check's, are called whatever the
-	// load.
+	// Quick is a reserved place for a request whose handler may be quick. So quick handlers, for example of health checks, are called
+	// whatever the load is.
 	Quick
-	// QuickConn is Quick for a connection of the blocking driver. The connection holds the place from its acceptance until its first
-	// request is refused or answered. Clients of an overloaded machine take long to send their requests. If these connections used Quick's
-	// few places, a probe would rarely find one.
+	// QuickConn is the counterpart of Quick for connections of the blocking driver. Such a connection holds the place from its acceptance
+	// until its first request is refused or answered. QuickConn has a limit of its own, since clients of an overloaded machine take long to
+	// send their requests. If their connections took Quick's few places, a probe would rarely find a free one.
 	QuickConn
-	// Always is reserved for handlers that must always answer, such as those of probes that wait for checks, and of operators' pages. The
-	// limit bounds the cost of such a route when all clients call it.
+	// Always is a reserved place for handlers that must always answer, such as those of probes that wait for checks, and of operators'
+	// pages. The limit bounds the cost of such a route when all clients request it.
 	Always
 	// Closing is the place of a worker that closes a connection, which may take long.
 	Closing
@@ -41,7 +41,7 @@ const (
 	MaxAlways    = 16
 )
 
-// Kinds is a set of kinds of places. They are tried in the order of the constants above.
+// Kinds is a set of kinds of places. Place.Enter tries them in the order of the constants.
 type Kinds uint8
 
 // Or returns the set, with the kind k added if add is true.
@@ -52,7 +52,7 @@ func (s Kinds) Or(k Kind, add bool) Kinds {
 	return s
 }
 
-// Only returns the set with this kind alone.
+// Only returns the set that contains only this kind.
 func (k Kind) Only() Kinds { return 1 << k }
 
 func (s Kinds) has(k Kind) bool { return s&k.Only() != 0 }
@@ -60,21 +60,21 @@ func (s Kinds) has(k Kind) bool { return s&k.Only() != 0 }
 // isQuick reports whether only a quick handler may run in a place of this kind.
 func (k Kind) isQuick() bool { return k == Quick || k == QuickConn }
 
-// Admission counts the places of a server, and has its queue.
+// Admission counts the taken places of a server, and implements its queue.
 type Admission struct {
 	most [kinds]int64 // immutable after Init
 	queue
 
-	// The counts are written for each request that is handed over, so they don't share a cache line with fields that are only read.
+	// The counts change with each request that is handed to another worker, so they don't share a cache line with fields that are only read.
 	_     apart.Lines
-	taken [kinds]atomic.Int64 // only TakeBeyond and EnterBeyond exceed a limit; places of the kind None aren't counted
+	taken [kinds]atomic.Int64 // only TakeBeyond and EnterBeyond may exceed a limit; the kind None isn't counted
 }
 
 // Config configures an Admission.
 type Config struct {
 	Concurrency int           // the limit of ordinary places
-	Queue       int           // the maximum number of waiters for an ordinary place
-	MaxWait     time.Duration // the maximum time that one of them waits
+	Queue       int           // the maximum number of requests that wait for an ordinary place
+	MaxWait     time.Duration // the maximum time for which a request waits
 	Now         func() clock.Time
 }
 
@@ -91,17 +91,17 @@ func (a *Admission) Taken(k Kind) int { return int(a.taken[k].Load()) }
 // IsFull reports whether no ordinary place is free.
 func (a *Admission) IsFull() bool { return a.taken[Ordinary].Load() >= a.most[Ordinary] }
 
-// Beyond returns how many ordinary places are taken beyond the limit.
+// Beyond returns by how much the number of taken ordinary places exceeds the limit.
 func (a *Admission) Beyond() int { return int(max(0, a.taken[Ordinary].Load()-a.most[Ordinary])) }
 
-// TakeBeyond takes an ordinary place, whether or not one is free, for a worker whose handler has begun without one. The Place whose
-// ReceiveLate is called gets it.
+// TakeBeyond takes an ordinary place, even if none is free, for a worker whose handler has begun without a place. Later the worker records
+// it in its Place by ReceiveLate.
 func (a *Admission) TakeBeyond() { a.taken[Ordinary].Add(1) }
 
-// take takes a place of the kind. It returns false if none is free.
+// take takes a place of kind k. It returns false if none is free.
 func (a *Admission) take(k Kind) bool { return k == None || addBelow(&a.taken[k], a.most[k]) }
 
-// addBelow adds one to a count, unless that has reached most.
+// addBelow adds one to a count, unless the count has reached most.
 func addBelow(count *atomic.Int64, most int64) bool {
 	for {
 		n := count.Load()
@@ -114,7 +114,7 @@ func addBelow(count *atomic.Int64, most int64) bool {
 	}
 }
 
-// give gives a place of the kind back.
+// give gives back a place of kind k.
 func (a *Admission) give(k Kind) {
 	if k == None {
 		return
@@ -131,25 +131,25 @@ func (a *Admission) freed() {
 	}
 }
 
-// Place is the place of one handler or one connection, which has at most one at a time. The zero value counts nowhere and is never refused.
-// A Place belongs to one goroutine at a time.
+// Place records which place, if any, one handler or one connection has taken. The zero value belongs to no Admission: it isn't counted, and
+// Enter always succeeds. Only one goroutine at a time uses a Place.
 type Place struct {
 	of   *Admission
 	kind Kind
-	late bool // it was received, and Enter hasn't admitted its handler since: see ReceiveLate
+	late bool // ReceiveLate was called, and neither Enter nor MayTakeLong has admitted the handler since
 }
 
-// NewPlace returns a Place of the kind None.
+// NewPlace returns a Place of kind None.
 func (a *Admission) NewPlace() Place { return Place{of: a} }
 
-// Kind returns which kind of place this is now.
+// Kind returns the kind of the taken place.
 func (p *Place) Kind() Kind { return p.kind }
 
-// IsReserved reports whether the place is of a reserved kind, which is available whatever the load.
+// IsReserved reports whether the place is of a reserved kind.
 func (p *Place) IsReserved() bool { return p.kind.isQuick() || p.kind == Always }
 
-// Enter does nothing if the place already is of one of the wanted kinds. Otherwise it takes a place of one of them and gives back the
-// previous one. It returns false, and keeps the previous one, if none is free.
+// Enter returns true if the place already is of a wanted kind. Otherwise it takes a place of a wanted kind and gives back the previous
+// place. If no such place is free, it returns false and keeps the previous place.
 func (p *Place) Enter(wanted Kinds) bool {
 	if p.of == nil {
 		return true
@@ -170,15 +170,15 @@ func (p *Place) Enter(wanted Kinds) bool {
 	return false
 }
 
-// MayTakeLong makes sure that a handler that was admitted to the place may wait for something. The place of a quick handler must become an
-// ordinary one. It returns false if none is free.
+// MayTakeLong reports whether the handler may go on although it turns out to take long. A place that is reserved for quick handlers must
+// become an ordinary place for that. MayTakeLong returns false if no ordinary place is free.
 func (p *Place) MayTakeLong() bool {
 	p.late = false
 	return !p.kind.isQuick() || p.Enter(Ordinary.Only())
 }
 
-// EnterBeyond gives back the previous place and takes one of the kind k, even beyond the limit: another request is about to leave its
-// place.
+// EnterBeyond gives back the previous place and takes a place of kind k, even if that exceeds the limit. The caller knows that another
+// request is about to leave its place.
 func (p *Place) EnterBeyond(k Kind) {
 	p.Leave()
 	if p.kind = k; k != None {
@@ -186,8 +186,8 @@ func (p *Place) EnterBeyond(k Kind) {
 	}
 }
 
-// ReceiveLate turns the place into the one that TakeBeyond has taken. Its handler began without a place: while places are taken beyond
-// the limit, Enter would have refused it.
+// ReceiveLate makes p the place that TakeBeyond has taken. The handler has begun without being admitted. So as long as the limit is
+// exceeded, Enter doesn't count p as an ordinary place.
 func (p *Place) ReceiveLate() {
 	p.Leave()
 	p.kind, p.late = Ordinary, true

@@ -17,7 +17,7 @@ func newAdmission(concurrency, queue int, maxWait time.Duration) *Admission {
 	return a
 }
 
-// At any time each place counts in exactly one kind, no reserved kind exceeds its limit, and an Enter that returns false changes nothing.
+// At any time each Place is counted in exactly one kind, no reserved kind exceeds its limit, and a failed Enter changes nothing.
 func TestPlaces(t *testing.T) {
 	const most = 4
 	a := newAdmission(most, 0, 0)
@@ -55,7 +55,7 @@ func TestPlaces(t *testing.T) {
 			}
 		default:
 			wanted := Kinds(random.IntN(1 << kinds))
-			overLimit := p.late && a.Beyond() > 0 // a place that was entered keeps its kind, whatever other places are beyond the limit
+			overLimit := p.late && a.Beyond() > 0 // a place that Enter has taken keeps its kind even while the limit is exceeded
 			holds := wanted.has(before) && !overLimit || wanted.has(Quick) && before == QuickConn
 			room := false
 			for k := None; k < kinds; k++ {
@@ -93,7 +93,7 @@ func TestPlaces(t *testing.T) {
 
 func (a *Admission) hasRoom(k Kind) bool { return k == None || a.taken[k].Load() < a.most[k] }
 
-// A Place that belongs to no Admission, such as that of ServeConn, is never refused.
+// With a Place that belongs to no Admission, as in ServeConn, Enter always succeeds.
 func TestPlaceOfNone(t *testing.T) {
 	var p Place
 	if !p.Enter(Ordinary.Only()) || !p.MayTakeLong() {
@@ -102,8 +102,8 @@ func TestPlaceOfNone(t *testing.T) {
 	p.Leave()
 }
 
-// In whatever order goroutines come and end, no more than the limit are inside, each that waits long enough gets in, and none is left in
-// the queue.
+// In whatever order goroutines arrive and end, no more places are taken than the limit allows, each goroutine that waits long enough gets a
+// place, and no waiter is left in the queue.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, clients, rounds = 3, 20, 30
@@ -146,7 +146,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// A wait ends in time: when MaxWait is over, at the given time if that is earlier, and at once when the place isn't wanted any more.
+// A wait ends after MaxWait, or at the given deadline if that is earlier, or at once when left is closed.
 func TestAwaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1, 1, time.Second)
@@ -186,7 +186,7 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-// A waiter doesn't miss a place that becomes free just after it has looked for one.
+// A waiter doesn't miss a place that becomes free just after occupy has found no place.
 func TestFreedAfterLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1, 1, time.Hour)
@@ -205,7 +205,7 @@ func TestFreedAfterLook(t *testing.T) {
 	})
 }
 
-// If a waiter leaves just when it is woken, another waiter gets the place, and the place counts once.
+// If a waiter leaves just when it is woken, another waiter gets the place, and the place is counted once.
 func TestLeavesWhenWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tries = 200 // in some tries the waiter has left before it could be woken

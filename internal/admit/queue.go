@@ -9,26 +9,26 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// queue lets goroutines without a place wait for an ordinary one.
+// queue lets goroutines wait for an ordinary place.
 //
-// The oldest waiter is served first, as long as its turn comes well before maxWait: then the queue refuses nobody. If the oldest waiter has
-// waited for nearly maxWait, more requests arrive than can be served. Served in this order, each would get its place just when its client
-// is about to give up. So the newest is then served first: most of the served requests hardly wait, and the others are refused at their
-// deadline.
+// The oldest waiter is served first as long as that happens well before maxWait. Then no waiter is refused. If the oldest waiter has waited
+// for nearly maxWait, more requests arrive than can be served. In the order of arrival, each request would get its place just when its
+// client is about to give up. So in this case the newest waiter is served first: most of the served requests hardly wait, and the others are
+// refused at their deadline.
 type queue struct {
 	most    int64             // the maximum number of waiters; immutable
 	maxWait time.Duration     // immutable
 	now     func() clock.Time // immutable
 
-	waiting atomic.Int64 // how many goroutines wait, or are about to
+	waiting atomic.Int64 // how many goroutines have called JoinQueue and not LeaveQueue
 
 	mu      race.Mutex[race.OfLeaf]
 	waiters []*waiter // the oldest waiter first; guarded by mu
 }
 
 type waiter struct {
-	woken chan struct{} // capacity 1; to wake the waiter, a goroutine takes it out of the queue, and then sends
-	since clock.Time    // when it began to wait, exactly: the coarse clock's tick may be as long as maxWait; immutable
+	woken chan struct{} // capacity 1; a goroutine that wakes the waiter removes it from the queue, and then sends
+	since clock.Time    // when it began to wait, by the exact clock, since the coarse clock's tick may be as long as maxWait; immutable
 }
 
 // HasQueue reports whether requests may wait.
@@ -37,17 +37,17 @@ func (a *Admission) HasQueue() bool { return a.queue.most > 0 }
 // MaxWait returns the maximum time that a request waits.
 func (a *Admission) MaxWait() time.Duration { return a.maxWait }
 
-// IsAwaited reports whether a goroutine waits for a place, or is about to.
+// IsAwaited reports whether a goroutine has joined the queue and not left it yet.
 func (a *Admission) IsAwaited() bool { return a.waiting.Load() > 0 }
 
-// Waiting returns the number of waiters.
+// Waiting returns how many goroutines wait in the queue.
 func (a *Admission) Waiting() int {
 	a.queue.mu.Lock()
 	defer a.queue.mu.Unlock()
 	return len(a.waiters)
 }
 
-// Oldest returns when the oldest waiter began to wait, 0 if there is none.
+// Oldest returns when the oldest waiter began to wait, or 0 if there is no waiter.
 func (a *Admission) Oldest() clock.Time {
 	a.queue.mu.Lock()
 	defer a.queue.mu.Unlock()
@@ -60,15 +60,15 @@ func (a *Admission) Oldest() clock.Time {
 // Joined returns how many goroutines have joined the queue and not left it yet.
 func (a *Admission) Joined() int { return int(a.waiting.Load()) }
 
-// JoinQueue makes room for one more waiter. It returns false if the queue is full. Otherwise the caller calls AwaitPlace, and must call
-// LeaveQueue in the end.
+// JoinQueue reserves room for one more waiter. It returns false if the queue is full. Otherwise the caller may call AwaitPlace, and must
+// finally call LeaveQueue.
 func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most) }
 
 // LeaveQueue undoes JoinQueue.
 func (a *Admission) LeaveQueue() { a.waiting.Add(-1) }
 
-// AwaitPlace is called after JoinQueue. It waits until occupy gets an ordinary place, left is closed, or the deadline has passed; the zero
-// time is no deadline. It returns false if the wait ends without a place.
+// AwaitPlace is called after JoinQueue. It waits until occupy has taken an ordinary place and returned true, until left is closed, or until
+// maxWait or the deadline has passed; the zero time is no deadline. It returns false if the wait ends without a place.
 func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadline time.Time) bool {
 	q := &a.queue
 	longest := q.maxWait
@@ -80,9 +80,9 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadlin
 	self := &waiter{woken: make(chan struct{}, 1), since: q.now()}
 	for {
 		q.join(self)
-		if occupy() { // if a place became free before join, nobody was woken for it
+		if occupy() { // a place that became free before join has woken no waiter, so try it here
 			if !q.leave(self) {
-				a.freed() // another goroutine has woken this one for another place
+				a.freed() // this waiter was also woken for another place: pass the wake-up on
 			}
 			return true
 		}
@@ -90,7 +90,7 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadlin
 		case <-self.woken:
 		case <-left:
 			if !q.leave(self) {
-				a.freed() // another goroutine has woken this one for a place
+				a.freed() // this waiter was woken for a place that it doesn't need: pass the wake-up on
 			}
 			return false
 		case <-timer.C:
@@ -99,7 +99,8 @@ func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadlin
 	}
 }
 
-// join inserts a waiter in the order in which the waits began. So a waiter that was woken in vain and joins again gets its old position.
+// join inserts a waiter in the order in which the waits began. So a waiter that was woken but found no free place gets its old position when
+// it joins again.
 func (q *queue) join(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +111,7 @@ func (q *queue) join(w *waiter) {
 	q.waiters = slices.Insert(q.waiters, at, w)
 }
 
-// leave takes a waiter out of the queue. It reports false if another goroutine has taken it out, to wake it.
+// leave removes a waiter from the queue. It returns false if another goroutine has removed the waiter in order to wake it.
 func (q *queue) leave(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +122,7 @@ func (q *queue) leave(w *waiter) bool {
 	return i >= 0
 }
 
-// wake wakes a waiter for a place that has become free.
+// wake wakes a waiter, if there is one, since a place has become free.
 func (q *queue) wake(now clock.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// The oldest waiter is served first, but the newest while the oldest has waited for nearly the longest time. A waiter that was woken in
-// vain keeps its place in the order.
+// The oldest waiter is served first. But if the oldest waiter has waited for nearly maxWait, the newest waiter is served first. A waiter
+// that was woken but found no free place keeps its position.
 func TestQueueOrder(t *testing.T) {
 	q := &queue{maxWait: 8 * time.Second}
 	at := func(seconds int) clock.Time { return clock.Time(0).Add(time.Duration(seconds) * time.Second) }
@@ -45,13 +45,13 @@ func TestQueueOrder(t *testing.T) {
 	add(10)
 	wake(8, 1)
 	wake(10, 5)
-	wake(9, 2)  // the waiters that had waited for long have gone, though the queue has never been empty
+	wake(9, 2)  // the old waiters have left, though the queue has never been empty
 	wake(90, 4) // the only waiter
 	q.wake(at(90))
 }
 
-// A queue that always has waiters refuses none of them if each is served in time: 40 clients, which ask again at once, share 2 places, each
-// taken for 5 ms.
+// A queue that is never empty refuses no waiter if each can be served in time. Here 40 clients, which send the next request at once, share 2
+// places, and each request takes 5 ms.
 func TestQueueStanding(t *testing.T) {
 	const clients, places, service = 40, 2, 5 * time.Millisecond
 	q := &queue{maxWait: 300 * time.Millisecond}

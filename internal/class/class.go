@@ -1,4 +1,4 @@
-// Package class records how long handlers take, by which the server decides where to run them.
+// Package class records how long handlers take. The server uses that to decide where to run them.
 package class
 
 import (
@@ -14,44 +14,47 @@ import (
 const (
 	// Quick is the longest time for which a handler counts as quick.
 	Quick = 10 * time.Microsecond
-	// Brief is the longest time for which a handler that computes may run where its request was read while nothing else is ready there.
+	// Brief is the longest median of a handler that computes and may therefore run where its request was read while nothing else is ready
+	// there.
 	Brief = 400 * time.Microsecond
-	// A worker times one in TimedCalls calls of quick handlers.
+	// TimedCalls says which share of the calls of quick handlers a worker times: one in TimedCalls.
 	TimedCalls = 64
-	// A worker samples one in SampledCalls calls of a handler between Quick and Brief, to find out whether the handler computes or waits.
-	// With an even number, clients that request two or four such handlers in turn could have the same handler sampled each time.
+	// SampledCalls says which share of the calls of brief handlers a worker samples, to find out whether they compute or wait: one in
+	// SampledCalls. The number is odd, since with an even number, clients that request two or four such handlers in turn could have the same
+	// handler sampled each time.
 	SampledCalls = 7
 
 	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, and a sample that waited
-	// subtracts waitWeight. On a busy machine, a few samples of a handler that computes look as if it waited. The balance is at most
-	// maxComputed.
+	// subtracts waitWeight. The balance is at most maxComputed. It tolerates a few wrong samples, since on a busy machine a handler that
+	// computes sometimes seems to wait.
 	minComputed = 8
 	maxComputed = 16
 	waitWeight  = 4
 
-	// slowRetakes within slowWindow inline calls make a class slow for a while. A single one proves nothing: on a busy machine hundreds
-	// of a quick handler's calls take a thousand times as long.
+	// slowRetakes retakes within slowWindow inline calls make a class slow for a while. A single retake proves nothing: on a busy machine
+	// hundreds of a quick handler's calls take a thousand times as long as usual.
 	slowRetakes = 3
 	slowWindow  = 1000
-	// minBackOff is how long a class counts as slow the first time. Each further time doubles that, up to maxBackOff. It starts again at
-	// minBackOff when the class has been quick for forgiven times as long.
+	// minBackOff is how long a class counts as slow the first time. The time doubles with each repetition, up to maxBackOff. It is reset to
+	// minBackOff when the class has then been quick for forgiven times as long.
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = 10 * time.Second
 	forgiven   = 10
 )
 
-// Class records how long the calls of one handler take, usually the handler of a route. The loop driver runs quick handlers where it has
-// read their request. It also runs brief handlers that compute there, if no other request is ready. Before other handlers it gives its loop
-// to another worker. The zero Class is ready for use. It must not be copied.
+// Class records how long the calls of one handler take, usually the handler of a route. In the loop driver, the leader that has read a
+// request runs a quick handler itself. It also runs a brief handler that computes, if no other request is ready. Before any other handler it
+// gives its loop to another worker. The zero Class is ready for use. It must not be copied.
 type Class struct {
 	// Name is the name in Stats, such as a route's pattern. It must not be changed once the class is in use.
 	Name string
 
-	// Calls read the fields up to parked, which are seldom written.
+	// Each call reads some of the fields down to parked. They are seldom written, so they have cache lines of their own.
 
 	// Median is the estimated median duration of the calls in nanoseconds; 0: unknown.
 	Median atomic.Int64
-	// Trusted says that the calls soon enter another class. They count as quick until they have been timed.
+	// Trusted says that the class is a server's own and that its calls soon enter another class. Such a class counts as quick until it has
+	// been timed.
 	Trusted atomic.Bool
 	// computed is the balance of the samples: see minComputed.
 	computed atomic.Int32
@@ -60,26 +63,26 @@ type Class struct {
 	always bool // see SetAlways; immutable once the class is in use
 	// slowUntil is the time until which the class is slow because its calls have held up loops; 0: never.
 	slowUntil clock.Atomic[clock.Nanos]
-	// set is the Set of the server that lists the class.
+	// set is the Set that has added the class last.
 	set atomic.Pointer[Set]
-	// parked is the class of the functions that serve the connections parked by the handler.
+	// parked is the class of the functions that serve the connections that the handler has parked.
 	parked atomic.Pointer[Class]
 
 	_  apart.Lines
 	mu sync.Mutex
-	// Inlined counts one in TimedCalls inline calls; Handoffs counts the calls that have given their loop away.
+	// Inlined counts one in TimedCalls of the inline calls. Handoffs counts the calls before or in which a leader has given its loop away.
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64
-	blocks            atomic.Bool // TakeBlocks has reported it
+	blocks            atomic.Bool // TakeBlocks has returned true
 
-	since   uint64        // the value of Inlined at the first of the recent retakes; guarded by mu
-	recent  int           // retakes since then; guarded by mu
-	backOff time.Duration // how long the class counted as slow last; guarded by mu
+	since   uint64        // the value of Inlined at the first recent retake; guarded by mu
+	recent  int           // the number of recent retakes; guarded by mu
+	backOff time.Duration // how long the class last counted as slow; guarded by mu
 	_       apart.Lines
 }
 
-// fixed says whether measurements decide where the calls of a class run, or the program has decided it.
+// fixed says whether measurements or the program decides where the calls of a class run.
 type fixed uint8
 
 const (
@@ -88,17 +91,19 @@ const (
 	offload
 )
 
-// SetInline makes the calls of the class run where their request was read, whatever is measured. SetInline and SetOffload must be called
-// before the class is in use.
+// SetInline makes the calls of the class run where their request was read, whatever the measurements are. It must be called before the class
+// is in use, as must SetOffload.
 func (k *Class) SetInline() { k.fixed = inline }
 
-// SetOffload makes the calls of the class never run where their request was read.
+// SetOffload prevents the calls of the class from running where their request was read.
 func (k *Class) SetOffload() { k.fixed = offload }
 
-// SetAlways lets the calls of the class run in a reserve when no ordinary place is free. It must be called before the class is in use.
+// SetAlways allows the calls of the class to run in a reserved place when no ordinary place is free. It must be called before the class is
+// in use.
 func (k *Class) SetAlways() { k.always = true }
 
-// IsAlways reports whether the calls of the class may run in the reserve. Inline calls may, too, since some of them turn out to wait.
+// IsAlways reports whether the calls of the class may run in a reserved place. Calls of inline classes may, too, since some of them turn out
+// to wait.
 func (k *Class) IsAlways() bool { return k.always || k.fixed == inline }
 
 // Learns reports whether measurements decide where the calls of the class run.
@@ -113,7 +118,7 @@ func (k *Class) IsQuick() bool {
 	return median <= int64(Quick) && (median > 0 || k.Trusted.Load())
 }
 
-// Known reports whether the handler is known to be quick, so that measuring it can wait for one of the next calls.
+// Known reports whether the handler is known to be quick, so that only one in TimedCalls calls must be measured.
 func (k *Class) Known() bool {
 	if k.fixed != learned {
 		return k.fixed == inline
@@ -131,20 +136,20 @@ func (k *Class) isHeldBack() bool {
 	return until != 0 && clock.Nanotime() < until
 }
 
-// IsBrief reports whether the handler isn't quick, but takes no longer than Brief. Then it's worth knowing whether it computes.
+// IsBrief reports whether the handler isn't quick, but takes no longer than Brief. For such a handler it matters whether it computes or
+// waits.
 func (k *Class) IsBrief() bool {
 	median := k.Median.Load()
 	return k.fixed == learned && int64(Quick) < median && median <= int64(Brief)
 }
 
-// Computes reports whether the handler is known to be brief, and to spend its time on the processor. Then it may run where its request was
-// read, if no other request is ready there. There it delays no client for long, and no
-// other worker must be woken to lead the loop.
+// Computes reports whether the handler is known to be brief, and to spend its time on the processor. Such a handler may run where its
+// request was read, if no other request is ready there: it delays no client for long, and no other worker must be woken to lead the loop.
 func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
 
-// AddSample records whether a call of a brief handler computed, or waited. A lost update doesn't matter.
+// AddSample records whether a call of a brief handler computed or waited. Concurrent calls may lose an update, which doesn't matter.
 func (k *Class) AddSample(computed bool) {
 	balance := k.computed.Load()
 	next := max(balance-waitWeight, 0)
@@ -156,7 +161,7 @@ func (k *Class) AddSample(computed bool) {
 	}
 }
 
-// Retaken records that a call has held up its loop so long that another worker has taken the loop.
+// Retaken records that a call has held up its loop for so long that the loop was given to another worker.
 func (k *Class) Retaken() {
 	k.retakes.Add(1)
 	if k.fixed != learned {
@@ -181,21 +186,21 @@ func (k *Class) Retaken() {
 	k.slowUntil.Store(now + clock.Nanos(k.backOff))
 }
 
-// A class that the program has made inline counts as blocking once at least minBlocked of its calls have lost their loop, and at least one
-// call in blockedShare. A busy machine delays quick handlers, too, but fewer of them.
+// A class that the program has made inline counts as blocking once at least minBlocked of its calls, and at least one in blockedShare, have
+// lost their loop. On a busy machine calls of quick handlers lose their loops, too, but fewer of them.
 const (
 	minBlocked   = 16
 	blockedShare = 16
 )
 
-// TakeBlocks reports, once, that the calls of a class which the program has made inline block.
+// TakeBlocks reports whether the program has made the class inline although its calls block. It returns true only once.
 func (k *Class) TakeBlocks() bool {
 	retakes := k.retakes.Load()
 	return k.fixed == inline && retakes >= minBlocked && retakes*blockedShare >= k.Inlined.Load()*TimedCalls && !k.blocks.Swap(true)
 }
 
-// Add moves the estimated median a step towards the measured duration. The estimate stays where steps up and down are equally frequent,
-// which is the median. A single slow call would spoil a mean.
+// Add moves the estimated median one step towards a measured duration. So the estimate approaches the value at which steps up and down are
+// equally frequent, which is the median. Unlike a mean, it isn't distorted by a single slow call.
 func (k *Class) Add(took time.Duration) {
 	median := k.Median.Load()
 	if isFar(median) && !k.drifts(int64(took) > median) {
@@ -206,7 +211,7 @@ func (k *Class) Add(took time.Duration) {
 	case median == 0:
 		median = max(int64(took), 1)
 		if k.Trusted.Load() {
-			median = min(median, int64(Quick)) // one call, perhaps on a busy machine, isn't enough to end the trust
+			median = min(median, int64(Quick)) // a single call, perhaps on a busy machine, doesn't make a trusted class slow
 		}
 	case int64(took) > median:
 		median += step
@@ -216,17 +221,18 @@ func (k *Class) Add(took time.Duration) {
 	k.Median.Store(median)
 }
 
-// isFar reports whether an estimate is so far from Quick that its exact value decides nothing.
+// isFar reports whether an estimate is so far from Quick that its exact value doesn't matter.
 func isFar(median int64) bool {
 	return 0 < median && median < int64(Quick)/2 || median > 2*int64(Quick)
 }
 
-// An estimate that is far from Quick moves only when the calls above it outnumber those below it by more than steady, or the other way
-// round.
+// steady is for estimates that are far from Quick. Such an estimate moves only when the calls on one side of it outnumber those on the other
+// side by more than steady.
 const steady = 8
 
-// drifts records whether a call was above or below the estimate, and reports whether the estimate must move. If it moved with every timed call,
-// the processors that run the handler would take its cache line from each other. A lost update doesn't matter.
+// drifts records whether a call was above or below the estimate, and reports whether the estimate must move. If the estimate moved with
+// every timed call, the processors that run the handler would compete for its cache line. Concurrent calls may lose an update, which doesn't
+// matter.
 func (k *Class) drifts(above bool) bool {
 	trend, step := k.trend.Load(), int32(-1)
 	if above {
@@ -239,7 +245,8 @@ func (k *Class) drifts(above bool) bool {
 	return false
 }
 
-// Kind returns "quick", "slow" or "unknown" if calls of the class are measured, and "inline" or "offload" if the program has set it.
+// Kind returns "inline" or "offload" if the program has set the kind, and otherwise "quick", "slow" or "unknown", according to the
+// measurements.
 func (k *Class) Kind() string {
 	switch {
 	case k.fixed == inline:
@@ -254,7 +261,7 @@ func (k *Class) Kind() string {
 	return "slow"
 }
 
-// Retakes returns the number of calls whose loop was taken away.
+// Retakes returns the number of calls that have lost their loop.
 func (k *Class) Retakes() uint64 { return k.retakes.Load() }
 
 // Set holds the classes that a server's handlers have entered, for the server's Stats. The zero Set is ready for use.
@@ -263,7 +270,7 @@ type Set struct {
 	all map[*Class]bool // guarded by mu
 }
 
-// In reports whether the set has the class, and no other set has added it since.
+// In reports whether s is the set that has added the class last.
 func (k *Class) In(s *Set) bool { return k.set.Load() == s }
 
 // Add puts the class into the set.
@@ -277,7 +284,7 @@ func (s *Set) Add(k *Class) {
 	k.set.Store(s)
 }
 
-// Each calls f with each class.
+// Each calls f with each class of the set.
 func (s *Set) Each(f func(*Class)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +293,7 @@ func (s *Set) Each(f func(*Class)) {
 	}
 }
 
-// Parked returns the class of the functions that serve the connections parked by handlers of class k.
+// Parked returns the class of the functions that serve the connections that handlers of class k have parked.
 func (s *Set) Parked(k *Class) *Class {
 	if parked := k.parked.Load(); parked != nil {
 		return parked

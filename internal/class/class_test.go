@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Wherever the estimate begins, it comes to a value that half of the calls are below, and slow calls don't spoil it, however slow they are.
+// From any initial value, the estimate approaches the median of the calls. A few slow calls don't distort it, however slow they are.
 func TestHandlerTimingMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	around := func(d time.Duration) time.Duration { return d*3/4 + time.Duration(random.Int64N(int64(d/2))) }
@@ -16,7 +16,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 		name     string
 		begin    time.Duration
 		call     func() time.Duration
-		from, to time.Duration // the range in which the estimate must end
+		from, to time.Duration // the range in which the final estimate must be
 	}{
 		{"constant", 0, func() time.Duration { return 5 * time.Microsecond }, 4 * time.Microsecond, 6 * time.Microsecond},
 		{"about 5 µs", 0, func() time.Duration { return around(5 * time.Microsecond) }, 3 * time.Microsecond, 7 * time.Microsecond},
@@ -35,7 +35,7 @@ func TestHandlerTimingMedian(t *testing.T) {
 		for range 2000 {
 			timing.Add(test.call())
 		}
-		// The estimate moves by an eighth up and down, so its own median counts.
+		// Each call moves the estimate up or down by an eighth, so not every estimate can be in the range, but most of them must be.
 		inside := 0
 		for range 200 {
 			timing.Add(test.call())
@@ -50,7 +50,8 @@ func TestHandlerTimingMedian(t *testing.T) {
 	}
 }
 
-// Earlier pipelined answers wait for a quick handler, but not for one that may be slow.
+// IsQuick compares the estimated median with Quick. The server relies on it to decide whether earlier pipelined answers may wait for a
+// handler.
 func TestHandlerTimingQuick(t *testing.T) {
 	for _, test := range []struct {
 		median time.Duration
@@ -62,7 +63,7 @@ func TestHandlerTimingQuick(t *testing.T) {
 			t.Errorf("a median of %v isn't quick: %t", test.median, test.want)
 		}
 	}
-	// The first call decides at once. Afterwards a few slow calls change nothing, but many do.
+	// The first measured call sets the estimate. After that a few slow calls don't change the result, but many do.
 	var timing Class
 	timing.Add(2 * time.Microsecond)
 	for range 5 {
@@ -79,8 +80,8 @@ func TestHandlerTimingQuick(t *testing.T) {
 	}
 }
 
-// A trusted class is quick until it has been timed. One slow call doesn't change that, but two do. Each call is timed until the class is
-// known.
+// A trusted class counts as quick until it has been timed. One slow call doesn't change that, but two do. Each call is timed until the class
+// is known to be quick.
 func TestTrustedClass(t *testing.T) {
 	var k Class
 	if k.IsQuick() {
@@ -100,7 +101,7 @@ func TestTrustedClass(t *testing.T) {
 	}
 }
 
-// A class whose kind the program has set keeps that kind, however long its calls take and however often they cost a loop its leader.
+// A class whose kind the program has set keeps that kind, however long its calls take and however often they lose their loop.
 func TestFixedClass(t *testing.T) {
 	var inline, offload Class
 	inline.SetInline()
@@ -118,8 +119,8 @@ func TestFixedClass(t *testing.T) {
 	}
 }
 
-// An estimate that is far from the limit of quick calls doesn't move with every call, since each processor that runs such calls would have
-// to load it again. It moves when many calls in a row are above it, or below.
+// An estimate that is far from Quick doesn't move with every call, since each processor that runs such calls would have to load its cache
+// line again. It moves when many calls in a row are above it or below it.
 func TestSteadyMedian(t *testing.T) {
 	var k Class
 	for _, median := range []time.Duration{2 * time.Microsecond, 200 * time.Microsecond} {
@@ -154,9 +155,9 @@ func TestSteadyMedian(t *testing.T) {
 	}
 }
 
-// A brief handler counts as computing once enough samples say so, and no longer once some samples say that it waits, of which a few may be
-// outweighed by many others. A quick or a long handler doesn't count, nor one that has held up its loop or whose class the program has
-// fixed.
+// A brief handler counts as computing once enough samples say so, until some samples say that it waits. Many samples that say that it
+// computes outweigh a few others. A quick or a long handler never counts as computing, nor does one that has held up its loop, or whose kind
+// the program has set.
 func TestComputes(t *testing.T) {
 	var k Class
 	k.Median.Store(int64(Brief))
@@ -209,7 +210,7 @@ func TestComputes(t *testing.T) {
 }
 
 // TakeBlocks distinguishes calls that block from calls that a busy machine has stopped, and reports a class once. Only a class that the
-// program has made inline is reported: others run elsewhere once they are measured.
+// program has made inline is reported. For other classes, measurements decide where the calls run.
 func TestTakeBlocks(t *testing.T) {
 	for name, test := range map[string]struct {
 		told    func(*Class)

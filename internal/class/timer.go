@@ -6,49 +6,51 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs one after the other, in either driver. It measures every call, but only one in
-// TimedCalls calls of a quick class, since two clock readings cost as much as a short handler. The zero Timer is ready for use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. It measures every call, except that it measures
+// only one in TimedCalls calls of a quick class, since two clock readings cost as much as a short handler. The zero Timer is ready for use.
 type Timer struct {
 	class *Class
-	since clock.Nanos // when the measured call began; 0: no call is measured
-	// begun and entered count calls that are inline or of quick classes. begun counts those of servers' own classes, entered those of
-	// classes that handlers have entered. If each handler enters one class, a single count would always measure the same one of the two
-	// kinds of calls.
+	since clock.Nanos // when the call began that is being measured; 0: no call is being measured
+	// begun and entered count calls that are inline or of quick classes: begun those of servers' own classes, and entered those of classes
+	// that handlers have entered. If each handler enters one class, the two kinds of calls alternate. With a single count, every
+	// TimedCalls-th call would then be of the same kind.
 	begun, entered uint32
 
-	brief    uint32        // counts the calls to SampleTurn
-	sampling *Class        // its next call must be sampled; nil: none
-	thread   int           // runs the sampled call; 0: no call is sampled
+	brief    uint32        // how often SampleTurn was called
+	sampling *Class        // the class whose next call must be sampled; nil: none
+	thread   int           // the thread that runs the sampled call; 0: no call is being sampled
 	ran      time.Duration // how long the thread had run when the sampled call began
 }
 
 // Class returns the class of the running handler.
 func (t *Timer) Class() *Class { return t.class }
 
-// Begin begins the call of a server's handler, whose class is own. It drops a measurement that a panic has left unfinished.
+// Begin begins a call of a server's handler, whose class is own. It discards a measurement that a panic has left unfinished.
 func (t *Timer) Begin(own *Class, inline bool) {
 	t.class, t.since, t.thread = own, 0, 0
 	t.start(&t.begun, inline)
 }
 
-// Switch makes k the current class without measuring it. It drops an unfinished measurement: call End before.
+// Switch makes k the current class without measuring it. It discards an unfinished measurement, so End must be called before.
 func (t *Timer) Switch(k *Class) { t.class, t.since, t.thread, t.sampling = k, 0, 0, nil }
 
-// SampleTurn is called before each call of a brief class, and reports whether that is the one in SampledCalls to be sampled.
+// SampleTurn is called before each call of a brief class. It returns true for one in SampledCalls calls, which should be sampled.
 func (t *Timer) SampleTurn() bool {
 	t.brief++
 	t.sampling = nil
 	return t.brief%SampledCalls == 0
 }
 
-// SampleNext samples the next call, which is one of k, to find out whether the handler computes or waits. Call it when there is little else
-// to do: while a handler waits, its thread may run other goroutines.
+// SampleNext makes the Timer sample the next call, which is of class k, to find out whether the handler computes or waits. It should be
+// called only when there is little else to do: otherwise, while the handler waits, its thread may run other goroutines, and the handler
+// seems to compute.
 func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 
 // DropSample undoes SampleNext.
 func (t *Timer) DropSample() { t.sampling = nil }
 
-// Start measures the handler from here on, if its turn has come. inline says that the handler runs where its request was read.
+// Start begins to measure the handler, if this call is one that must be measured. inline says that the handler runs where its request was
+// read.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
 
 func (t *Timer) start(calls *uint32, inline bool) {
@@ -68,7 +70,7 @@ func (t *Timer) start(calls *uint32, inline bool) {
 	}
 }
 
-// End ends the measurement that Begin or Start began, if any.
+// End ends the measurement that Begin or Start has begun, if there is one.
 func (t *Timer) End() {
 	if t.since == 0 {
 		return
@@ -83,8 +85,8 @@ func (t *Timer) End() {
 	}
 }
 
-// Trust marks own as trusted. own is the class of the running server's handler. The first call isn't measured: it may have set up things
-// for the later ones, such as a router's tables.
+// Trust marks own, the class of the running server's handler, as trusted. It drops the measurement of the first call, since that call may
+// have built data for later calls, such as a router's tables.
 func (t *Timer) Trust(own *Class) {
 	if !own.Trusted.Load() {
 		own.Trusted.Store(true)

@@ -27,7 +27,7 @@ func TestTimerSamples(t *testing.T) {
 		{"waits for a goroutine", func() { time.Sleep(50 * time.Microsecond) }, false},
 		{"computes, and waits about as long", func() { spin(); wait() }, false},
 	} {
-		// Other processes may take the processor from a handler that computes, which the samples then take for a wait.
+		// Try several times: if another process takes the processor from a handler that computes, the sample looks as if the handler waited.
 		var sampled, computed int
 		for range 20 {
 			if sampled, computed = sample(test.handler); (computed > sampled/2) == test.computes {
@@ -43,10 +43,10 @@ func TestTimerSamples(t *testing.T) {
 	}
 }
 
-// sampledCalls is the number of calls that must be sampled when sample runs.
+// sampledCalls is how many calls sample must sample.
 const sampledCalls = 50
 
-// sample calls a handler of a brief class, and returns how many calls were sampled, and how many of these samples say that it computes.
+// sample calls a handler of a brief class, and returns how many calls were sampled, and how many samples say that the handler computes.
 func sample(handler func()) (sampled, computed int) {
 	var timer Timer
 	var k Class

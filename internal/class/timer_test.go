@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Each call of a class that isn't quick is measured, also the first one. Of a quick class one call in TimedCalls is measured, and counted
-// if it ran inline.
+// Each call of a class that isn't quick is measured, including the first one. Of a quick class, one in TimedCalls calls is measured, and
+// counted in Inlined if it ran inline.
 func TestTimerMeasures(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		var timer Timer
@@ -15,7 +15,7 @@ func TestTimerMeasures(t *testing.T) {
 			for range calls {
 				own.Median.Store(int64(median))
 				entered.Median.Store(int64(median))
-				own.trend.Store(-steady) // so that each measured call shows in the estimate
+				own.trend.Store(-steady) // so that each measured call changes the estimate
 				entered.trend.Store(-steady)
 				timer.Begin(&own, inline)
 				timer.End()
@@ -46,12 +46,12 @@ func TestTimerMeasures(t *testing.T) {
 	}
 }
 
-// The measurement that a panic has left unfinished counts for no class, nor does the first call of a server's handler that enters a class.
+// A measurement that a panic has left unfinished changes no class. Neither does the first call of a server's handler that enters a class.
 func TestTimerDrops(t *testing.T) {
 	var timer Timer
 	var own, next Class
 	timer.Begin(&own, false)
-	timer.Begin(&next, false) // the previous handler didn't return
+	timer.Begin(&next, false) // the previous handler has panicked, so End wasn't called
 	timer.End()
 	if own.Median.Load() != 0 || next.Median.Load() == 0 {
 		t.Errorf("the estimates are %d and %d", own.Median.Load(), next.Median.Load())
@@ -70,7 +70,7 @@ func TestTimerDrops(t *testing.T) {
 	}
 }
 
-// If a sample was meant for a call that didn't begin, or its call has panicked, no call of another class is sampled instead.
+// If a call that should have been sampled didn't begin, or has panicked, no call of another class is sampled instead.
 func TestTimerDropsSample(t *testing.T) {
 	var timer Timer
 	var before, next Class

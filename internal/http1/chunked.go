@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// chunkState says which part of the chunked coding comes next (RFC 9112, section 7.1).
+// chunkState says to which part of the chunked coding the next byte belongs (RFC 9112, section 7.1).
 type chunkState uint8
 
 const (
@@ -25,25 +25,26 @@ const (
 	chunkTrailer                      // at the trailer section, which the head parser parses
 )
 
-// maxChunkExtensions limits the bytes of all chunk extensions of a body together. Clients don't use extensions. Without a limit a client
-// could send them for ever.
+// maxChunkExtensions limits the total bytes of all chunk extensions of a body. Clients don't use extensions, and without a limit an attacker
+// could send them forever.
 const maxChunkExtensions = 4096
 
-// maxChunkDigits is the maximum number of digits of a chunk size, including leading zeros: the largest 64-bit number has that many.
+// maxChunkDigits is the maximum number of digits of a chunk size, including leading zeros. It is the number of digits of the largest 64-bit
+// number.
 const maxChunkDigits = 16
 
 // ChunkDecoder decodes the chunked coding. It is strict: the size has no sign, prefix or white space, lines end with CRLF only, and
 // extensions are well-formed. The zero value is ready for a body.
 type ChunkDecoder struct {
 	state      chunkState
-	empty      bool   // the current element has no byte yet
+	empty      bool   // the current name or token has no byte yet
 	digits     uint8  // digits of the chunk-size so far
 	extensions uint16 // bytes of extensions so far; its type must hold maxChunkExtensions + 1
 	remaining  int64  // bytes of the current chunk's data that haven't been consumed
 }
 
-// Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a part of b. The caller calls it again with
-// the rest. After the last chunk AtTrailer is true.
+// Decode consumes n bytes of b: framing, and at most one piece of data, which it returns as a slice of b. The caller must call it again with
+// the remaining bytes. After the last chunk AtTrailer returns true.
 func (d *ChunkDecoder) Decode(b []byte) (data []byte, n int, fault Fault) {
 	for n < len(b) && d.state != chunkTrailer {
 		if d.state == chunkData {
@@ -71,7 +72,7 @@ func (d *ChunkDecoder) Took(size int64) {
 	}
 }
 
-// framing consumes one byte that isn't data.
+// framing consumes one byte of the framing.
 func (d *ChunkDecoder) framing(c byte) Fault {
 	switch d.state {
 	case chunkSizeStart, chunkSize:
@@ -163,13 +164,14 @@ func (d *ChunkDecoder) extension(c byte) Fault {
 	return NoFault
 }
 
-// extensionAgain consumes a byte a second time, in the state that the byte has led to.
+// extensionAgain passes a byte to extension again, which has changed the state without consuming the byte.
 func (d *ChunkDecoder) extensionAgain(c byte) Fault {
 	d.extensions--
 	return d.extension(c)
 }
 
-// endElement consumes the byte after a size or an extension. Another extension follows, or the end of the line.
+// endElement consumes the byte after a size or an extension: ";" begins another extension, and CR ends the line. For any other byte it
+// returns fault, or FaultBareLF for LF.
 func (d *ChunkDecoder) endElement(c byte, fault Fault) Fault {
 	switch c {
 	case ';':
@@ -184,17 +186,17 @@ func (d *ChunkDecoder) endElement(c byte, fault Fault) Fault {
 	return NoFault
 }
 
-// GiveBack undoes Took for data that the caller doesn't want yet.
+// GiveBack undoes Took for size bytes of data that the caller doesn't consume yet.
 func (d *ChunkDecoder) GiveBack(size int) {
 	d.remaining += int64(size)
 	d.state = chunkData
 }
 
-// InData reports whether the next byte is data. The chunk has Remaining bytes of data left.
+// InData reports whether the next byte is data. If so, Remaining returns how many bytes of data the chunk has left.
 func (d *ChunkDecoder) InData() bool { return d.state == chunkData }
 
 // Remaining returns how many bytes of the current chunk's data haven't been consumed.
 func (d *ChunkDecoder) Remaining() int64 { return d.remaining }
 
-// AtTrailer reports whether the trailer section is next, which Parser.ParseTrailer parses.
+// AtTrailer reports whether the trailer section, which Parser.ParseTrailer parses, is next.
 func (d *ChunkDecoder) AtTrailer() bool { return d.state == chunkTrailer }

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// wireChunks is the chunk decoder's result for some input.
+// wireChunks is the result of the chunk decoder for some input.
 type wireChunks struct {
 	data string
-	end  int // where the trailer section begins; -1 if it didn't come
+	end  int // where the trailer section begins; -1 if the decoder didn't reach it
 	err  Fault
 }
 
-// wireDecodeChunks gives the decoder the input up to each of the cuts and then all of it. As the connection does, it calls again with the
-// bytes that were left.
+// wireDecodeChunks passes the decoder the input up to each of the cuts, and then all of it. As a connection does, it calls Decode again with
+// the bytes that weren't consumed.
 func wireDecodeChunks(input []byte, cuts ...int) wireChunks {
 	var d ChunkDecoder
 	var data []byte
@@ -162,7 +162,7 @@ func TestChunksRefused(t *testing.T) {
 	}
 }
 
-// "maxChunkExtensions limits the bytes of all chunk extensions of a body together", however many chunks have some.
+// maxChunkExtensions limits the total bytes of extensions, however many chunks have extensions.
 func TestChunkExtensionLimit(t *testing.T) {
 	one := ";" + strings.Repeat("a", maxChunkExtensions-1)
 	quoted := ";a=\"" + strings.Repeat("b", maxChunkExtensions-5) + "\""
@@ -194,7 +194,7 @@ func TestChunkExtensionLimit(t *testing.T) {
 	}
 }
 
-// The largest size is 2^63-1. Its data doesn't end in this test.
+// The largest size of a chunk is 2^63-1. In this test the data of such a chunk never ends.
 func TestChunkSizeLimit(t *testing.T) {
 	var d ChunkDecoder
 	_, n, err := d.Decode([]byte("7fffffffffffffff\r\n"))
@@ -207,7 +207,7 @@ func TestChunkSizeLimit(t *testing.T) {
 	}
 }
 
-// Data lies in the input, and what follows it can't be reached by appending.
+// Decode returns data as a slice of the input. Its capacity ends with the data, so an append can't overwrite the bytes after it.
 func TestChunkDataIsBorrowed(t *testing.T) {
 	input := []byte("3\r\nabc\r\n0\r\n")
 	var d ChunkDecoder
@@ -217,7 +217,7 @@ func TestChunkDataIsBorrowed(t *testing.T) {
 	}
 }
 
-// giveBack undoes the taking of data, also at the end of a chunk.
+// GiveBack undoes Took, even at the end of a chunk.
 func TestChunkGiveBack(t *testing.T) {
 	for size := range 4 {
 		input := []byte("3\r\nabc\r\n0\r\n")
@@ -266,9 +266,9 @@ func TestChunksOfRandomBodies(t *testing.T) {
 	}
 }
 
-// FuzzChunked cuts the input at each byte. If it is accepted, net/http's decoder must accept it, too, and give the same data. The
-// exceptions are two limits of net/http: a line of 4,096 bytes, and the share of a body that isn't data. Instead filo bounds the extensions
-// of all chunks together, and the digits of each size.
+// FuzzChunked cuts the input at each byte. If filo accepts the input, net/http's decoder must accept it, too, and return the same data. The
+// exceptions are two limits of net/http: a line of 4,096 bytes, and the share of a body that isn't data. filo instead limits the total bytes
+// of extensions, and the digits of each size.
 func FuzzChunked(f *testing.F) {
 	for _, test := range wireAcceptedChunks {
 		f.Add([]byte(test.input))

@@ -1,6 +1,6 @@
 package http1
 
-// Fault is a reason to refuse a request.
+// Fault is a reason for which a request is refused.
 type Fault uint8
 
 // The faults. NoFault means that there is none.

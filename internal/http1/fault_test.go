@@ -2,7 +2,7 @@ package http1
 
 import "testing"
 
-// Each fault has a status of a refusal, and a text of its own.
+// Each fault has a status of 400 or more, and a text that no other fault has.
 func TestFaults(t *testing.T) {
 	texts := make(map[string]Fault)
 	for fault := NoFault + 1; fault < FaultCount; fault++ {

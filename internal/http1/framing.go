@@ -5,15 +5,15 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Framing says how long a request's body is, and whether the connection ends with the request.
+// Framing says how long a request's body is, and whether the connection ends after the request.
 type Framing struct {
-	Length         int64 // of the body; -1 for chunked
-	Close          bool  // the connection ends with this request
+	Length         int64 // the length of the body; -1 for a chunked body
+	Close          bool  // the connection ends after this request
 	ExpectContinue bool
 }
 
-// Frame checks the parts of a complete head that decide where the request ends and which host it is for, and returns the framing. It
-// refuses every head that could be read in two ways (RFC 9112, sections 3.2, 6.1 and 6.3).
+// Frame checks the parts of a complete head that determine where the request ends and which host it is for, and returns the framing. It
+// refuses every head that servers may interpret in different ways (RFC 9112, sections 3.2, 6.1 and 6.3).
 func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	var f Framing
 	if fault := h.checkHost(b); fault != NoFault {
@@ -35,7 +35,7 @@ func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 		f.Close = fields.HasToken(field.Connection, "close") ||
 			h.Minor == 0 && !fields.HasToken(field.Connection, "keep-alive")
 	}
-	// RFC 9110, section 10.1.1: a server ignores an Expect that comes with HTTP/1.0.
+	// RFC 9110, section 10.1.1: a server ignores Expect in an HTTP/1.0 request.
 	if h.first[field.Expect] != 0 && h.Minor > 0 {
 		switch value := h.framingValue(b, field.Expect); {
 		case h.repeated&(1<<field.Expect) != 0:
@@ -50,12 +50,12 @@ func (h *RequestHead) Frame(b []byte) (Framing, Fault) {
 	return f, NoFault
 }
 
-// framingValue returns the value of the first field with the number id. The head must have one.
+// framingValue returns the value of the first field whose name has the given ID. The head must have such a field.
 func (h *RequestHead) framingValue(b []byte, id field.ID) []byte {
 	return h.fields[h.first[id]-1].ValueIn(b)
 }
 
-// checkHost follows RFC 9112, section 3.2: exactly one Host in HTTP/1.1, and a valid one. Its value may be empty.
+// checkHost follows RFC 9112, section 3.2: an HTTP/1.1 request must have exactly one Host, which must be valid but may be empty.
 func (h *RequestHead) checkHost(b []byte) Fault {
 	if h.first[field.Host] == 0 {
 		if h.Minor == 0 {
@@ -79,7 +79,7 @@ func (h *RequestHead) checkHost(b []byte) Fault {
 	return NoFault
 }
 
-// checkTarget follows RFC 9112, section 3.2.1 to 3.2.4: the form of the target must fit the method.
+// checkTarget follows RFC 9112, sections 3.2.1 to 3.2.4: the form of the target must be one that the method allows.
 func (h *RequestHead) checkTarget(b []byte) Fault {
 	method, target := b[h.MethodStart:h.MethodEnd], b[h.TargetStart:h.TargetEnd]
 	ok := true
@@ -140,7 +140,7 @@ func checkTransferEncoding(value []byte) Fault {
 	return FaultTransferCoding
 }
 
-// lastElement splits a list at its last comma, and reports whether there are elements before that.
+// lastElement splits a list at its last comma. more says whether there was a comma.
 func lastElement(list []byte) (element, rest []byte, more bool) {
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i] == ',' {
@@ -150,7 +150,7 @@ func lastElement(list []byte) (element, rest []byte, more bool) {
 	return syntax.TrimSpace(list), nil, false
 }
 
-// ParseLength reads 1*DIGIT (RFC 9110, section 8.6), at most 2^63-1.
+// ParseLength parses 1*DIGIT (RFC 9110, section 8.6). The largest valid value is 2^63-1.
 func ParseLength(value []byte) (int64, bool) {
 	if len(value) == 0 || len(value) > 19 {
 		return 0, false

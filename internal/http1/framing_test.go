@@ -8,7 +8,7 @@ import (
 
 const wireGET, wirePOST = "GET / HTTP/1.1\r\nHost: a\r\n", "POST / HTTP/1.1\r\nHost: a\r\n"
 
-// wireFrames are heads that the parser accepts, each with its framing, or with the fault for which the framing is refused.
+// wireFrames are heads that the parser accepts, each with its framing, or with the fault for which Frame refuses it.
 var wireFrames = []struct {
 	rule, head string
 	want       Framing
@@ -127,7 +127,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// A head's framing depends on its own bytes alone: nothing stays from the previous head, however that ended.
+// A head's framing depends on its own bytes alone: the previous head doesn't affect it, whatever its result was.
 func TestFrameAfterAnother(t *testing.T) {
 	var p Parser
 	for _, before := range wireFrames {
@@ -151,7 +151,7 @@ func TestFrameAfterAnother(t *testing.T) {
 	}
 }
 
-// A Host is accepted or refused whichever Host came before it: the shortcut for a Host that repeats the previous one makes no difference.
+// Whether a Host is accepted doesn't depend on the Host of the previous request: the shortcut for a repeated Host makes no difference.
 func TestFrameHostAfterAnother(t *testing.T) {
 	hosts := []string{"", "a", "A", "ab", "a:", "a:80", "a:8o", "[::1]", "[::1", "a b", "a,b", "b"}
 	for _, n := range []int{63, 64, 65, 200} {

@@ -5,40 +5,40 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// MaxMethodBytes is the maximum length of a method. The longest registered one (UPDATEREDIRECTREF) has 17 bytes.
+// MaxMethodBytes is the maximum length of a method. The longest registered method (UPDATEREDIRECTREF) has 17 bytes.
 const MaxMethodBytes = 32
 
 // Limits bounds the size of a head.
 type Limits struct {
-	Bytes  int // of the whole head
-	Line   int // of the request line
-	Fields int // number of fields
+	Bytes  int // maximum size of the whole head
+	Line   int // maximum length of the request line
+	Fields int // maximum number of fields
 }
 
-// Line says where the parts of a request line are in the bytes of a head.
+// Line holds the offsets of the parts of a request line in the bytes of a head.
 type Line struct {
 	MethodStart, MethodEnd int
 	TargetStart, TargetEnd int
-	Minor                  uint8 // of the version, which is 1.Minor
+	Minor                  uint8 // the HTTP version is 1.Minor
 }
 
-// RequestHead is the head of a request, as offsets into bytes that it doesn't keep. A Parser fills it while text arrives. A protocol that
-// receives the parts separately builds it with Begin and Add. Frame checks either kind.
+// RequestHead is the head of a request, as offsets into bytes that the caller keeps. A Parser fills it while HTTP/1.1 text arrives. A
+// protocol that receives the parts of the head separately builds it with Begin and Add. Frame checks a head that was made in either way.
 type RequestHead struct {
 	Line
 	fields []field.Entry
-	// For each name that decides about framing, first holds the index of its first field plus one; 0 means none. repeated has a bit for
-	// each of these names that occurs more than once.
+	// For each name that is relevant for framing, first holds the index of the first field with that name plus one, or 0 if there is none.
+	// repeated has a bit for each of these names that occurs more than once.
 	first    [field.Framing]uint16
 	repeated uint16
 	percent  bool // the target holds a '%'
 
-	// host is the last valid Host. Most requests on a connection have the same Host, which then needn't be checked again.
+	// host is the last valid Host. Most requests of a connection have the same Host, so that it needn't be checked again.
 	hostLength uint8
 	host       [64]byte
 }
 
-// reset clears the head. It keeps the memory of the fields.
+// reset clears the head, but keeps the memory of the fields.
 func (h *RequestHead) reset() {
 	h.Minor, h.percent = 0, false
 	h.MethodEnd = 0 // 0 tells Method that there is no method
@@ -46,7 +46,8 @@ func (h *RequestHead) reset() {
 	h.first, h.repeated = [field.Framing]uint16{}, 0
 }
 
-// Begin makes h a head without fields, and appends its parts to b, which is empty. The limits apply to the head's size as HTTP/1.1 text.
+// Begin makes h a head without fields, and appends the method and the target to b, which must be empty. The limits apply to the size that
+// the head would have as HTTP/1.1 text.
 func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits *Limits) ([]byte, Fault) {
 	h.reset()
 	b = append(append(b, method...), target...)
@@ -70,7 +71,7 @@ func (h *RequestHead) Begin(b []byte, method, target string, minor uint8, limits
 	return b, NoFault
 }
 
-// Add adds a field, and appends its name and its value to b, which holds the earlier parts.
+// Add adds a field, and appends its name and value to b, which must hold the parts that were added before.
 func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte, Fault) {
 	start := len(b)
 	b = append(append(b, name...), value...)
@@ -94,8 +95,8 @@ func (h *RequestHead) Add(b []byte, name, value string, limits *Limits) ([]byte,
 	}
 }
 
-// AddValid is Add for a field that is known to be valid: the name is a token, whose number is id, and the value has neither control bytes
-// nor white space around it.
+// AddValid is Add for a field that is known to be valid: the name is a token with the given ID, and the value has neither control bytes nor
+// white space around it.
 func (h *RequestHead) AddValid(b []byte, name, value []byte, id field.ID, limits *Limits) ([]byte, Fault) {
 	size := len(b) + len(name) + len(value) + len("  HTTP/1.1\r\n\r\n") + (len(h.fields)+1)*len(": \r\n")
 	switch {
@@ -121,7 +122,7 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// noteFraming records the last field, which has the number id, if it decides about framing.
+// noteFraming records the last field, whose name has the given ID, if that name is relevant for framing.
 func (h *RequestHead) noteFraming(id field.ID) {
 	if id == field.Unknown || id >= field.Framing {
 		return
@@ -133,7 +134,7 @@ func (h *RequestHead) noteFraming(id field.ID) {
 	}
 }
 
-// Method returns the method, which lies in b, or nil if it hasn't arrived completely.
+// Method returns the method as a slice of b, or nil if the method hasn't arrived completely.
 func (h *RequestHead) Method(b []byte) []byte {
 	if h.MethodEnd == 0 {
 		return nil
@@ -141,11 +142,11 @@ func (h *RequestHead) Method(b []byte) []byte {
 	return b[h.MethodStart:h.MethodEnd]
 }
 
-// Has reports whether the head has a field of a name that decides about framing.
+// Has reports whether the head has a field with the given name, which must be relevant for framing.
 func (h *RequestHead) Has(id field.ID) bool { return h.first[id] != 0 }
 
-// HostIndex returns the index of Host among the fields, -1 if there is none.
+// HostIndex returns the index of Host among the fields, or -1 if there is no Host.
 func (h *RequestHead) HostIndex() int { return int(h.first[field.Host]) - 1 }
 
-// GiveFields moves the fields of a complete head, which lie in b, to l.
+// GiveFields moves the fields of a complete head, whose bytes are in b, to l.
 func (h *RequestHead) GiveFields(l *field.List, b []byte) { h.fields = l.Adopt(b, h.fields) }

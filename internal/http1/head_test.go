@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 )
 
-// headParts are the parts of a head, as a protocol other than HTTP/1.1 receives them.
+// headParts holds the parts of a head, as a protocol other than HTTP/1.1 receives them.
 type headParts struct {
 	method, target string
 	minor          uint8
@@ -26,7 +26,7 @@ func (p *headParts) make(h *RequestHead, limits *Limits) ([]byte, Fault) {
 	return b, fault
 }
 
-// text is the head in HTTP/1.1.
+// text returns the head as HTTP/1.1 text.
 func (p *headParts) text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s HTTP/1.%d\r\n", p.method, p.target, p.minor)
@@ -38,7 +38,7 @@ func (p *headParts) text() string {
 
 var partsLimits = Limits{Bytes: 200, Line: 60, Fields: 4}
 
-// A head made of parts is accepted or refused like its text, and has the same method, target, fields and framing.
+// A head that is built from parts is accepted or refused like its HTTP/1.1 text, and has the same method, target, fields and framing.
 func TestHeadOfPartsIsThatOfItsText(t *testing.T) {
 	host := [2]string{"Host", "a"}
 	for _, parts := range []headParts{
@@ -143,7 +143,7 @@ func TestHeadOfPartsThatNoTextHas(t *testing.T) {
 	}
 }
 
-// AddValid, for a field that is known to be valid, makes the same head as the checked way, and keeps to the same limits.
+// For a valid field, AddValid has the same result as Add, and applies the same limits.
 func TestAddValid(t *testing.T) {
 	fields := [][2]string{{"host", "a"}, {"x-y", ""}, {"content-length", "7"}, {"accept", "b\tc"}, {"content-length", "7"}}
 	for size := range 140 {

@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	// ReadBufferSize is the size of a connection's first read buffer: most request heads with their bodies fit.
+	// ReadBufferSize is the size of a connection's first read buffer. Most request heads fit there together with their bodies.
 	ReadBufferSize = 4 << 10
 	// maxKeptReadBuffer is the size of the largest read buffer that a worker keeps between connections.
 	maxKeptReadBuffer = 32 << 10
 )
 
-// Input holds received bytes. The first ones are lent to the handler of the current request, and must stay where they are. The others are
-// not consumed yet.
+// Input is a buffer of received bytes. Its first bytes are lent to the handler of the current request, and must not move. The bytes after
+// them are unread: they haven't been consumed.
 type Input struct {
 	buf    []byte // its length is its capacity
 	pinned int    // buf[:pinned] is lent
 	r, w   int    // buf[r:w] hasn't been consumed
-	// outgrown holds the buffers before buf whose parts are still lent. They are kept only so that they can be poisoned.
+	// outgrown holds the lent parts of earlier buffers, in builds with the race detector, so that Poison can overwrite them.
 	outgrown [][]byte
 }
 
 // Len returns the number of bytes that haven't been consumed.
 func (in *Input) Len() int { return in.w - in.r }
 
-// Unread returns the bytes that haven't been consumed. They are valid until Space.
+// Unread returns the bytes that haven't been consumed. The slice is valid until Space is called.
 func (in *Input) Unread() []byte { return in.buf[in.r:in.w:in.w] }
 
 // Advance consumes n bytes.
@@ -34,7 +34,7 @@ func (in *Input) Advance(n int) { in.r += n }
 // Pin lends all consumed bytes, until Unpin.
 func (in *Input) Pin() { in.pinned = in.r }
 
-// Unpin takes the lent bytes back.
+// Unpin ends the loan: the lent bytes may be overwritten from then on.
 func (in *Input) Unpin() {
 	in.pinned = 0
 	if in.r == in.w {
@@ -42,11 +42,11 @@ func (in *Input) Unpin() {
 	}
 }
 
-// Room returns how many bytes, unread ones included, fit without moving any.
+// Room returns how many bytes, including the unread bytes, fit into the buffer without moving any.
 func (in *Input) Room() int { return max(len(in.buf), ReadBufferSize) - in.r }
 
-// Space returns a slice for the next received bytes. It makes room by moving the unread bytes down to the lent ones. If that isn't enough,
-// it moves them into a buffer of twice the size; the lent bytes stay valid in the old buffer.
+// Space returns a slice for the next received bytes. If there is no room, it moves the unread bytes to the end of the lent bytes. If that
+// makes no room, it copies all bytes to a buffer of twice the size; the lent bytes remain valid in the old buffer.
 func (in *Input) Space() []byte {
 	if in.r == in.w {
 		in.r, in.w = in.pinned, in.pinned
@@ -79,14 +79,14 @@ func (in *Input) Reset() {
 	}
 }
 
-// Save makes an empty input hold a copy of b, in a small buffer with room for as much again.
+// Save stores a copy of b in an empty input. It allocates a small buffer, which has room for as many bytes again.
 func (in *Input) Save(b []byte) {
 	in.buf = make([]byte, max(512, 2*len(b)))
 	in.w = copy(in.buf, b)
 }
 
-// Enlarge makes the buffer maxKeptReadBuffer bytes large, for a client that sends more at once than the first buffer holds. It does nothing
-// while bytes are lent.
+// Enlarge replaces the buffer with one of maxKeptReadBuffer bytes, for a client that sends more at once than the first buffer holds. It does
+// nothing while bytes are lent.
 func (in *Input) Enlarge() {
 	if len(in.buf) >= maxKeptReadBuffer || in.pinned > 0 {
 		return
@@ -96,8 +96,8 @@ func (in *Input) Enlarge() {
 	in.buf, in.r = enlarged, 0
 }
 
-// TakeOver moves source's unread bytes to in, which must hold nothing. It moves source's buffer itself if in has no buffer, or one that is
-// too small.
+// TakeOver moves source's unread bytes to in, which must be empty. It moves source's buffer instead of copying the bytes if in has no
+// buffer, or one that is too small.
 func (in *Input) TakeOver(source *Input) {
 	if unread := source.Unread(); len(unread) > max(len(in.buf), ReadBufferSize) || len(in.buf) == 0 && len(source.buf) >= ReadBufferSize {
 		*in = *source

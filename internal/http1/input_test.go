@@ -12,12 +12,12 @@ import (
 	"github.com/filohttp/filo/internal/field"
 )
 
-// wireInput is an Input, with the bytes that must be in it.
+// wireInput is an Input, together with the bytes that it must contain.
 type wireInput struct {
 	Input
 	t      *testing.T
 	random *rand.Rand
-	unseen []byte      // the bytes that were received and not taken
+	unseen []byte      // the bytes that were received and not consumed
 	lent   [][2][]byte // each slice that was lent, with a copy from that time
 }
 
@@ -43,7 +43,7 @@ func (in *wireInput) receive(n int) {
 	in.unseen = append(in.unseen, space[:n]...)
 }
 
-// take takes n bytes, and lends them if lend is set.
+// take consumes n bytes, and lends them if lend is set.
 func (in *wireInput) take(n int, lend bool) {
 	taken := in.Unread()[:n]
 	in.Advance(n)
@@ -69,7 +69,7 @@ func (in *wireInput) check() {
 	}
 }
 
-// No received byte is lost, and lent bytes stay unchanged until unpin, whatever is received meanwhile.
+// No received byte is lost. Lent bytes don't change until Unpin, whatever is received before that.
 func TestInputBuffer(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 14))
 	sizes := []int{1, 10, 1000, ReadBufferSize, 3 * ReadBufferSize}
@@ -96,8 +96,7 @@ func TestInputBuffer(t *testing.T) {
 	}
 }
 
-// "Room returns how many bytes, unread ones included, fit without moving any": a body of that size is read in place, and one more byte
-// doesn't fit.
+// A body of Room bytes is received without moving any byte, and a larger body isn't.
 func TestInputBufferRoom(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	for range 200 {
@@ -123,7 +122,7 @@ func TestInputBufferRoom(t *testing.T) {
 	}
 }
 
-// A request's memory is used again for the next one, so the buffer doesn't grow.
+// The memory of a request is reused for the next request, so the buffer doesn't grow.
 func TestInputBufferStaysSmall(t *testing.T) {
 	in := &wireInput{t: t, random: rand.New(rand.NewPCG(17, 18))}
 	for range 20 {
@@ -163,8 +162,8 @@ func TestInputBufferReset(t *testing.T) {
 	}
 }
 
-// Pipelined heads of all sizes, and empty lines between them, come out of the buffer as they were sent, in pieces of whatever size they
-// arrive.
+// Pipelined heads of all sizes, with empty lines between them, are parsed from the buffer as they were sent, whatever the sizes of the
+// received pieces are.
 func TestHeadsThroughTheBuffer(t *testing.T) {
 	var input strings.Builder
 	var want []string
@@ -209,7 +208,7 @@ func TestHeadsThroughTheBuffer(t *testing.T) {
 	}
 }
 
-// Save keeps the bytes, and no reference to the memory in which they were.
+// Save copies the bytes, and keeps no reference to their old memory.
 func TestInputSave(t *testing.T) {
 	for _, size := range []int{1, 255, 256, 257, 5000} {
 		var in Input
@@ -222,7 +221,7 @@ func TestInputSave(t *testing.T) {
 	}
 }
 
-// TakeOver moves the buffer itself if a copy would need a new buffer, or if there is too much to copy.
+// TakeOver moves the buffer if copying the bytes would need a new buffer, or if there are too many bytes to copy.
 func TestInputTakeOver(t *testing.T) {
 	filled := func(size, taken, unread int) (in Input) {
 		if size > 0 {
@@ -233,7 +232,7 @@ func TestInputTakeOver(t *testing.T) {
 		return in
 	}
 	for _, test := range []struct {
-		in, from, taken, unread int // in bytes: the sizes of the buffers, and the contents of from
+		in, from, taken, unread int // the sizes of the two buffers, and how many bytes of from were consumed and not consumed
 		moved                   bool
 	}{
 		{0, 0, 0, 0, false}, {ReadBufferSize, 0, 0, 0, false}, {0, ReadBufferSize, 0, 0, true}, {0, ReadBufferSize, 10, 100, true},
@@ -255,7 +254,7 @@ func TestInputTakeOver(t *testing.T) {
 	}
 }
 
-// The larger buffer has the unread bytes, and is small enough for a worker to keep.
+// The enlarged buffer contains the unread bytes, and is small enough for a worker to keep.
 func TestInputEnlarge(t *testing.T) {
 	var in Input
 	in.Received(copy(in.Space(), "takenunread"))

@@ -1,4 +1,4 @@
-// Package http1 parses requests and renders answers of HTTP/1.1 and HTTP/1.0. It does no I/O.
+// Package http1 parses requests and renders answers in HTTP/1.1 and HTTP/1.0. It does no I/O.
 package http1
 
 import (
@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// headState says which part of a head comes next.
+// headState says to which part of a head the next byte belongs.
 type headState uint8
 
 const (
@@ -27,16 +27,16 @@ const (
 // maxEmptyLines is how many empty lines may precede a request line (RFC 9112, section 2.2, recommends at least one).
 const maxEmptyLines = 4
 
-// Parser turns the bytes of a request head, or of a trailer section, into offsets. It makes one pass and can stop at any byte. Called
-// again with the same bytes and more after them, it resumes where it stopped, so a head that arrives byte by byte costs no more than
-// one that arrives whole. It keeps no reference to the bytes, which may move.
+// Parser parses a request head, or a trailer section, into offsets of its parts. It makes one pass and can stop at any byte. When Parse is
+// called again with the same bytes and more after them, it resumes where it stopped, so a head that arrives byte by byte costs no more than
+// one that arrives whole. It keeps no reference to the bytes, so they may move between calls.
 type Parser struct {
 	RequestHead
 	state      headState
 	emptyLines uint8
 
-	pos  int // everything before it has been parsed
-	mark int // start of the element that pos is in
+	pos  int // the bytes before it have been parsed
+	mark int // start of the element that contains pos
 
 	value field.Entry // the field being parsed
 }
@@ -48,21 +48,22 @@ func (p *Parser) Reset() {
 	p.pos, p.mark = 0, 0
 }
 
-// Detach returns a copy of the parser that continues elsewhere and owns the fields' memory. p must be Reset before it is used again.
+// Detach returns a copy of the parser that can continue in place of p, and owns the memory of the fields. p must be Reset before it is used
+// again.
 func (p *Parser) Detach() Parser {
 	detached := *p
 	p.fields = nil
 	return detached
 }
 
-// Started reports whether any byte of a request line has arrived.
+// Started reports whether a byte of the request line has been parsed.
 func (p *Parser) Started() bool { return p.state > headEmptyLF }
 
-// Fresh reports whether no byte has arrived, not even of an empty line.
+// Fresh reports whether no byte has been parsed, not even of an empty line.
 func (p *Parser) Fresh() bool { return p.state == headStart && p.emptyLines == 0 }
 
-// TakeEmptyLines returns how many bytes of empty lines before a request line were parsed, and forgets them: the next Parse gets the
-// bytes after them. It returns 0 once the request line has begun.
+// TakeEmptyLines returns how many bytes of empty lines before the request line have been parsed. The caller must consume these bytes: the
+// next Parse expects only the bytes after them. TakeEmptyLines returns 0 once the request line has begun.
 func (p *Parser) TakeEmptyLines() int {
 	if p.Started() {
 		return 0
@@ -72,13 +73,13 @@ func (p *Parser) TakeEmptyLines() int {
 	return n
 }
 
-// Parse parses the bytes of b that it hasn't seen yet. It reports whether the head is complete; the head then has Len bytes. Otherwise
-// Parse needs more bytes.
+// Parse parses the bytes of b that earlier calls haven't parsed. It reports whether the head is complete; if so, Len is the head's length.
+// Otherwise Parse needs more bytes.
 func (p *Parser) Parse(b []byte, limits *Limits) (bool, Fault) {
 	if p.state == headDone {
-		return true, NoFault // called again, while the request waits for its body
+		return true, NoFault // Parse is called again while the request waits for its body
 	}
-	// Bytes beyond the limit may or may not have arrived yet, so the result must not depend on them.
+	// Bytes beyond the limit must not change the result, since it depends on chance whether they have arrived yet.
 	b = b[:min(len(b), limits.Bytes)]
 	if p.state < headFieldStart {
 		if fault := p.parseRequestLine(b, limits); fault != NoFault {
@@ -96,8 +97,8 @@ func (p *Parser) Parse(b []byte, limits *Limits) (bool, Fault) {
 	return p.state == headDone, NoFault
 }
 
-// ParseTrailer is Parse for a trailer section: a head without a request line, and without fields that decide about framing. After a
-// complete head it starts anew.
+// ParseTrailer is Parse for a trailer section: it has no request line, and fields that aren't allowed in a trailer section are refused. If
+// the parser has parsed a complete head, ParseTrailer resets it first.
 func (p *Parser) ParseTrailer(b []byte, limits *Limits) (bool, Fault) {
 	if p.state == headDone {
 		p.Reset()
@@ -115,11 +116,11 @@ func (p *Parser) ParseTrailer(b []byte, limits *Limits) (bool, Fault) {
 // Len returns the length of a complete head, in bytes.
 func (p *Parser) Len() int { return p.pos }
 
-// CopyFields makes l a copy of the fields of a complete trailer section, which lie in b.
+// CopyFields copies the fields of a complete trailer section, whose bytes are in b, to l.
 func (p *Parser) CopyFields(l *field.List, b []byte) { l.Copy(b[:p.pos], p.fields) }
 
-// parseRequestLine follows RFC 9112, section 3: method SP request-target SP HTTP-version CRLF. It accepts single spaces and no other
-// white space, since two parsers that split leniently may disagree.
+// parseRequestLine follows RFC 9112, section 3: method SP request-target SP HTTP-version CRLF. It accepts single spaces and no other white
+// space, since lenient parsers may split the same line in different ways.
 func (p *Parser) parseRequestLine(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {
@@ -193,7 +194,8 @@ func (p *Parser) parseRequestLine(b []byte, limits *Limits) Fault {
 	return NoFault
 }
 
-// parseVersion reads HTTP-version CRLF at the start of b and returns how many of its bytes have arrived.
+// parseVersion parses HTTP-version CRLF at the start of b, and returns how many bytes it has accepted. Until CRLF has arrived, the state
+// doesn't change.
 func (p *Parser) parseVersion(b []byte, limits *Limits) (int, Fault) {
 	const usual, form = "HTTP/1.1\r\n", "HTTP/d.d\r\n"
 	if len(b) >= len(usual) && string(b[:len(usual)]) == usual && p.mark+8-p.MethodStart <= limits.Line {
@@ -227,9 +229,9 @@ func (p *Parser) parseVersion(b []byte, limits *Limits) (int, Fault) {
 	return n, NoFault
 }
 
-// parseFields follows RFC 9112, section 5: field-name ":" OWS field-value OWS CRLF, and an empty line at the end. It refuses a line
-// that starts with white space (obs-fold), white space before the colon, a bare CR or LF, and control bytes. Servers read each of them
-// differently.
+// parseFields follows RFC 9112, section 5: field-name ":" OWS field-value OWS CRLF, and an empty line at the end. It refuses a line that
+// starts with white space (obs-fold), white space before the colon, a bare CR or LF, and control bytes, since servers differ in how they
+// interpret them.
 func (p *Parser) parseFields(b []byte, limits *Limits) Fault {
 	i := p.pos
 	for i < len(b) {

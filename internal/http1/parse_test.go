@@ -16,10 +16,10 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// wireLarge are limits that nothing in these tests reaches.
+// wireLarge holds limits that no head of these tests reaches.
 var wireLarge = Limits{Bytes: 1 << 20, Line: 1 << 20, Fields: 1<<16 - 2}
 
-// wireHead is what the parser finds in a head, in a form that can be compared.
+// wireHead is the parser's result for a head, in a form that can be compared.
 type wireHead struct {
 	done           bool
 	err            Fault
@@ -28,7 +28,7 @@ type wireHead struct {
 	percent        bool
 	fields         string // "Name=value|" for each
 	ids            string
-	start, end     int // of the head in the input
+	start, end     int // where the head begins and ends in the input
 	first          [field.Framing]uint16
 	repeated       uint16
 }
@@ -60,8 +60,8 @@ func wireFound(p *Parser, b []byte, done bool, err Fault) wireHead {
 	}
 }
 
-// wireParse gives the parser the input up to each of the cuts and then all of it, until it has seen enough. The bytes move between the
-// calls: the parser's earlier input is overwritten, and it can't read behind the current input.
+// wireParse passes the parser the input up to each of the cuts, and then all of it, until the result is known. The bytes move between the
+// calls: the earlier copy is overwritten. The parser can't read past the end of the current input.
 func wireParse(input []byte, limits Limits, cuts ...int) wireHead {
 	var p Parser
 	p.Reset()
@@ -81,7 +81,7 @@ func wireParse(input []byte, limits Limits, cuts ...int) wireHead {
 	}
 }
 
-// wireEachByte is the cuts that give the input byte by byte.
+// wireEachByte returns the cuts with which the parser gets the input byte by byte.
 func wireEachByte(input []byte) []int {
 	cuts := make([]int, len(input))
 	for i := range cuts {
@@ -90,7 +90,7 @@ func wireEachByte(input []byte) []int {
 	return cuts
 }
 
-// wireCheckSplits parses the input whole, cut at each byte, and byte by byte, which must not make a difference.
+// wireCheckSplits parses the input whole, cut at each byte, and byte by byte. The results must be equal.
 func wireCheckSplits(t *testing.T, input []byte, limits Limits) wireHead {
 	t.Helper()
 	whole := wireParse(input, limits)
@@ -105,10 +105,10 @@ func wireCheckSplits(t *testing.T, input []byte, limits Limits) wireHead {
 	return whole
 }
 
-// The bytes of RFC 9110, section 5.6.2 (tchar), written down a second time.
+// The bytes of RFC 9110, section 5.6.2 (tchar), as a list that is independent of package syntax.
 const wireToken = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// wireTarget are the bytes of which a request target may consist: visible ASCII, without the fragment's "#".
+// wireTarget has the bytes that are allowed in a request target: visible ASCII without "#", which begins a fragment.
 const wireTarget = "!\"$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 
 var wireAcceptedHeads = []struct{ rule, head, want string }{
@@ -223,7 +223,7 @@ func TestHeadRefused(t *testing.T) {
 	}
 }
 
-// Each byte in each place is accepted or refused as the grammars say.
+// Each byte at each position is accepted or refused as the grammar says.
 func TestHeadBytes(t *testing.T) {
 	const head = "GxT /a?b HTTP/1.1\r\nNxme: vxlue\r\n\r\n"
 	for _, test := range []struct {
@@ -260,7 +260,7 @@ func TestHeadIncomplete(t *testing.T) {
 	}
 }
 
-// Every limit can be reached, and one more is refused with its own status.
+// A head that reaches a limit is accepted, and a head that exceeds it is refused with the limit's status.
 func TestHeadLimits(t *testing.T) {
 	const line = "GET /2345 HTTP/1.1" // 18 bytes
 	const fields = "A: b\r\nC: d\r\n"
@@ -308,8 +308,8 @@ func TestHeadLimits(t *testing.T) {
 	}
 }
 
-// Whether and why a head is refused doesn't depend on how its bytes arrive, whatever the limits: the same head must not be answered with
-// 400 now and 431 the next time.
+// Whether and why a head is refused doesn't depend on how its bytes arrive, whatever the limits are: the same head must not be answered with
+// 400 once and with 431 another time.
 func TestHeadSplitsAtLimits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var heads []string
@@ -340,9 +340,9 @@ func TestHeadSplitsAtLimits(t *testing.T) {
 	}
 }
 
-// "A head that arrives byte by byte costs no more than one that arrives whole": the parser looks at no byte twice, except for the version
-// (which is short), the names (once more, to look them up), and the white space at the end of values. To prove this, the test overwrites
-// all bytes that the parser has seen with ones that it would refuse.
+// A head that arrives byte by byte costs no more than one that arrives whole: the parser reads no byte twice, except for the version (which
+// is short), the names (once more, to look them up), and the white space at the end of values. To prove this, the test overwrites all bytes
+// that the parser has read with bytes that it would refuse.
 func TestHeadIsLookedAtOnce(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	input := []byte("\r\n" + strings.Repeat("M", 32) + " /" + long + "?" + long + " HTTP/1.1\r\n" +
@@ -392,7 +392,7 @@ func TestHeadAllocations(t *testing.T) {
 	}
 }
 
-// The parser notes the first field of each name that decides about framing, and whether there is a second.
+// The parser records the first field of each name that is relevant for framing, and whether there is a second field.
 func TestFramingFieldsNoted(t *testing.T) {
 	for id := field.Unknown + 1; id < field.Count; id++ {
 		if id == field.Framing {
@@ -409,7 +409,7 @@ func TestFramingFieldsNoted(t *testing.T) {
 	}
 }
 
-// wireRequest is a request as the parser has read it.
+// wireRequest is a request that the parser has parsed.
 type wireRequest struct {
 	p    Parser
 	head []byte
@@ -417,7 +417,7 @@ type wireRequest struct {
 	fields field.List
 }
 
-// wireRequestOf parses a request's head, and returns nil if it isn't one.
+// wireRequestOf parses a request's head, and returns nil if the head is incomplete or refused.
 func wireRequestOf(input []byte, limits Limits) (*wireRequest, Fault) {
 	r := new(wireRequest)
 	r.p.Reset()
@@ -436,7 +436,7 @@ func wireRequestOf(input []byte, limits Limits) (*wireRequest, Fault) {
 func (r *wireRequest) method() string { return string(r.p.Method(r.head)) }
 func (r *wireRequest) target() string { return string(r.head[r.p.TargetStart:r.p.TargetEnd]) }
 
-// host returns the host that the request is for.
+// host returns the host to which the request is addressed.
 func (r *wireRequest) host() string {
 	if r.method() == "CONNECT" {
 		return r.target()
@@ -479,7 +479,7 @@ func wireCompare(t *testing.T, r *wireRequest, want *http.Request) {
 	for name, value := range r.fields.All() {
 		got.Add(string(name), string(value))
 	}
-	// net/http takes these fields out of the header, and turns Pragma into Cache-Control.
+	// net/http removes these fields from the header, and turns Pragma into Cache-Control.
 	got.Del("Host")
 	got.Del("Transfer-Encoding")
 	if r.Length < 0 {
@@ -507,8 +507,8 @@ func wireDecode(s string) string {
 	return b.String()
 }
 
-// A head means the same however it is cut, and filo accepts none that net/http rejects, except for those that wireMayReject lists. If both
-// accept a head, they understand the same.
+// FuzzRequestHead checks that a head has the same result however it is cut, that filo accepts no head that net/http rejects, except for
+// those that wireMayReject lists, and that the results are the same if both accept a head.
 func FuzzRequestHead(f *testing.F) {
 	for _, test := range wireAcceptedHeads {
 		f.Add([]byte(test.head), uint16(0))
@@ -544,7 +544,7 @@ func FuzzRequestHead(f *testing.F) {
 		if r == nil {
 			return
 		}
-		// The input from the request line on, since net/http doesn't skip empty lines.
+		// Pass net/http the input from the request line on, since it doesn't skip empty lines.
 		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(input[r.p.MethodStart:])))
 		if err != nil {
 			if !wireMayReject(r, err) {
@@ -556,7 +556,7 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
-// The exceptions in wireMayReject are still needed: when net/http changes, they must be removed.
+// net/http still rejects the exceptions of wireMayReject. When it accepts them, they must be removed there.
 func TestNetHTTPStillRejects(t *testing.T) {
 	for _, input := range []string{
 		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -573,8 +573,8 @@ func TestNetHTTPStillRejects(t *testing.T) {
 	}
 }
 
-// A trailer section is read like the fields of a head, and has none that decide how the message is framed, routed or read (RFC
-// 9110, section 6.5.1).
+// A trailer section is parsed like the fields of a head. It must have no fields that determine how the message is framed, routed or
+// interpreted (RFC 9110, section 6.5.1).
 func TestParseTrailer(t *testing.T) {
 	for _, test := range []struct {
 		input string

@@ -7,22 +7,22 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Head is the server's own part of an answer's head. The other fields are the handler's.
+// Head is the part of an answer's head that the server determines. The handler's fields are passed to Append.
 type Head struct {
 	Status int
-	Length int64 // of the body, in bytes; a negative value omits Content-Length
+	Length int64 // length of the body in bytes; if it is negative, there is no Content-Length
 	// Chunked says that the body is chunked, and that the fields of Trailer follow it. Length is ignored.
 	Chunked bool
 	Trailer *field.List // nil: none
-	Close   bool        // the connection ends with the answer
+	Close   bool        // the connection ends after the answer
 	// KeepAlive tells an HTTP/1.0 client that the connection stays open, as it has requested.
 	KeepAlive bool
-	// Server and Date are lines with CRLF. A field of the same name replaces them.
+	// Server and Date are complete field lines with CRLF. A handler's field of the same name replaces the line.
 	Server, Date []byte
 }
 
-// Append renders the head of an answer with the handler's fields. It omits those that decide about framing, since the server writes its
-// own. A Date without a value keeps Date out of the head.
+// Append renders the head of an answer with the handler's fields. It omits the handler's framing fields, since the server renders its own.
+// If the handler's Date has an empty value, the head has no Date.
 func (h *Head) Append(dst []byte, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, h.Status)
 	server, date := h.Server, h.Date
@@ -84,8 +84,8 @@ func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 // Continue is the interim answer that asks for the request's body.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// AppendInterim renders an answer of status 1xx with the fields that it may have. A 101 may also have Connection and Content-Type,
-// since no final answer follows it.
+// AppendInterim renders an answer with a status of 1xx, and those of the fields that it may have. A 101 may also have Connection and
+// Content-Type, since no final answer follows it.
 func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, status)
 	for i := range fields.Len() {
@@ -96,7 +96,7 @@ func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// InInterim reports whether an interim answer with the status has the field.
+// InInterim reports whether an interim answer with the status may have the field.
 func InInterim(status int, id field.ID) bool {
 	return id.InInterim() || status == 101 && (id == field.Connection || id == field.ContentType)
 }
@@ -109,7 +109,7 @@ func AppendChunk(dst, b []byte) []byte {
 	return AppendChunkEnd(append(AppendChunkSize(dst, len(b)), b...))
 }
 
-// AppendChunkSize renders the line before the content of a chunk.
+// AppendChunkSize renders the line with the size of a chunk, which precedes the content.
 func AppendChunkSize(dst []byte, size int) []byte {
 	dst = strconv.AppendUint(dst, uint64(size), 16)
 	return append(dst, "\r\n"...)
@@ -121,7 +121,7 @@ func AppendChunkEnd(dst []byte) []byte { return append(dst, "\r\n"...) }
 // LastChunk ends a chunked body without a trailer section.
 const LastChunk = "0\r\n\r\n"
 
-// AppendLastChunk renders the end of a chunked body, with those fields of the trailer that are allowed there.
+// AppendLastChunk renders the end of a chunked body, with those fields of trailer that are allowed in a trailer section.
 func AppendLastChunk(dst []byte, trailer *field.List) []byte {
 	dst = append(dst, "0\r\n"...)
 	for i := range trailer.Len() {

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 )
 
-// wireList is a list of fields, "Name: value" each.
+// wireList returns a list of the fields in lines of the form "Name: value".
 func wireList(lines ...string) *field.List {
 	var l field.List
 	for _, line := range lines {
@@ -70,7 +70,7 @@ func TestAppendInterim(t *testing.T) {
 	}
 }
 
-// net/http reads the original body and trailer from the rendered chunks.
+// net/http decodes the rendered chunks to the original body and trailer.
 func TestChunksRendered(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 22))
 	trailer := wireList("X-Sum: 1", "Content-Length: 5")

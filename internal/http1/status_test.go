@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// status-line = HTTP-version SP status-code SP [ reason-phrase ] CRLF (RFC 9112, section 4), for any status.
+// The line of each status is status-line = HTTP-version SP status-code SP [ reason-phrase ] CRLF (RFC 9112, section 4).
 func TestStatusLines(t *testing.T) {
 	form := regexp.MustCompile(`^HTTP/1\.1 (\d{3}) ([A-Za-z0-9 '-]+)\r\n$`)
 	for status := 100; status < 600; status++ {
@@ -20,7 +20,7 @@ func TestStatusLines(t *testing.T) {
 	}
 }
 
-// The reason phrases are those of the registry, where some have changed since net/http's were written.
+// The reason phrases are those of the registry. Some of them have changed there since they were added to net/http.
 func TestStatusTexts(t *testing.T) {
 	changed := map[int]string{413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 	unregistered := map[int]bool{418: true, 510: true} // reserved; obsolete

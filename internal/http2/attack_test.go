@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// attacks are frames that a client may send for ever, each round on a new stream, for whose number id stands. want is the fault that ends
-// the attack, within 1,100 rounds unless the connection ends at once.
+// attacks are frames that an attacker repeats endlessly, each round on a new stream, whose number is id. want is the fault that ends the
+// connection, at once or within 1,100 rounds.
 var attacks = []struct {
 	name  string
 	round func(id uint32) string
@@ -98,7 +98,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// answer ends a whole request on a stream.
+// answer sends an answer to the request on a stream, if the request is complete.
 func (m *model) answer(id uint32) {
 	if s := m.table.Find(id); s != nil && s.state == HalfClosedRemote {
 		m.sends(id, SendHeaders)
@@ -107,8 +107,8 @@ func (m *model) answer(id uint32) {
 	}
 }
 
-// A busy client that does nothing unusual is never charged for it: requests with bodies, an update of the window and a PING of gRPC for
-// each small answer, and now and then the cancellation of a request.
+// A busy client that does nothing unusual is never charged: it sends requests with bodies, a WINDOW_UPDATE and a PING for each small answer,
+// as gRPC does, and sometimes cancels a request.
 func TestPoliteClient(t *testing.T) {
 	m := newModel(t)
 	m.feed([]byte(clientPreface + frameOf(FrameSettings, FlagAck, 0, "")))

@@ -8,16 +8,17 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// A BodyQueue holds the bytes of a body that have arrived and haven't been read. A short body lies in one piece, in memory that the queue
-// keeps. The rest of a longer body lies in chunks: the queue takes them from a pool as bytes arrive, and gives them back as bytes are read.
-// So a long body is copied once, however far its reader is behind, and takes little more memory than its unread bytes.
+// A BodyQueue holds the bytes of a body that have arrived and haven't been read. A short body is contiguous, in memory that the queue keeps.
+// The rest of a longer body is stored in chunks: the queue takes them from a pool as bytes arrive, and returns them as bytes are read. So
+// the bytes of a long body are never moved within the queue, however far its reader is behind, and the queue takes little more memory than
+// the unread bytes.
 type BodyQueue struct {
-	short []byte      // short[read:] comes first
-	long  *bodyChunks // nil for none
+	short []byte      // short[read:] is read before the chunks
+	long  *bodyChunks // nil if there are no chunks
 	read  int32
 }
 
-// bodyChunks are the chunks of a BodyQueue: there is at least one, and the first has unread bytes.
+// bodyChunks holds the chunks of a BodyQueue: there is at least one, and the first has unread bytes.
 type bodyChunks struct {
 	chunks    []*bodyChunk
 	read, end int // where the unread bytes begin in the first chunk, and end in the last one
@@ -95,7 +96,7 @@ func (q *BodyQueue) Read(p []byte) (n int) {
 	return n
 }
 
-// Whole lends all unread bytes until Reset, if they lie in one piece. They then count as read.
+// Whole returns all unread bytes if they are contiguous, and counts them as read. The slice is valid until Reset.
 func (q *BodyQueue) Whole() (b []byte, ok bool) {
 	if q.long != nil {
 		return nil, false
@@ -114,7 +115,7 @@ func (q *BodyQueue) Reset() {
 	q.short, q.read = q.short[:0], 0
 }
 
-// Drop empties the queue, and gives up its memory.
+// Drop empties the queue, and releases its memory.
 func (q *BodyQueue) Drop() {
 	q.dropLong()
 	q.short, q.read = nil, 0

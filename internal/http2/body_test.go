@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A body is read as it came, whatever its pieces are, and however far the reader is behind. It takes little more memory than its unread
-// bytes.
+// A BodyQueue returns the bytes that were appended, whatever the sizes of the pieces, and however far the reader is behind. It takes little
+// more memory than the unread bytes.
 func TestBodyQueue(t *testing.T) {
 	for _, behind := range []int{0, 1000, 15 << 10, 64 << 10, 1 << 20} {
 		const total = 4 << 20
@@ -53,7 +53,7 @@ func TestBodyQueue(t *testing.T) {
 	}
 }
 
-// A body is lent as a whole only if it is in one piece.
+// Whole returns a body only if it is contiguous.
 func TestBodyQueueWhole(t *testing.T) {
 	var q BodyQueue
 	if b, ok := q.Whole(); !ok || len(b) != 0 {

@@ -1,6 +1,6 @@
 package http2
 
-// ErrCode is why a stream or a connection ends (RFC 9113, section 7). An unknown one counts as INTERNAL_ERROR.
+// ErrCode says why a stream or a connection ends (RFC 9113, section 7). An unknown code counts as INTERNAL_ERROR.
 type ErrCode uint32
 
 // The codes of RFC 9113, section 7.
@@ -34,10 +34,10 @@ func (c ErrCode) String() string {
 	return "an unknown error code"
 }
 
-// Fault says what is wrong with a frame or a request of the client. The zero value, NoFault, says that nothing is.
+// Fault says what is wrong with a frame or a request of the client. The zero value is NoFault.
 type Fault uint8
 
-// The faults that end the connection come first, then those that end a stream, up to faultCount.
+// The faults up to lastOfConnection end the connection. The others, up to faultCount, end a stream.
 const (
 	NoFault Fault = iota
 	FaultPreface
@@ -75,7 +75,7 @@ const (
 	FaultTrailersGoOn
 	FaultRefused
 
-	// A request with one of these is malformed (RFC 9113, section 8.1.1).
+	// A request with one of the following faults is malformed (RFC 9113, section 8.1.1).
 	FaultField
 	FaultConnectionField
 	FaultTE
@@ -149,13 +149,14 @@ var faults = [faultCount]struct {
 	FaultMalformed:     {ProtocolError, "the head of a request is malformed"},               // 8.1.1
 }
 
-// Code returns the code that the fault is answered with, in RST_STREAM or GOAWAY.
+// Code returns the code for the RST_STREAM or GOAWAY that answers the fault.
 func (f Fault) Code() ErrCode { return faults[f].code }
 
-// OfStream reports whether a stream can end with the fault while the others go on. An idle stream can't be reset: State.Ends decides.
+// OfStream reports whether the fault can end a stream alone, and not the connection. State.Ends makes the decision, since a fault on an idle
+// stream ends the connection in any case.
 func (f Fault) OfStream() bool { return f > lastOfConnection }
 
-// ofForm reports whether a frame has the fault whatever its stream's state is.
+// ofForm reports whether the fault is one of the frame's own format, and doesn't depend on the state of the stream.
 func (f Fault) ofForm() bool { return f == FaultPriorityLength || f == FaultIncrement }
 
 // String explains the fault to the client. It is "" for NoFault.

@@ -1,13 +1,14 @@
 package http2
 
-// SendWindow is how many bytes of DATA may be sent on a stream, or on all of them (RFC 9113, section 6.9.1). It is negative if the client
-// has made the initial window smaller than the number of bytes already sent. The zero value allows no bytes.
+// SendWindow is how many bytes of DATA may be sent on a stream, or on all streams together (RFC 9113, section 6.9.1). It is negative if the
+// client has made the initial window smaller than the number of bytes already sent. The zero value allows no bytes.
 type SendWindow int32
 
-// Grow adds the increment of a WINDOW_UPDATE. False means that the window would be over 2^31-1: FaultWindow or FaultConnectionWindow.
+// Grow adds the increment of a WINDOW_UPDATE. It returns false if the window would be over 2^31-1: FaultWindow or FaultConnectionWindow.
 func (w *SendWindow) Grow(increment uint32) bool { return w.add(int64(increment)) }
 
-// Adjust changes a stream's window by as much as the client has changed the initial one. False means FaultInitialWindow.
+// Adjust changes a stream's window by delta, by which the client has changed the initial window. It returns false if the window would be
+// over 2^31-1: FaultInitialWindow.
 func (w *SendWindow) Adjust(delta int32) bool { return w.add(int64(delta)) }
 
 func (w *SendWindow) add(n int64) bool {
@@ -24,17 +25,17 @@ func Sendable(connection, stream SendWindow, n int) int {
 	return max(0, min(n, MaxFrameSize, int(connection), int(stream)))
 }
 
-// Sent takes n bytes off both windows.
+// Sent subtracts n bytes from both windows.
 func Sent(connection, stream *SendWindow, n int) {
 	*connection -= SendWindow(n)
 	*stream -= SendWindow(n)
 }
 
-// ReceiveWindow is how much the client may send, on a stream or on all of them. It begins small, and grows fourfold whenever a whole window
-// of bytes was drained and no received byte is left. So only a body whose reader waits for more gets a large window.
+// ReceiveWindow is how many bytes of DATA the client may send, on a stream or on all streams together. It begins small, and grows fourfold
+// when as many bytes as its size were drained and no received byte is left. So only a body whose reader keeps up gets a large window.
 //
-// The window's size is always the sum of three numbers: the bytes that the client may send, those that it has sent and nobody has drained,
-// and those that were drained and aren't credited yet.
+// The window's size is always the sum of three numbers of bytes: those that the client may still send, those that were received but not
+// drained, and those that were drained but not credited.
 type ReceiveWindow struct {
 	size    int32
 	left    int32 // bytes that the client may still send
@@ -48,10 +49,10 @@ const MaxReceiveWindow = 4 << 20
 // Open gives the window its first size.
 func (w *ReceiveWindow) Open(size int32) { *w = ReceiveWindow{size: size, left: size} }
 
-// Size returns how large the window is.
+// Size returns the size of the window.
 func (w *ReceiveWindow) Size() int32 { return w.size }
 
-// Undrained returns how many received bytes haven't been drained.
+// Undrained returns how many of the received bytes haven't been drained.
 func (w *ReceiveWindow) Undrained() int { return int(w.size - w.left - w.owed) }
 
 // Recount resets Drained to 0.
@@ -60,8 +61,8 @@ func (w *ReceiveWindow) Recount() { w.drained = 0 }
 // Drained returns how many bytes were drained since the size changed, or since Recount.
 func (w *ReceiveWindow) Drained() int32 { return w.drained }
 
-// Receive counts n received bytes of DATA, with the padding. False means that the client may not send that many: FaultOverrun or
-// FaultConnectionOverrun.
+// Receive counts n received bytes of DATA, including the padding. It returns false if the client wasn't allowed to send that many:
+// FaultOverrun or FaultConnectionOverrun.
 func (w *ReceiveWindow) Receive(n int) bool {
 	if n > int(w.left) {
 		return false
@@ -70,9 +71,9 @@ func (w *ReceiveWindow) Receive(n int) bool {
 	return true
 }
 
-// Drain records that n of the received bytes take up no memory any more. It returns by how much a WINDOW_UPDATE must increase the client's
-// window now, 0 for not yet: an eighth of the window is worth a frame. If as many bytes were drained as the window has, and none is left to
-// be drained, the window grows fourfold, up to limit. A window that is larger than limit stays as it is.
+// Drain records that n of the received bytes take up no memory any more. It returns the increment of the WINDOW_UPDATE that must be sent
+// now. It returns 0 until the increment is at least an eighth of the window, to save frames. If as many bytes as the window's size were
+// drained, and none is left to be drained, the window grows fourfold, up to limit. A window that is larger than limit keeps its size.
 func (w *ReceiveWindow) Drain(n int, limit int32) (increment uint32) {
 	w.owed += int32(n)
 	w.drained = min(w.drained, maxWindow-int32(n)) + int32(n)

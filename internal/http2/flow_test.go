@@ -59,7 +59,7 @@ func TestSendable(t *testing.T) {
 	}
 }
 
-// A window is credited in eighths, and grows fourfold whenever a full window has been drained.
+// A window is credited in eighths of its size, and grows fourfold whenever a full window has been drained.
 func TestReceiveWindowGrows(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -91,7 +91,7 @@ func TestReceiveWindowGrows(t *testing.T) {
 	}
 }
 
-// A reader that has drained less than a full window gets no larger one. A window that exceeds the limit stays as it is.
+// A window doesn't grow before a full window was drained. A window that exceeds the limit keeps its size.
 func TestReceiveWindowLimit(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -112,7 +112,7 @@ func TestReceiveWindowLimit(t *testing.T) {
 	}
 }
 
-// A reader that is always behind gets no larger window, however much it reads. Once it has caught up, it gets one.
+// The window of a reader that is always behind doesn't grow, however much it reads. Once the reader has caught up, the window grows.
 func TestReceiveWindowOfASlowReader(t *testing.T) {
 	var w ReceiveWindow
 	w.Open(DefaultWindow)
@@ -129,8 +129,8 @@ func TestReceiveWindowOfASlowReader(t *testing.T) {
 	}
 }
 
-// The bytes that the client may send, those that it has sent and that aren't drained, and those owed to it always add up to the window. The
-// client never runs out of credit when everything is drained.
+// The bytes that the client may send, those that were received but not drained, and those that were drained but not credited always add up
+// to the window's size. When everything is drained, the client always has credit.
 func TestReceiveWindowConserved(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

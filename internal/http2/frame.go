@@ -1,11 +1,12 @@
-// Package http2 has the parts of a server of HTTP/2 (RFC 9113) that need no connection: frames, settings, the states of streams, windows,
-// limits, the rules for fields, and priorities (RFC 9218). Bytes go in, and come out. Nothing here waits, starts a goroutine or asks for
-// the time. Nothing is locked: the lock or the owner of a connection or stream also guards the types that are a part of it.
+// Package http2 implements the parts of an HTTP/2 server (RFC 9113) that need no connection: frames, settings, the states of streams,
+// windows, limits, the rules for fields, and priorities (RFC 9218). Its functions read and append bytes. They don't block, start goroutines
+// or read the clock. The types have no locks: each value belongs to a connection or stream, whose lock or owner guards it.
 //
-// A frame goes this way. Reader.Next takes it from the input, and Glitches.Cost says what it costs. A frame of a stream is an Event
-// (EventOf), which State.Step judges; the Table has the stream's state, and IDs tell the state of a stream that isn't there. DATA use up
-// both ReceiveWindows and the Content; HEADERS pass IDs.Open and Counts.Enter, or are a trailer section, and their Block goes through the
-// decoder into a Head. State.Ends says what a fault ends.
+// A frame is processed as follows. Reader.Next reads it from the input, and Earned.Cost returns how many glitches it costs. EventOf turns
+// the frame of a stream into an Event, and State.Step returns what the event means. Table finds the stream, which has a State; IDs returns
+// the state of a stream that isn't in the table. DATA is counted against both ReceiveWindows and the Content. HEADERS either begins a
+// request, which IDs.Open and Counts.Enter must admit, or is a trailer section. The Decoder decodes the field block into a Head. State.Ends
+// says whether a fault ends the stream or the connection.
 package http2
 
 import "encoding/binary"
@@ -15,10 +16,10 @@ const (
 	Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	// FrameHeaderLen is the length of a frame's header (RFC 9113, section 4.1).
 	FrameHeaderLen = 9
-	// MaxFrameSize bounds the payload of frames, both ways: each peer takes as much (RFC 9113, section 6.5.2), and a larger one would
-	// hold up other streams for longer.
+	// MaxFrameSize bounds the payload of frames in both directions. Each peer must accept frames of this size (RFC 9113, section 6.5.2), and
+	// larger frames would hold up other streams for longer.
 	MaxFrameSize = 16 << 10
-	// maxID is the highest number of a stream.
+	// maxID is the highest stream number.
 	maxID = 1<<31 - 1
 )
 
@@ -43,7 +44,7 @@ const (
 // Flags are the flags of a frame. Flags that a type doesn't have are ignored (RFC 9113, section 4.1).
 type Flags uint8
 
-// The flags that types have.
+// The flags, and the frame types that have them.
 const (
 	FlagEndStream  Flags = 0x1  // of DATA and HEADERS
 	FlagAck        Flags = 0x1  // of SETTINGS and PING
@@ -55,21 +56,21 @@ const (
 // Has reports whether one of the flags f is set.
 func (g Flags) Has(f Flags) bool { return g&f != 0 }
 
-// Frame is a received frame or, for DATA and unknown types, a piece of one.
+// Frame is a received frame or, for DATA and unknown types, a part of one, which is called a piece.
 type Frame struct {
-	// Payload is the part of the payload that isn't padding and isn't in another field: the data, the field block's fragment, the
-	// entries of SETTINGS, PING's 8 bytes, GOAWAY's debug data, or the value of PRIORITY_UPDATE. It lies in the bytes that were given
-	// to Next.
+	// Payload is the part of the payload that isn't padding and isn't in another field: the data, the field block's fragment, the entries of
+	// SETTINGS, PING's 8 bytes, GOAWAY's debug data, or the value of PRIORITY_UPDATE. It is a slice of the bytes that were passed to Next.
 	Payload []byte
-	// Size is the number of bytes of DATA's payload in this piece, with the padding. They use up the windows (RFC 9113, section 6.1).
+	// Size is how many bytes of the payload of DATA this piece holds, including padding. They count against the windows (RFC 9113, section
+	// 6.1).
 	Size int
 	// Length is the length of the whole frame's payload.
 	Length int
 	Stream uint32
-	// Value is the window's increment, the error code of RST_STREAM and GOAWAY, or the stream that PRIORITY_UPDATE is for.
+	// Value is the increment of WINDOW_UPDATE, the error code of RST_STREAM or GOAWAY, or the stream to which PRIORITY_UPDATE applies.
 	Value uint32
 	Type  FrameType
-	// Flags are the frame's. If a frame comes in pieces, the last piece alone has FlagEndStream.
+	// Flags are the frame's flags. If a frame is read in pieces, only the last piece has FlagEndStream.
 	Flags Flags
 	// Follows says that this isn't the first piece of its frame.
 	Follows bool
@@ -78,10 +79,10 @@ type Frame struct {
 // EndStream reports whether the client's side of the stream ends with the frame, which is DATA or HEADERS.
 func (f *Frame) EndStream() bool { return f.Flags.Has(FlagEndStream) }
 
-// Ack reports whether the frame, which is SETTINGS or PING, is an answer.
+// Ack reports whether the frame, which is SETTINGS or PING, acknowledges one that the server has sent.
 func (f *Frame) Ack() bool { return f.Flags.Has(FlagAck) }
 
-// ReadPreface reports whether b begins with the client's preface. False without a fault means that more bytes are needed.
+// ReadPreface reports whether b begins with the client's preface. If it returns false and NoFault, it needs more bytes.
 func ReadPreface(b []byte) (bool, Fault) {
 	n := min(len(b), len(Preface))
 	if string(b[:n]) != Preface[:n] {
@@ -90,30 +91,30 @@ func ReadPreface(b []byte) (bool, Fault) {
 	return n == len(Preface), NoFault
 }
 
-// Reader takes frames out of the bytes behind the preface. It holds only the state that the order of frames needs, and no buffer: the
-// caller keeps the bytes that Next hasn't taken. The zero value is ready for a connection's first frame.
+// Reader parses frames from the bytes after the preface. It holds no buffer, only the state that depends on earlier frames: the caller keeps
+// the bytes that Next hasn't consumed. The zero value is ready for a connection's first frame.
 //
-// DATA and frames of unknown types come in pieces, as their bytes do. All others come whole, so the caller must be able to keep
-// FrameHeaderLen+MaxFrameSize bytes.
+// Next returns DATA and frames of unknown types in pieces, as their bytes arrive. It returns all other frames whole, so the caller must be
+// able to keep FrameHeaderLen+MaxFrameSize bytes.
 type Reader struct {
-	length  int32 // of the frame that comes in pieces
-	left    int32 // bytes of it that will still come, with the padding
-	padding int32 // how many of them are padding
+	length  int32 // payload length of the frame that is read in pieces
+	left    int32 // how many bytes of that frame will still arrive, including padding
+	padding int32 // how many bytes of left are padding
 	stream  uint32
-	block   uint32 // the stream of a field block that goes on, 0 if none does
+	block   uint32 // the stream of an incomplete field block, 0 for none
 	kind    FrameType
 	flags   Flags
 	begun   bool // the first frame was received
 }
 
-// InBlock reports whether a field block has begun, and CONTINUATION must follow.
+// InBlock reports whether a field block is incomplete, so that CONTINUATION must follow.
 func (r *Reader) InBlock() bool { return r.block != 0 }
 
-// Next puts the frame at the start of b, or a piece of it, into f, and returns how many bytes of b it has taken. If it has taken none and
-// there is no fault, it needs more bytes.
+// Next parses the frame at the start of b, or a piece of it, into f, and returns how many bytes of b it has consumed. If it returns 0 and
+// NoFault, it needs more bytes.
 //
-// A fault of the connection ends the connection. With a fault of a stream, f is valid, and its bytes are taken. A field block must be
-// decoded even then, since the client's later blocks build upon it (RFC 9113, section 4.3).
+// A fault for which OfStream returns false ends the connection. With other faults f is valid, and its bytes are consumed. Even then a field
+// block must be decoded, since the client's later blocks depend on it (RFC 9113, section 4.3).
 func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
 	if r.left > 0 {
 		return r.piece(f, b, 0, true), NoFault
@@ -137,10 +138,11 @@ func (r *Reader) Next(f *Frame, b []byte) (int, Fault) {
 	return end, r.parse(f)
 }
 
-// known reports whether the frame is of a type that means something to a server.
+// known reports whether the server knows the frame's type.
 func (f *Frame) known() bool { return f.Type <= FrameContinuation || f.Type == FramePriorityUpdate }
 
-// lengths are the shortest and the longest payload of each type, except PRIORITY: its wrong length is the stream's fault.
+// lengths has the shortest and the longest payload of each type. It allows any length for PRIORITY, since a wrong length there is a fault of
+// the stream alone: see parse.
 var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameData:         {0, MaxFrameSize},
 	FrameHeaders:      {0, MaxFrameSize},
@@ -154,8 +156,8 @@ var lengths = [FrameContinuation + 1]struct{ least, most int }{
 	FrameContinuation: {0, MaxFrameSize},
 }
 
-// admit checks a frame's header alone: whether it is valid, and whether such a frame may come now. So a frame that can't be right is
-// refused before its payload arrives.
+// admit checks a frame's header: whether it is valid, and whether such a frame is allowed here. So an invalid frame is refused before its
+// payload arrives.
 func (r *Reader) admit(f *Frame) Fault {
 	length := f.Length
 	if !r.begun && (f.Type != FrameSettings || f.Ack()) {
@@ -164,7 +166,8 @@ func (r *Reader) admit(f *Frame) Fault {
 	if r.block != 0 && (f.Type != FrameContinuation || f.Stream != r.block) {
 		return FaultInBlock
 	}
-	// RFC 9113, section 4.2, lets a stream end with some of these faults. But then up to 16 MB would have to be thrown away.
+	// RFC 9113, section 4.2, allows a server to end only the stream if some types of frames are too long. But then the server would have to
+	// discard up to 16 MB.
 	if length > MaxFrameSize {
 		return FaultFrameSize
 	}
@@ -194,7 +197,7 @@ func (r *Reader) admit(f *Frame) Fault {
 	return NoFault
 }
 
-// beginPieces begins a frame that needn't come whole.
+// beginPieces begins a frame that is read in pieces, and reads its first piece.
 func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
 	header, padding := FrameHeaderLen, 0
 	if f.Type == FrameData && f.Flags.Has(FlagPadded) {
@@ -213,15 +216,15 @@ func (r *Reader) beginPieces(f *Frame, b []byte, length int) (int, Fault) {
 	r.length, r.left, r.padding = int32(length), int32(FrameHeaderLen+length-header), int32(padding)
 	n := r.piece(f, b, header, false)
 	if n == 0 {
-		r.left = 0 // only the header has arrived; the next call looks at it again
+		r.left = 0 // only the header has arrived; Next will parse it again
 		return 0, NoFault
 	}
 	f.Size += header - FrameHeaderLen
 	return n, NoFault
 }
 
-// piece takes the piece of a frame that is at b[start:]. It must have a byte of data, or be all that is left of the frame: otherwise the
-// caller may mistake a piece without data for a frame without data.
+// piece reads the piece of a frame at b[start:]. A piece must contain a byte of data or be the last one of its frame. Otherwise the caller
+// might mistake a piece without data for a frame without data.
 func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	left, data := int(r.left), int(r.left-r.padding)
 	n := min(len(b)-start, left)
@@ -240,7 +243,7 @@ func (r *Reader) piece(f *Frame, b []byte, start int, follows bool) int {
 	return start + n
 }
 
-// parse checks and takes apart the payload of a frame that has arrived completely.
+// parse checks and parses the payload of a frame that has arrived completely.
 func (r *Reader) parse(f *Frame) Fault {
 	switch f.Type {
 	case FrameHeaders:
@@ -257,7 +260,8 @@ func (r *Reader) parse(f *Frame) Fault {
 	case FrameReset:
 		f.Value = binary.BigEndian.Uint32(f.Payload)
 	case FrameGoAway:
-		// The first 4 bytes name the last of the server's streams that the client will serve. This server opens none, so they don't matter.
+		// The first 4 bytes name the last of the server's streams that the client will serve. They don't matter, since this server opens no
+		// streams.
 		f.Value, f.Payload = binary.BigEndian.Uint32(f.Payload[4:]), f.Payload[8:]
 	case FrameWindowUpdate:
 		f.Value = binary.BigEndian.Uint32(f.Payload) & (1<<31 - 1)
@@ -274,7 +278,8 @@ func (r *Reader) parse(f *Frame) Fault {
 	return NoFault
 }
 
-// parseHeaders takes the padding and the priority of RFC 7540 off HEADERS. The priority isn't used (RFC 9113, section 5.3.2).
+// parseHeaders removes the padding and the priority of RFC 7540 from the payload of HEADERS. The priority isn't used (RFC 9113, section
+// 5.3.2).
 func (r *Reader) parseHeaders(f *Frame) Fault {
 	padding := 0
 	if f.Flags.Has(FlagPadded) {
@@ -331,7 +336,8 @@ func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
 	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
 }
 
-// AppendGoAway appends GOAWAY: no stream over last was or will be served. The text, of at most 1,000 bytes, helps to debug the client.
+// AppendGoAway appends GOAWAY, which says that the server serves no stream with a number over last. The text helps to debug the client. At
+// most 1,000 bytes of it are sent.
 func AppendGoAway(b []byte, last uint32, code ErrCode, text string) []byte {
 	text = text[:min(len(text), 1000)]
 	b = AppendFrameHeader(b, 8+len(text), FrameGoAway, 0, 0)
@@ -344,10 +350,12 @@ func AppendWindowUpdate(b []byte, stream, increment uint32) []byte {
 	return binary.BigEndian.AppendUint32(AppendFrameHeader(b, 4, FrameWindowUpdate, 0, stream), increment)
 }
 
-// BeginHeaders appends the place of a frame header. The field block is appended next, and then EndHeaders divides it into frames.
+// BeginHeaders appends room for a frame header. The caller then appends the field block, and calls EndHeaders, which divides the block into
+// frames.
 func BeginHeaders(b []byte) []byte { return append(b, make([]byte, FrameHeaderLen)...) }
 
-// EndHeaders makes HEADERS, and CONTINUATION where it needs to, of the field block that was appended after BeginHeaders at b[start:].
+// EndHeaders turns the field block that was appended after BeginHeaders at b[start:] into HEADERS and, if the block is too long for one
+// frame, CONTINUATION.
 func EndHeaders(b []byte, start int, stream uint32, endStream bool) []byte {
 	flags := Flags(0)
 	if endStream {
@@ -358,7 +366,7 @@ func EndHeaders(b []byte, start int, stream uint32, endStream bool) []byte {
 		AppendFrameHeader(b[:start], length, FrameHeaders, flags|FlagEndHeaders, stream)
 		return b
 	}
-	// The fragments move apart, the last one first.
+	// Move the fragments apart to make room for frame headers, beginning with the last fragment.
 	more := (length - 1) / MaxFrameSize
 	b = append(b, make([]byte, more*FrameHeaderLen)...)
 	block := b[start+FrameHeaderLen:]
@@ -376,7 +384,7 @@ func EndHeaders(b []byte, start int, stream uint32, endStream bool) []byte {
 	return b
 }
 
-// AppendData appends DATA: as many frames as the payload needs, and one if it is empty.
+// AppendData appends as many DATA frames as the payload needs, and one frame if the payload is empty.
 func AppendData(b []byte, stream uint32, payload []byte, endStream bool) []byte {
 	for {
 		n, flags := min(len(payload), MaxFrameSize), Flags(0)

@@ -11,7 +11,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// read reads all frames of b, which comes in parts of n bytes. It puts the pieces of a frame together.
+// read reads all frames of b, which it passes to a Reader in parts of n bytes. It joins the pieces of a frame.
 func read(b string, n int) (frames []Frame, fault Fault) {
 	var r Reader
 	return readFrom(&r, b, n)
@@ -25,7 +25,7 @@ func readFrom(r *Reader, b string, n int) (frames []Frame, fault Fault) {
 		for fault == NoFault {
 			var f Frame
 			var taken int
-			// The capacity ends where the bytes do, so that reading further panics.
+			// The capacity is the length, so that a read past the end panics.
 			taken, fault = r.Next(&f, in[:len(in):len(in)])
 			if taken == 0 {
 				break
@@ -42,17 +42,17 @@ func readFrom(r *Reader, b string, n int) (frames []Frame, fault Fault) {
 		}
 	}
 	if fault == NoFault && len(in) > 0 {
-		frames = append(frames, Frame{Type: 0xff, Length: len(in)}) // what is left
+		frames = append(frames, Frame{Type: 0xff, Length: len(in)}) // bytes that belong to no complete frame
 	}
 	return frames, fault
 }
 
 var (
 	start   = frameOf(FrameSettings, 0, 0, "")
-	opening = frameOf(FrameHeaders, 0, 1, "x") // a field block that goes on
+	opening = frameOf(FrameHeaders, 0, 1, "x") // a field block that isn't complete
 )
 
-// frameTests are frames that follow start, each with the result that the RFC demands.
+// frameTests are frames that follow start, each with the result that the RFC requires.
 var frameTests = []struct {
 	rfc   string
 	bytes string
@@ -197,7 +197,7 @@ var frameTests = []struct {
 	{"4.2: longer than SETTINGS_MAX_FRAME_SIZE", frameOf(0x0a, 0, 1, strings.Repeat("a", 16385)), Frame{}, FaultFrameSize},
 }
 
-// Each frame is read in the same way, however its bytes come.
+// Each frame is parsed in the same way, however its bytes are divided.
 func TestReadFrames(t *testing.T) {
 	for _, test := range frameTests {
 		t.Run(test.rfc, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestReadFrames(t *testing.T) {
 	}
 }
 
-// Before its last byte a frame isn't complete, and has no fault unless its first bytes show one.
+// A frame whose last byte hasn't arrived isn't complete, and has no fault unless its first bytes are invalid.
 func TestReadFrameCut(t *testing.T) {
 	for _, test := range frameTests {
 		for cut := range min(len(test.bytes), 2000) {
@@ -305,7 +305,7 @@ func TestReadPreface(t *testing.T) {
 	}
 }
 
-// Each piece of DATA has at least a byte of data, unless its whole frame has none.
+// Each piece of DATA has at least one byte of data, unless the whole frame has none.
 func TestPiecesHaveData(t *testing.T) {
 	whole := start + frameOf(FrameData, FlagPadded|FlagEndStream, 1, "\x05abc\x00\x00\x00\x00\x00")
 	var r Reader
@@ -333,7 +333,7 @@ func TestPiecesHaveData(t *testing.T) {
 	}
 }
 
-// Frames that a server sends, as x/net reads them.
+// x/net's Framer reads the frames that a server appends.
 func TestAppendedFrames(t *testing.T) {
 	var b []byte
 	b = (&Settings{MaxStreams: 128, MaxHeaderList: 16384, ExtendedConnect: true}).Append(b)
@@ -386,7 +386,7 @@ func TestAppendedFrames(t *testing.T) {
 	}
 }
 
-// A field block of any length becomes HEADERS and CONTINUATION of at most 16,384 bytes, the last of which ends it.
+// A field block of any length becomes HEADERS and CONTINUATION frames of at most 16,384 bytes. Only the last frame has END_HEADERS.
 func TestEndHeaders(t *testing.T) {
 	for _, length := range []int{0, 1, 16383, 16384, 16385, 32768, 32769, 100_000} {
 		for _, endStream := range []bool{false, true} {
@@ -420,7 +420,7 @@ func TestEndHeaders(t *testing.T) {
 	}
 }
 
-// Frames that x/net writes are read as they were meant.
+// A Reader parses the frames that x/net's Framer writes.
 func TestReadFramesOfXNet(t *testing.T) {
 	var b bytes.Buffer
 	framer := xhttp2.NewFramer(&b, nil)
@@ -446,7 +446,7 @@ func TestReadFramesOfXNet(t *testing.T) {
 	}
 }
 
-// Any bytes are read in the same way whole and byte by byte, and a frame that x/net refuses is refused.
+// FuzzReader checks that any bytes are parsed in the same way at once and byte by byte, and that a frame that x/net refuses is refused.
 func FuzzReader(f *testing.F) {
 	for _, test := range frameTests {
 		if len(test.bytes) < 100 {

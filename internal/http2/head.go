@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// pseudo numbers the pseudo-header fields of requests.
+// pseudo is the number of a pseudo-header field of requests.
 type pseudo uint8
 
 const (
@@ -22,51 +22,51 @@ const (
 
 var pseudoNames = [pseudoCount]string{":method", ":scheme", ":path", ":authority", ":protocol"}
 
-// span says where something is in bytes.
+// span is a range of bytes.
 type span struct{ start, end uint32 }
 
-// Head takes the fields of a request or of a trailer section as HPACK's decoder gives them. The decoder has checked the characters of each
-// field, and the size of all of them together. The Head holds them to the rest of RFC 9113, section 8, and makes an http1.RequestHead of
-// them, which checks what is common to all HTTP versions. It remembers the first fault, and ignores the fields after that. A Head can be
-// used again, and keeps its memory.
+// Head collects the fields of a request or of a trailer section, which HPACK's decoder passes to it. The decoder checks the characters of
+// each field, and the size of all fields together. Head checks the other rules of RFC 9113, section 8, and turns the fields into an
+// http1.RequestHead, which checks what is common to all HTTP versions. Head keeps the first fault, and ignores the fields after it. A Head
+// can be used for many requests, and keeps its memory.
 //
-// A request by extended CONNECT (RFC 8441) becomes what the same client would ask for by HTTP/1.1: a GET with the fields Upgrade and
-// Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol tells such a request from others.
+// An extended CONNECT request (RFC 8441) becomes the request that the client would send over HTTP/1.1: a GET with the fields Upgrade and
+// Connection and, if the protocol is "websocket", a Sec-WebSocket-Key. Protocol returns a value for such requests only.
 type Head struct {
 	head   *http1.RequestHead
 	limits *http1.Limits
 	b      []byte // the method, the target, and the names and values of fields
 	pseudo []byte // the values of pseudo-header fields
 	spans  [pseudoCount]span
-	cookie []byte // the crumbs, joined
+	cookie []byte // the parts of the Cookie field ("crumbs"), joined
 
-	// Priority is what the request's field of that name says (RFC 9218, section 5).
+	// Priority is the value of the request's Priority field (RFC 9218, section 5).
 	Priority Priority
 
 	fault   Fault
 	refused http1.Fault
-	seen    uint8 // a bit for each pseudo-header field
+	seen    uint8 // a bit for each pseudo-header field that has occurred
 
 	extended, trailer  bool
-	begun              bool // the pseudo-header fields are over
-	host, crumbs       bool // there was such a field
+	begun              bool // the request line was made from the pseudo-header fields
+	host, crumbs       bool // whether Host or Cookie has occurred
 	expects, hasLength bool
 }
 
-// Begin begins a request. The head's text is appended to b, which is empty. extended allows extended CONNECT.
+// Begin begins a request. The head's text is appended to b, which must be empty. extended allows extended CONNECT.
 func (h *Head) Begin(head *http1.RequestHead, b []byte, limits *http1.Limits, extended bool) {
 	*h = Head{head: head, limits: limits, b: b, extended: extended, Priority: UnsaidPriority, pseudo: h.pseudo[:0], cookie: h.cookie[:0]}
-	head.MethodEnd = 0 // a head that is refused at once has no method, not the one of an earlier request
+	head.MethodEnd = 0 // so that a head that is refused at once doesn't have the method of an earlier request
 }
 
-// BeginTrailer begins a trailer section. The head must be a new one.
+// BeginTrailer begins a trailer section. head must be a new RequestHead.
 func (h *Head) BeginTrailer(head *http1.RequestHead, b []byte, limits *http1.Limits) {
 	h.Begin(head, b, limits, false)
 	h.trailer, h.begun = true, true
 }
 
-// Field takes the next field, and keeps neither slice. id is the number of the name, or field.Unknown. valid says that the name is a token
-// in lower case, or one behind a colon, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
+// Field adds the next field, and retains neither slice. id is the ID of the name, or field.Unknown. valid says that the name is a token in
+// lower case, which a colon may precede, and that the value has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
 func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
 	switch {
 	case !h.ok():
@@ -84,7 +84,7 @@ func (h *Head) Field(name, value []byte, id field.ID, valid bool) {
 	}
 }
 
-// Text is Field for a decoder that doesn't look at the characters, such as QPACK's.
+// Text is Field for a decoder that doesn't check the characters, such as a decoder of QPACK.
 func (h *Head) Text(name, value string) {
 	n, v := unsafe.Slice(unsafe.StringData(name), len(name)), unsafe.Slice(unsafe.StringData(value), len(value))
 	id := field.Lookup(n)
@@ -93,7 +93,7 @@ func (h *Head) Text(name, value string) {
 
 func (h *Head) ok() bool { return h.fault == NoFault && h.refused == http1.NoFault }
 
-// addPseudo keeps the value of a pseudo-header field.
+// addPseudo stores the value of a pseudo-header field.
 func (h *Head) addPseudo(name, value []byte) Fault {
 	switch {
 	case h.trailer:
@@ -115,7 +115,7 @@ func (h *Head) addPseudo(name, value []byte) Fault {
 	return NoFault
 }
 
-// pseudoOf returns the number of a pseudo-header field, pseudoCount for another.
+// pseudoOf returns the number of a pseudo-header field, or pseudoCount for an unknown name.
 func pseudoOf(name []byte) pseudo {
 	for p, known := range pseudoNames {
 		if string(name) == known {
@@ -129,7 +129,7 @@ func (h *Head) has(p pseudo) bool { return h.seen&(1<<p) != 0 }
 
 func (h *Head) value(p pseudo) []byte { return h.pseudo[h.spans[p].start:h.spans[p].end] }
 
-// beginRequest puts the pseudo-header fields together into a request line.
+// beginRequest makes a request line from the pseudo-header fields.
 func (h *Head) beginRequest() {
 	h.begun = true
 	method, target, fault := h.requestLine()
@@ -149,7 +149,7 @@ func (h *Head) beginRequest() {
 	}
 }
 
-// addUpgrade adds the fields by which a client of HTTP/1.1 asks for another protocol.
+// addUpgrade adds the fields with which an HTTP/1.1 client requests another protocol.
 func (h *Head) addUpgrade() {
 	protocol := h.value(pseudoProtocol)
 	h.add(nameUpgrade, protocol, field.Upgrade)
@@ -190,11 +190,11 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 	return method, target, NoFault
 }
 
-// Texts that a head may get although the client has sent no field for them.
+// Texts that are added to a head although the client hasn't sent them.
 var (
 	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
 	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")
-	// RFC 8441, section 5, leaves the key and its answer out, which show only that the server understands WebSockets. Any key will do.
+	// A WebSocket over HTTP/2 has no key (RFC 8441, section 5). Handlers that know only HTTP/1.1 require one, but any key will do.
 	nameKey, valueKey = []byte("sec-websocket-key"), []byte("AAAAAAAAAAAAAAAAAAAAAA==")
 )
 
@@ -208,7 +208,7 @@ func validScheme(b []byte) bool {
 	return len(b) > 0
 }
 
-// addField holds a field to RFC 9113, sections 8.2.2 and 8.2.3.
+// addField adds a field, and checks the rules of RFC 9113, sections 8.2.2 and 8.2.3.
 func (h *Head) addField(name, value []byte, id field.ID) Fault {
 	switch id {
 	case field.Unknown:
@@ -227,7 +227,7 @@ func (h *Head) addField(name, value []byte, id field.ID) Fault {
 		h.expects = len(value) > 0
 	case field.SecWebSocketKey:
 		if h.has(pseudoProtocol) {
-			return NoFault // see valueKey
+			return NoFault // ignore the client's key: see valueKey
 		}
 	}
 	if h.trailer {
@@ -259,7 +259,7 @@ func (h *Head) compareHost(value []byte) Fault {
 	return NoFault
 }
 
-// withoutPort returns a host without its port, if the port is the scheme's own, or empty.
+// withoutPort returns a host without its port, if the port is the default port of the scheme, or empty.
 func withoutPort(host []byte, port string) []byte {
 	n := len(host)
 	switch {
@@ -271,7 +271,7 @@ func withoutPort(host []byte, port string) []byte {
 	return host
 }
 
-// addCrumb adds a part of the cookie. RFC 9113, section 8.2.3: the parts are joined by "; ".
+// addCrumb adds a part of the Cookie field. The parts are joined by "; " (RFC 9113, section 8.2.3).
 func (h *Head) addCrumb(value []byte) {
 	if h.crumbs {
 		h.cookie = append(h.cookie, "; "...)
@@ -288,8 +288,8 @@ func (h *Head) add(name, value []byte, id field.ID) {
 	}
 }
 
-// refuse records the head's error. The error makes the request malformed if it does so in every version of HTTP, unless it is about a
-// limit.
+// refuse records the error with which the request is refused. If the error makes the request malformed over HTTP/2, refuse also sets
+// h.fault. Errors about limits don't.
 func (h *Head) refuse(f http1.Fault) {
 	h.refused = f
 	switch f {
@@ -297,11 +297,11 @@ func (h *Head) refuse(f http1.Fault) {
 		h.fault = FaultContentLength
 	case http1.FaultTarget:
 		if h.fault = FaultPath; !h.has(pseudoPath) {
-			h.fault = FaultAuthority // CONNECT's
+			h.fault = FaultAuthority // the target of a CONNECT request is its :authority
 		}
 	case http1.FaultHost:
 		h.fault = FaultAuthority
-	case http1.FaultNoHost: // RFC 9113 leaves it to the server whether it can answer a request without a host
+	case http1.FaultNoHost: // RFC 9113 doesn't call a request without a host malformed, so it gets an answer
 	default:
 		if f.Status() == 400 {
 			h.fault = FaultMalformed
@@ -309,14 +309,14 @@ func (h *Head) refuse(f http1.Fault) {
 	}
 }
 
-// text returns b as a string for a callee that doesn't keep it.
+// text returns b as a string that shares b's memory, for a callee that doesn't retain the string.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // End ends a request. over says that the decoder has left out fields, because they were too many or too large. End returns the head's text,
-// and the length of the content: -1 if it isn't known in advance.
+// and the framing of the content. f.Length is -1 if the length isn't known in advance.
 //
-// If there is a fault, the caller resets the stream with it, without an answer. Otherwise, if refused is set, the caller answers the request
-// with the status of refused.
+// If fault is set, the caller resets the stream with the fault's code, and sends no answer. Otherwise, if refused is set, the caller answers
+// the request with the status of refused.
 func (h *Head) End(endStream, over bool) (b []byte, f http1.Framing, fault Fault, refused http1.Fault) {
 	h.endFields(over)
 	if h.ok() && !h.begun {
@@ -353,8 +353,8 @@ func (h *Head) endFields(over bool) {
 	}
 }
 
-// EndTrailer is End for a trailer section. It makes l the list of its fields. The list has borrowed the bytes that BeginTrailer was given, or
-// larger ones.
+// EndTrailer is End for a trailer section. It stores the fields in l, which refers to the memory of b that BeginTrailer was given, or to a
+// reallocated copy.
 func (h *Head) EndTrailer(l *field.List, over bool) (Fault, http1.Fault) {
 	if h.endFields(over); h.ok() {
 		h.head.GiveFields(l, h.b)
@@ -362,19 +362,20 @@ func (h *Head) EndTrailer(l *field.List, over bool) (Fault, http1.Fault) {
 	return h.fault, h.refused
 }
 
-// Method returns the value of :method, also if the request is refused. It is valid until the next Begin.
+// Method returns the value of :method, even if the request is refused. It is valid until the next Begin.
 func (h *Head) Method() []byte { return h.value(pseudoMethod) }
 
-// Scheme returns the value of :scheme, which is empty for CONNECT. It is valid until the next Begin, as are those below.
+// Scheme returns the value of :scheme, which is empty for CONNECT. It is valid until the next Begin.
 func (h *Head) Scheme() []byte { return h.value(pseudoScheme) }
 
-// Protocol returns the value of :protocol, "websocket" for instance, which is empty unless the request is one by extended CONNECT.
+// Protocol returns the value of :protocol, for example "websocket". It is empty unless the request is an extended CONNECT. It is valid until
+// the next Begin.
 func (h *Head) Protocol() []byte { return h.value(pseudoProtocol) }
 
-// Content holds the content of a request to its Content-Length (RFC 9113, section 8.1.1).
+// Content checks that the content of a request is as long as its Content-Length says (RFC 9113, section 8.1.1).
 type Content struct{ left int64 }
 
-// Begin begins with the length of http1.Framing: -1 is unknown.
+// Begin sets the expected length, as in http1.Framing: -1 means that it isn't known.
 func (c *Content) Begin(length int64) { c.left = length }
 
 // Receive counts n bytes of content, or records the stream's end.

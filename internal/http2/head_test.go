@@ -21,7 +21,7 @@ func list(text string) (fields [][2]string) {
 	return fields
 }
 
-// request makes a head of the fields, and describes it or its fault.
+// request makes a head from the fields, and describes the head or its fault.
 func request(text string, endStream, extended bool) string {
 	var h Head
 	var head http1.RequestHead
@@ -216,7 +216,7 @@ func TestExtendedConnect(t *testing.T) {
 	}
 }
 
-// A block over the limit is a 431, whatever it lacks, unless the fields before the limit are malformed.
+// A block over the limit is refused with 431, even if required fields are missing, unless the fields before the limit are malformed.
 func TestHeadOverLimit(t *testing.T) {
 	for _, test := range []struct {
 		fields string
@@ -273,7 +273,7 @@ func TestTrailer(t *testing.T) {
 	}
 }
 
-// Text checks the characters that HPACK's decoder checks for Field.
+// Text checks the characters of a field as HPACK's decoder does before it calls Field.
 func TestHeadText(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
@@ -320,7 +320,7 @@ func TestHeadText(t *testing.T) {
 	}
 }
 
-// A head that is refused before its first field has nothing of the request before.
+// A head that is refused before its first field contains nothing of the previous request.
 func TestHeadRefusedAtOnce(t *testing.T) {
 	var h Head
 	var head http1.RequestHead
@@ -341,7 +341,7 @@ func TestHeadRefusedAtOnce(t *testing.T) {
 func TestContent(t *testing.T) {
 	for _, test := range []struct {
 		length int64
-		sizes  []int64 // the last one with END_STREAM
+		sizes  []int64 // sizes of DATA frames; the last one has END_STREAM
 		want   Fault
 	}{
 		{-1, []int64{5, 0, 7}, NoFault},
@@ -369,7 +369,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// Whatever the fields are, a head either has one method, one target and one Host, or is refused.
+// FuzzHead checks that a head with any fields either has one method, one target and one Host, or is refused.
 func FuzzHead(f *testing.F) {
 	for _, test := range headTests {
 		f.Add(test.fields, test.endStream, false)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The decoder agrees with the encoders that made the blocks of github.com/http2jp/hpack-test-case. FILO_HPACK_CASES names the directory of
-// a clone. Other tests compare the decoder with x/net's on random blocks.
+// The decoder decodes the blocks of github.com/http2jp/hpack-test-case, which many encoders have made. FILO_HPACK_CASES is the directory of
+// a clone of that repository. Other tests compare the decoder with x/net's on random blocks.
 func TestDecoderCases(t *testing.T) {
 	dir := os.Getenv("FILO_HPACK_CASES")
 	if dir == "" {
@@ -40,7 +40,7 @@ func TestDecoderCases(t *testing.T) {
 		d := newDecoder()
 		for i, c := range story.Cases {
 			if c.Wire == nil {
-				break // a story that isn't encoded
+				break // the file has no encoded blocks
 			}
 			if c.HeaderTableSize != nil {
 				d.SetTableSize(*c.HeaderTableSize)

@@ -2,7 +2,7 @@ package http2
 
 import "github.com/filohttp/filo/internal/field"
 
-// HPACKError says why a field block can't be decoded, which is a connection error of type COMPRESSION_ERROR (RFC 9113, section 4.3).
+// HPACKError says why a field block can't be decoded. That is a connection error of type COMPRESSION_ERROR (RFC 9113, section 4.3).
 type HPACKError string
 
 // Error explains the error to the client.
@@ -18,31 +18,31 @@ const (
 	errNoReduction HPACKError = "hpack: a smaller SETTINGS_HEADER_TABLE_SIZE was acknowledged, but the table wasn't made smaller"
 )
 
-// Sink takes the fields of a block.
+// Sink receives the decoded fields of a block.
 type Sink interface {
-	// Field takes the next field. The slices are valid until it returns. id is the number of the name; it is field.Unknown for
-	// pseudo-header fields, too. A field is valid if its name is a token in lower case, or such a token behind a colon, and if its value
-	// has neither control bytes nor white space around it (RFC 9113, section 8.2.1).
+	// Field receives the next field. The slices are valid until it returns. id is the ID of the name; it is field.Unknown for pseudo-header
+	// fields, too. A field is valid if its name is a token in lower case, which a colon may precede, and if its value has neither control
+	// bytes nor white space around it (RFC 9113, section 8.2.1).
 	Field(name, value []byte, id field.ID, valid bool)
 }
 
-// Decoder decodes the field blocks that a connection receives (RFC 7541): each of them, in order, since they build upon each other. Call
-// Reset first. A Decoder holds no memory until it is sent an entry for its table.
+// Decoder decodes the field blocks that a connection receives (RFC 7541). It must decode each of them in order, since a block refers to
+// table entries of earlier blocks. Call Reset first. A Decoder allocates memory when the first entry is added to its table.
 type Decoder struct {
 	table   table
-	allowed uint32 // the largest size that an update may give the table
+	allowed uint32 // the largest table size that an update may set
 	reduced bool   // the next block must make the table smaller
 }
 
-// Reset makes d a decoder for a new connection. It keeps its memory.
+// Reset makes d a decoder for a new connection. It keeps the memory.
 func (d *Decoder) Reset() {
 	d.table.evict(0)
 	d.table.text = d.table.text[:0]
 	d.table.max, d.allowed, d.reduced = initialTableSize, initialTableSize, false
 }
 
-// SetTableSize sets how large the peer may make the table, in bytes, at most MaxTableSize. It is called when the peer acknowledges
-// SETTINGS_HEADER_TABLE_SIZE: until then, the previous size holds.
+// SetTableSize sets how large the peer may make the table, in bytes, at most MaxTableSize. The caller calls it when the peer acknowledges
+// SETTINGS_HEADER_TABLE_SIZE, since the previous limit applies until then.
 func (d *Decoder) SetTableSize(size uint32) {
 	if size > MaxTableSize {
 		panic("http2: SETTINGS_HEADER_TABLE_SIZE over MaxTableSize")
@@ -51,16 +51,16 @@ func (d *Decoder) SetTableSize(size uint32) {
 	d.reduced = size < d.table.max
 }
 
-// Trim gives up memory that the table doesn't need now. It is for a connection that has become idle.
+// Trim releases memory that the table doesn't need at present. It is for connections that have become idle.
 func (d *Decoder) Trim() { d.table.trim() }
 
-// Decode decodes a block and gives its fields to the sink. The block must be whole: the payloads of HEADERS and of the CONTINUATION frames
-// behind it, one after the other. If there is no sink, only the table changes.
+// Decode decodes a block and passes its fields to the sink. The block must be complete: the concatenated payloads of HEADERS and of the
+// CONTINUATION frames that follow it. If sink is nil, Decode only updates the table.
 //
-// The limit is for the block, in bytes, and for its fields, each of which counts 32 bytes more than its name and value. The crumbs of a
-// cookie count as one field, and each crumb also counts the two bytes that join it to others (RFC 9113, section 8.2.3). The sink gets
-// neither a field that is over the limit nor any behind it, and over is true. Such a block has been decoded like any other, and the
-// connection can go on.
+// The limit bounds the size of the block in bytes, and also the size of its fields, each of which counts 32 bytes more than its name and
+// value. Several Cookie fields (crumbs) count as one field, with the two bytes that join each crumb to the next (RFC 9113, section 8.2.3).
+// If the limit is exceeded, over is true, and the sink receives neither the field that exceeds it nor any later field. The table is updated
+// all the same, so the connection can go on.
 //
 // An error is an HPACKError, and ends the connection.
 func (d *Decoder) Decode(block []byte, limit int, sink Sink) (over bool, err error) {
@@ -94,7 +94,7 @@ func (d *Decoder) Decode(block []byte, limit int, sink Sink) (over bool, err err
 	return out.left < 0 && sink != nil, nil
 }
 
-// updates reads the updates of the table's size, which only the beginning of a block may have (RFC 7541, section 4.2).
+// updates processes the updates of the table's size, which are allowed only at the beginning of a block (RFC 7541, section 4.2).
 func (d *Decoder) updates(block []byte) ([]byte, error) {
 	for len(block) > 0 && block[0]&0xe0 == 0x20 {
 		size, rest, err := readInt(block, 5)
@@ -146,7 +146,8 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 		return nil, err
 	}
 
-	// A string that is for the table, or has a Huffman code, is written behind the table's text. If it stays, it is already in place there.
+	// A string that will be added to the table, or that is Huffman-coded, is written after the table's text. If it is added, it needn't be
+	// moved.
 	t.prepare(room+codedValue.room(), len(rest))
 	text, start, ok := t.text, len(t.text), true
 	var f fieldView
@@ -176,17 +177,17 @@ func (d *Decoder) literal(block []byte, out *output) (rest []byte, err error) {
 	return rest, nil
 }
 
-// fieldView is a decoded field. Its slices point to where the name and the value lie.
+// fieldView is a decoded field. Its slices refer to the block or to the text of a table.
 type fieldView struct {
 	name, value           []byte
 	id                    field.ID
 	validName, validValue bool
 }
 
-// output gives fields to a sink.
+// output passes fields to a sink.
 type output struct {
 	sink   Sink
-	left   int // of the limit; negative: something is over it
+	left   int // what is left of the limit; negative: it was exceeded
 	crumbs bool
 }
 
@@ -206,7 +207,7 @@ func (o *output) field(f *fieldView) {
 	o.sink.Field(f.name, f.value, f.id, f.validName && f.validValue)
 }
 
-// readInt reads an integer whose prefix has the number of bits (RFC 7541, section 5.1), and returns the rest of b.
+// readInt reads an integer with a prefix of the given number of bits (RFC 7541, section 5.1), and returns the rest of b.
 func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errCutShort
@@ -227,7 +228,7 @@ func readInt(b []byte, bits uint) (v uint32, rest []byte, err error) {
 	return 0, nil, errCutShort
 }
 
-// codedString is a string in the form that it has in a field block (RFC 7541, section 5.2).
+// codedString is a string as it is encoded in a field block (RFC 7541, section 5.2).
 type codedString struct {
 	b       []byte
 	huffman bool
@@ -252,7 +253,8 @@ func (s *codedString) room() int {
 	return len(s.b)
 }
 
-// decode appends the string to text if it must be kept there, or decoded. It reports false if it can't be.
+// decode returns the decoded string. It appends the string to text if the string is Huffman-coded or keep is set. It returns false if the
+// code is invalid.
 func (s *codedString) decode(text []byte, keep bool) (_, decoded []byte, ok bool) {
 	switch start := len(text); {
 	case s.huffman:

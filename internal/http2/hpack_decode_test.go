@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// collected keeps a copy of each field that it is given.
+// collected is a Sink that keeps a copy of each field.
 type collected struct{ fields []collectedField }
 
 type collectedField struct {
@@ -96,10 +96,10 @@ func unhex(s string) []byte {
 
 type exampleBlock struct{ block, fields, table string }
 
-// The examples of RFC 7541, appendix C, with the tables after them.
+// The examples of RFC 7541, appendix C, each with the dynamic table after it.
 var examples = []struct {
 	section string
-	size    uint32 // of the table
+	size    uint32 // the maximum size of the table
 	blocks  []exampleBlock
 }{
 	{"C.2.1", 4096, []exampleBlock{{
@@ -211,7 +211,7 @@ func TestDecoderExamples(t *testing.T) {
 	}
 }
 
-// RFC 7541, appendix C.1, and the borders between one byte and the next.
+// The integers of RFC 7541, appendix C.1, and those at which the number of bytes changes.
 func TestIntegers(t *testing.T) {
 	for _, test := range []struct {
 		v    uint32
@@ -277,14 +277,14 @@ func TestDecoderMalformed(t *testing.T) {
 		if !errors.Is(err, test.want) {
 			t.Errorf("%s: %s: %v, want %v", test.what, test.block, err, test.want)
 		}
-		// A block whose fields are thrown away has the same errors.
+		// A block that is decoded without a sink has the same errors.
 		if _, err := newDecoder().Decode(unhex(test.block), noLimit, nil); !errors.Is(err, test.want) {
 			t.Errorf("%s, without a sink: %v, want %v", test.what, err, test.want)
 		}
 	}
 }
 
-// If a block is cut anywhere, it either ends the connection or yields the fields in front of the cut: none is made up.
+// A block that is cut anywhere either ends the connection, or has exactly the fields before the cut.
 func TestDecoderCut(t *testing.T) {
 	for _, fields := range [][]hpack.HeaderField{chrome, loader} {
 		first, second := encodedTwice(fields)
@@ -381,14 +381,14 @@ func TestDecoderEviction(t *testing.T) {
 	d.table.resize(100)
 	mustDecode(t, d, unhex("40 0161 0162")) // a: b, 34 bytes
 	mustDecode(t, d, unhex("40 0163 0164")) // c: d, 34 bytes
-	// This entry uses the name of a: b, which must make room.
+	// This entry uses the name of a: b, and evicts it.
 	if got := mustDecode(t, d, append(unhex("7f00 05"), "12345"...)).list(); got != "a: 12345\n" {
 		t.Errorf("%q", got)
 	}
 	if got, want := d.table.list(), "[1] (s = 38) a: 12345\n[2] (s = 34) c: d\nTable size: 72\n"; got != want {
 		t.Errorf("the table is\n%swant\n%s", got, want)
 	}
-	// This one uses the name of c: d again, and is as large as the table.
+	// This entry uses the name of c: d, and is as large as the table.
 	value := strings.Repeat("v", 100-32-1)
 	if got := mustDecode(t, d, append(unhex("7f00 43"), value...)).list(); got != "c: "+value+"\n" {
 		t.Errorf("%q", got)
@@ -396,7 +396,7 @@ func TestDecoderEviction(t *testing.T) {
 	if d.table.count != 1 || d.table.size != 100 {
 		t.Errorf("the table is\n%s", d.table.list())
 	}
-	// This one is too large by a byte: no error, but the table is empty.
+	// This entry is a byte larger than the table. That is no error, but empties the table.
 	if got := mustDecode(t, d, append(unhex("7e 44"), value+"v"...)).list(); got != "c: "+value+"v\n" {
 		t.Errorf("%q", got)
 	}
@@ -405,8 +405,8 @@ func TestDecoderEviction(t *testing.T) {
 	}
 }
 
-// A field counts with its name, its value and 32 bytes against the limit, to which the block itself has to keep, too. The sink gets no
-// field over the limit, and the table is right afterwards.
+// A field counts its name, its value and 32 bytes against the limit. The size of the block is limited, too. The sink receives no field over
+// the limit, but the table is updated correctly.
 func TestDecoderLimit(t *testing.T) {
 	entry := append(unhex("40 0178 7f81 0f"), strings.Repeat("y", 127+1921)...) // x: y…, an entry of 2,081 bytes
 	for _, test := range []struct {
@@ -453,7 +453,7 @@ func TestDecoderLimit(t *testing.T) {
 	}
 }
 
-// A field is valid if RFC 9113, section 8.2.1, allows its name and its value. This stays so when it comes from the table.
+// A field is valid if RFC 9113, section 8.2.1, allows its name and its value. The result is the same for a field from the table.
 func TestDecoderValid(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
@@ -464,7 +464,7 @@ func TestDecoderValid(t *testing.T) {
 		{"a1!#$%&'*+-.^_`|~", "~\x80\xff inside\tit ", false},
 		{"a1!#$%&'*+-.^_`|~", "~\x80\xff inside\tit", true},
 		{":path", "/", true},
-		{":unknown", "x", true}, // that no request may have it is checked elsewhere
+		{":unknown", "x", true}, // Head checks that no request has it
 		{":", "x", false},
 		{"::", "x", false},
 		{"", "x", false},
@@ -508,7 +508,7 @@ func TestDecoderValid(t *testing.T) {
 		}
 	}
 
-	// A name that comes from another field's entry is as valid as in that field, whatever that field's value is.
+	// A name that refers to the entry of another field is valid even if that field's value isn't.
 	d := newDecoder()
 	mustDecode(t, d, literals3("x-name", "a\x00b")["with indexing"])
 	if f := mustDecode(t, d, unhex("7e 0162")).fields[0]; f.name != "x-name" || !f.valid {
@@ -520,7 +520,7 @@ func TestDecoderValid(t *testing.T) {
 	}
 }
 
-// literals3 returns the literals that a field can be.
+// literals3 returns the representations of a field as a literal.
 func literals3(name, value string) map[string][]byte {
 	literal := func(first byte, huffman bool) []byte {
 		b := []byte{first}
@@ -540,7 +540,7 @@ func literals3(name, value string) map[string][]byte {
 	}
 }
 
-// randomFields returns the fields of a block. Names and values often occur again.
+// randomFields returns the fields of a block. The same names and values often occur in several blocks.
 func randomFields(random *rand.Rand) []hpack.HeaderField {
 	names := []string{
 		"user-agent", "x-a", "x-long-name-of-a-field", "accept", "cookie", "referer", "x-b", "Date", "if-none-match", ":path", ":method", ":authority", "",
@@ -567,7 +567,8 @@ func randomFields(random *rand.Rand) []hpack.HeaderField {
 	return fields
 }
 
-// A decoder agrees with x/net's encoder over many blocks and sizes of the table, whatever is thrown away or trimmed between them.
+// A decoder decodes what x/net's encoder encodes, over many blocks and table sizes, even if fields are discarded or the table is trimmed
+// between blocks.
 func TestDecoderAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -600,7 +601,7 @@ func TestDecoderAgrees(t *testing.T) {
 				}
 			}
 			if len(want) == 0 {
-				continue // an update is due, but x/net's encoder writes it with a field
+				continue // x/net's encoder writes a required update only together with a field
 			}
 			if random.IntN(5) == 0 {
 				limit, sink := 0, Sink(nil)
@@ -629,8 +630,8 @@ func TestDecoderAgrees(t *testing.T) {
 	}
 }
 
-// A table has as much memory as it needs: none in the beginning, and little more than its entries after it was trimmed. However it is used,
-// it doesn't grow beyond a few times its size.
+// A table takes only the memory that it needs: none at first, and little more than its entries after it was trimmed. However it is used, it
+// takes at most a few times its size.
 func TestDecoderMemory(t *testing.T) {
 	d := newDecoder()
 	mustDecode(t, d, unhex("828684"))
@@ -672,13 +673,13 @@ func TestDecoderMemory(t *testing.T) {
 		}
 		mustDecode(t, d, block)
 	}
-	// Decoding a literal may need nearly twice its length.
+	// Decoding a literal may need nearly twice as many bytes as the encoded literal has.
 	if got := cap(d.table.text); got > 8*initialTableSize {
 		t.Errorf("the text of the table has %d bytes of memory", got)
 	}
 }
 
-// Reset makes a decoder as good as new.
+// After Reset a decoder behaves like a new one.
 func TestDecoderReset(t *testing.T) {
 	d := newDecoder()
 	first, _ := encodedTwice(chrome)
@@ -692,7 +693,7 @@ func TestDecoderReset(t *testing.T) {
 	}
 }
 
-// The static table is that of RFC 7541, appendix A, as x/net has it.
+// The static table is equal to that of x/net (RFC 7541, appendix A).
 func TestStaticTable(t *testing.T) {
 	if staticCount != 61 {
 		t.Fatalf("%d entries", staticCount)
@@ -731,7 +732,7 @@ func TestDecoderAllocs(t *testing.T) {
 			if _, err := d.Decode(append(first[:len(first):len(first)], 0x80), noLimit, c); !errors.Is(err, errIndex) {
 				t.Fatal(err)
 			}
-		}); n > 1 { // append's allocation
+		}); n > 1 { // one allocation is append's
 			t.Errorf("an error makes %v allocations", n-1)
 		}
 	}
@@ -745,7 +746,7 @@ func (c *counted) Field(name, value []byte, _ field.ID, _ bool) {
 	c.bytes += len(name) + len(value)
 }
 
-// FuzzHPACKDecode decodes any two blocks as x/net does, except where this decoder is stricter.
+// FuzzHPACKDecode checks that any two blocks are decoded as x/net decodes them, except where this decoder is stricter.
 func FuzzHPACKDecode(f *testing.F) {
 	for _, example := range examples {
 		for _, b := range example.blocks {
@@ -780,9 +781,9 @@ func FuzzHPACKDecode(f *testing.F) {
 
 			switch {
 			case errors.Is(err, errInteger), errors.Is(err, errLateUpdate):
-				return // x/net takes longer integers, and updates anywhere while its table is empty
+				return // x/net accepts longer integers, and accepts updates anywhere while its table is empty
 			case err == nil && theirErr != nil && strings.Contains(theirErr.Error(), "dynamic table size update") && len(block) > 0 && block[0]&0xe0 == 0x20:
-				return // x/net takes one update at the beginning of a block, and RFC 7541, section 4.2, allows for two
+				return // x/net accepts one update at the beginning of a block, and RFC 7541, section 4.2, allows two
 			case (err == nil) != (theirErr == nil):
 				t.Fatalf("%x: %v, x/net says %v", block, err, theirErr)
 			case err != nil:
@@ -829,7 +830,7 @@ var loader = []hpack.HeaderField{
 	{Name: "user-agent", Value: "h2load nghttp2/1.52.0"},
 }
 
-// encodedTwice returns the blocks of a connection's first request with the fields, and of each later one.
+// encodedTwice returns the block of a connection's first request with the fields, and the block of each later request with them.
 func encodedTwice(fields []hpack.HeaderField) (first, second []byte) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/field"
 )
 
-// The first bytes of representations (RFC 7541, section 6), and how many bits of them begin an integer.
+// The first bytes of representations (RFC 7541, section 6), and how many of their low bits are the prefix of an integer.
 const (
 	indexedField, indexedBits       = 0x80, 7
 	withIndexing, withIndexingBits  = 0x40, 6
@@ -39,8 +39,8 @@ func AppendStatus(dst []byte, status int) []byte {
 	return append(dst, withoutIndexing|8, 3, byte('0'+status/100), byte('0'+status/10%10), byte('0'+status%10))
 }
 
-// AppendField appends a field that isn't added to the table. The name is needed only if its number is field.Unknown. It may be in any case,
-// and goes out in lower case. A value that an attacker mustn't guess through a table is marked as never to be indexed: see sensitive.
+// AppendField appends a field without adding it to the table. The name is used only if id is field.Unknown. AppendField turns it into lower
+// case. A secret value is marked as never to be indexed, so that an attacker can't guess it by means of a table: see sensitive.
 func AppendField(dst []byte, id field.ID, name, value []byte) []byte {
 	dst = appendName(dst, id, name)
 	if len(value) >= huffmanMinLen {
@@ -49,7 +49,7 @@ func AppendField(dst []byte, id field.ID, name, value []byte) []byte {
 	return append(appendInt(dst, 0, stringBits, uint32(len(value))), value...)
 }
 
-// AppendNumber is AppendField for a known name and a value in decimal digits.
+// AppendNumber is AppendField for a known name and an integer, which is encoded in decimal digits.
 func AppendNumber(dst []byte, id field.ID, value int64) []byte {
 	dst = append(dst, literalNames[id]...)
 	length := len(dst)
@@ -58,7 +58,7 @@ func AppendNumber(dst []byte, id field.ID, value int64) []byte {
 	return dst
 }
 
-// appendName appends the beginning of a literal that isn't indexed, up to its name.
+// appendName appends the first part of a literal that isn't indexed, including its name.
 func appendName(dst []byte, id field.ID, name []byte) []byte {
 	if id != field.Unknown {
 		return append(dst, literalNames[id]...)
@@ -73,10 +73,10 @@ func appendName(dst []byte, id field.ID, name []byte) []byte {
 	return dst
 }
 
-// sensitive reports whether a value is a secret. Suppose that a secret is in a table, and an attacker can have fields of his own sent on
-// the same connection. Then he could guess the secret, and the size of a block would show whether the guess is right. So each hop on the
-// way must leave it out of tables (RFC 7541, section 7.1.3), as the representation says. Only credentials are secrets: cookies, and fields
-// that authenticate. Fields of other names never get into a table either, unless the server's own code has prepared them as a Literal.
+// sensitive reports whether the values of a field are secrets. If a secret is in a table, and an attacker can have guesses sent as fields on
+// the same connection, then the size of a block shows whether a guess is right. So each hop must keep secrets out of its tables (RFC 7541,
+// section 7.1.3), which the representation "never indexed" demands. Only credentials are secrets: cookies, and fields that authenticate.
+// Fields that aren't secrets are added to a table only as a Literal, which the server's own code has prepared.
 func sensitive(id field.ID) bool {
 	switch id {
 	case field.Authorization, field.Cookie, field.ProxyAuthorization, field.SetCookie:
@@ -86,9 +86,9 @@ func sensitive(id field.ID) bool {
 }
 
 var (
-	// staticNames has the first index in the static table of a known name, 0 for none.
+	// staticNames has, for each known name, its first index in the static table, or 0 if it isn't there.
 	staticNames = makeStaticNames()
-	// literalNames has for each known name the beginning of a literal that isn't indexed.
+	// literalNames has, for each known name, the first part of a literal that isn't indexed.
 	literalNames = makeLiteralNames()
 )
 
@@ -115,33 +115,33 @@ func makeLiteralNames() (literals [field.Count]string) {
 	return literals
 }
 
-// Literal is a field that is prepared once and appended to many blocks: by an Encoder, or by Append without one. It never changes.
+// Literal is a field that is prepared once and appended to many blocks, by an Encoder or by its own method Append. It is immutable.
 type Literal struct {
-	indexing string // its representation when it is added to the table
-	plain    string // and when it isn't
-	size     uint32 // of its entry; neverFits for a literal that must not get into a table
-	// number distinguishes the literals of the process that may get into a table. It isn't 0.
+	indexing string // the representation that adds it to the table
+	plain    string // the representation that doesn't
+	size     uint32 // the size of its entry; neverFits for a literal that mustn't be added to a table
+	// number identifies the literal among those of the process that may be added to a table. It isn't 0.
 	number uint32
 	slot   uint8
 }
 
 const neverFits = 1<<32 - 1
 
-// literals counts the literals that were made.
+// literals counts the literals that NewLiteral has made.
 var literals atomic.Uint64
 
-// NewLiteral prepares a field. The name must be a token; it goes out in lower case. The value must have no control bytes.
+// NewLiteral prepares a field. The name must be a token; it is turned into lower case. The value must have no control bytes.
 func NewLiteral(name, value string) Literal {
 	id := field.Lookup(name)
 	name = strings.ToLower(name)
 	number := literals.Add(1)
 	l := Literal{number: uint32(number), size: uint32(len(name)+len(value)) + entryOverhead}
-	// The Date is another literal every second, and takes the place of the one before.
+	// Each second has a new literal for Date, which must replace the previous one. So Date has a slot that no other literal uses.
 	if l.slot = dateSlot; id != field.Date {
 		l.slot = uint8(1 + l.number%(encoderSlots-1))
 	}
 	l.plain = string(appendString(appendName(nil, id, []byte(name)), []byte(value)))
-	if sensitive(id) || number >= 1<<32-1 { // a program that makes literals all the time has run out of numbers
+	if sensitive(id) || number >= 1<<32-1 { // a program that makes literals all the time may run out of numbers
 		l.number, l.size = 1<<32-1, neverFits
 		return l
 	}
@@ -153,7 +153,7 @@ func NewLiteral(name, value string) Literal {
 	return l
 }
 
-// Append appends the field without the table. That is for blocks whose place among others isn't known when they are encoded.
+// Append appends the field without using the table. It is for blocks that are encoded before their order among other blocks is known.
 func (l *Literal) Append(dst []byte) []byte { return append(dst, l.plain...) }
 
 const (
@@ -162,35 +162,37 @@ const (
 	dateSlot     = 0
 )
 
-// Encoder encodes literals by the table of a connection's peer. Its blocks must be sent in the order in which they were encoded, and every
-// block that is sent to the peer must begin with Begin, even one that the Encoder doesn't encode. Call Reset first.
+// Encoder encodes literals as indexes into the dynamic table of a connection's peer. Its blocks must be sent in the order in which they were
+// encoded. Begin must be called for each block that is sent to the peer, even if the Encoder doesn't encode the block's fields. Call Reset
+// first.
 //
-// All that it knows about the table is where its literals are. There is nothing else in the table.
+// The table contains nothing but literals of the Encoder, and the Encoder records only their positions.
 type Encoder struct {
 	slots [encoderSlots]encoderSlot
-	// added and bytes count the entries that were ever added to the table, and their sizes. Both wrap around: the entries with which they
-	// are compared are in the table, and so less than initialTableSize behind.
+	// added and bytes are the number and the total size of all entries that were ever added to the table. Both may overflow. That is
+	// harmless: they are compared only with the values that they had when an entry was added that is still in the table, and since then they
+	// have grown by at most initialTableSize.
 	added, bytes uint16
 	max          uint16 // the size of the table
 
-	// due says that the next block must begin with an update. Since the last block, the peer has allowed as little as least, and it now
-	// allows last.
+	// due says that the next block must begin with an update. least is the smallest table size that the peer has allowed since the last
+	// block, and last is the size that it allows now.
 	due         bool
 	least, last uint16
 }
 
 // encoderSlot says which literal is in the table, and where.
 type encoderSlot struct {
-	number uint32 // the literal's; 0: none
-	added  uint16 // how many entries were added before it
-	bytes  uint16 // and their size
+	number uint32 // the literal's number; 0: the slot is empty
+	added  uint16 // Encoder.added before the literal was added
+	bytes  uint16 // Encoder.bytes before the literal was added
 }
 
 // Reset makes e an encoder for a new connection.
 func (e *Encoder) Reset() { *e = Encoder{max: initialTableSize} }
 
-// SetTableSize takes over the sizes that the peer allows by SETTINGS_HEADER_TABLE_SIZE: the smallest of the received values, and the last
-// one. The table doesn't become larger than it is at first, so a peer that allows more doesn't change anything.
+// SetTableSize sets the sizes that the peer allows by SETTINGS_HEADER_TABLE_SIZE: the smallest of the received values, and the last one. The
+// Encoder never uses more than the initial size, so a larger value has no effect.
 func (e *Encoder) SetTableSize(least, last uint32) {
 	if !e.due {
 		e.least = e.max
@@ -200,8 +202,8 @@ func (e *Encoder) SetTableSize(least, last uint32) {
 	e.due = e.least < e.max || e.last != e.max
 }
 
-// Begin begins a block. It appends the updates of the table's size that are due. The table must shrink to the smallest size that the peer
-// has allowed since the last block, even if a larger one is allowed now (RFC 7541, section 4.2).
+// Begin begins a block. It appends the updates of the table's size that are required. The table must shrink to the smallest size that the
+// peer has allowed since the last block, even if a larger one is allowed now (RFC 7541, section 4.2).
 func (e *Encoder) Begin(dst []byte) []byte {
 	if !e.due {
 		return dst
@@ -212,7 +214,7 @@ func (e *Encoder) Begin(dst []byte) []byte {
 func (e *Encoder) update(dst []byte) []byte {
 	e.due = false
 	if e.least < min(e.max, e.last) {
-		// The decoder of x/net, and so every client in Go, takes a second update only if the first has left nothing in the table.
+		// The decoder of x/net, which clients in Go use, accepts a second update only if the table is empty after the first one.
 		dst = appendInt(dst, tableSizeUpdate, sizeUpdateBits, 0)
 		e.evict(0)
 	}
@@ -221,17 +223,18 @@ func (e *Encoder) update(dst []byte) []byte {
 	return appendInt(dst, tableSizeUpdate, sizeUpdateBits, uint32(e.max))
 }
 
-// evict forgets the literals that aren't in the table when the table has a size of max.
+// evict empties the slots of literals that the table evicts when its size becomes max.
 func (e *Encoder) evict(max uint16) {
 	for i := range e.slots {
-		// An entry is in the table if it fits there together with all that were added after it.
+		// An entry is still in the table if it and all later entries together fit into max.
 		if s := &e.slots[i]; e.bytes-s.bytes > max {
 			*s = encoderSlot{}
 		}
 	}
 }
 
-// Append appends the field: as an index if the table has it, and otherwise literally, in which case the table gets it if there is a slot.
+// Append appends the field: as an index if it is in the table, and otherwise as a literal. The literal is added to the table if its slot is
+// free.
 func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	s := &e.slots[l.slot%encoderSlots]
 	if age := e.added - s.added; s.number == l.number && age < 1<<indexedBits-1-uint16(staticCount) {
@@ -240,8 +243,8 @@ func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	return e.add(dst, l, s)
 }
 
-// add appends a field that isn't in the table, or so far behind that its index has two bytes. It adds the field to the table if there is a
-// slot. A literal keeps its slot as long as it is in the table: two literals that took turns in a slot would always push each other out.
+// add appends a field that isn't in the table, or whose index there needs two bytes. It adds the field to the table if its slot is free. A
+// literal keeps its slot as long as it is in the table. Otherwise two literals with the same slot would replace each other again and again.
 func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	if s.number == l.number {
 		return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))
@@ -256,7 +259,8 @@ func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	return append(dst, l.indexing...)
 }
 
-// appendInt appends an integer whose first byte has other bits before the prefix of that many bits (RFC 7541, section 5.1).
+// appendInt appends an integer with a prefix of the given number of bits (RFC 7541, section 5.1). first has the other bits of the first
+// byte.
 func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	prefix := uint32(1)<<bits - 1
 	if v < prefix {
@@ -269,11 +273,11 @@ func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	return append(dst, byte(v))
 }
 
-// huffmanMinLen is how long a value must be for AppendField to encode it. The code saves a quarter of a value and takes about two
-// nanoseconds a byte, which a short value isn't worth.
+// huffmanMinLen is the length from which AppendField Huffman-codes a value. The code makes a value shorter by a quarter, and takes about two
+// nanoseconds for each byte, which isn't worth it for a short value.
 const huffmanMinLen = 64
 
-// appendString appends a string literal, with Huffman's code if that is shorter.
+// appendString appends a string literal, Huffman-coded if that is shorter.
 func appendString(dst, s []byte) []byte {
 	if n := huffmanLen(s); n < len(s) {
 		return appendHuffman(appendInt(dst, huffmanString, stringBits, uint32(n)), s, n)

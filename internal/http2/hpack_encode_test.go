@@ -17,7 +17,7 @@ func newEncoder() *Encoder {
 	return e
 }
 
-// peer decodes a server's blocks by x/net's decoder and by our own, which must agree.
+// peer decodes a server's blocks with x/net's decoder and with Decoder, and checks that the results are equal.
 type peer struct {
 	theirs *hpack.Decoder
 	own    *Decoder
@@ -25,7 +25,7 @@ type peer struct {
 
 func newPeer() *peer { return &peer{hpack.NewDecoder(initialTableSize, nil), newDecoder()} }
 
-// allow tells both decoders which SETTINGS_HEADER_TABLE_SIZE the server has acknowledged.
+// allow sets the SETTINGS_HEADER_TABLE_SIZE that the server has acknowledged in both decoders.
 func (p *peer) allow(size uint32) {
 	p.theirs.SetAllowedMaxDynamicTableSize(size)
 	p.own.SetTableSize(size)
@@ -49,7 +49,7 @@ func (p *peer) decode(t testing.TB, block []byte) []hpack.HeaderField {
 	return fields
 }
 
-// An answer's status is an index if the static table has it, else three digits after the name's index.
+// An answer's status is encoded as an index if it is in the static table, and otherwise as the name's index and three digits.
 func TestAppendStatus(t *testing.T) {
 	for status := 100; status < 1000; status++ {
 		b := AppendStatus(nil, status)
@@ -68,8 +68,8 @@ func TestAppendStatus(t *testing.T) {
 	}
 }
 
-// Names go out in lower case, as "field names MUST be converted to lowercase when constructing an HTTP/2 message" (RFC 9113, section 8.2).
-// No field gets into the table, and cookies and credentials are marked as never to be indexed.
+// Names are sent in lower case, as "field names MUST be converted to lowercase when constructing an HTTP/2 message" (RFC 9113, section 8.2).
+// AppendField adds no field to the table, and marks cookies and credentials as never to be indexed.
 func TestAppendField(t *testing.T) {
 	values := []string{"", "x", strings.Repeat("b", 63), strings.Repeat("b", 64), strings.Repeat("a", 126), strings.Repeat("a", 127), strings.Repeat("a", 500), "\x80\xff", strings.Repeat("\xff", 200)}
 	names := []string{"X-Unknown", "x-unknown", "ETAG", "Content-Type", strings.Repeat("Long-", 40)}
@@ -111,7 +111,7 @@ func TestAppendField(t *testing.T) {
 	}
 }
 
-// A known name goes out as its index in the static table.
+// A name that is in the static table is encoded as its index.
 func TestStaticNames(t *testing.T) {
 	known := 0
 	for i := range staticFields {
@@ -133,8 +133,8 @@ func TestStaticNames(t *testing.T) {
 	}
 }
 
-// An Encoder's first block has literals, which the table then has: in the next blocks they are indexes of a byte each. Secrets stay
-// literals. A block of prepared literals that doesn't use the table changes nothing, wherever it comes in between.
+// An Encoder's first block has literals, which are added to the table. In the next blocks each of them is an index of one byte, but secrets
+// remain literals. A block between them whose literals are appended without the table changes nothing.
 func TestEncoderIndexes(t *testing.T) {
 	server, contentType, odd := NewLiteral("Server", "filo"), NewLiteral("Content-Type", "text/plain; charset=utf-8"), NewLiteral("X-Odd", "{<\x80>}")
 	cookie := NewLiteral("Set-Cookie", "id=1")
@@ -201,7 +201,7 @@ func TestEncoderUpdates(t *testing.T) {
 				t.Errorf("%s: block %d begins with %q, want %q", test.what, i, got, test.want[i])
 			}
 		}
-		// The same if the caller has summed the sizes up.
+		// The result is the same if the caller passes the smallest and the last size of several SETTINGS at once.
 		e.Reset()
 		for i, sizes := range test.sizes {
 			if len(sizes) > 0 {
@@ -218,7 +218,7 @@ func TestEncoderUpdates(t *testing.T) {
 	}
 }
 
-// Each second's Date replaces the previous one. As the table fills with Dates, other literals leave it and come back.
+// Each second's Date replaces the previous one. As Dates fill the table, other literals are evicted and added again.
 func TestEncoderDates(t *testing.T) {
 	server := NewLiteral("Server", "filo")
 	e, p := newEncoder(), newPeer()
@@ -231,7 +231,7 @@ func TestEncoderDates(t *testing.T) {
 			if got := p.decode(t, block); len(got) != 2 || got[0].Value != "filo" || got[1].Value != value {
 				t.Fatalf("%v", got)
 			}
-			if i > 1 && len(block) > 4 { // the first block's Date may have pushed Server out
+			if i > 1 && len(block) > 4 { // the first block's Date may have evicted Server
 				t.Fatalf("second %d, block %d: %x", second, i, block)
 			}
 			if second > 0 && block[0] == server.indexing[0] {
@@ -244,7 +244,7 @@ func TestEncoderDates(t *testing.T) {
 	}
 }
 
-// Of two literals with the same slot, the first keeps the slot as long as it is in the table, and both arrive.
+// If two literals have the same slot, the first one keeps the slot as long as it is in the table. The peer decodes both.
 func TestEncoderSlots(t *testing.T) {
 	var l [3 * encoderSlots]Literal
 	for i := range l {
@@ -267,7 +267,7 @@ func TestEncoderSlots(t *testing.T) {
 	}
 }
 
-// When the numbers have run out, further literals don't get into tables, and so can't be taken for others.
+// When the numbers of literals have run out, further literals aren't added to tables, so they can't be mistaken for others.
 func TestLiteralNumbers(t *testing.T) {
 	before := literals.Load()
 	defer literals.Store(before)
@@ -275,7 +275,7 @@ func TestLiteralNumbers(t *testing.T) {
 	literals.Store(1<<32 - 2)
 	last, none := NewLiteral("X-Last", "b"), NewLiteral("X-None", "c")
 	literals.Store(1<<32 - 1 + before)
-	again := NewLiteral("X-Again", "d") // its number would be that of first
+	again := NewLiteral("X-Again", "d") // if numbers wrapped around, it would have the number of first
 	for _, pair := range [][2]*Literal{{&first, &again}, {&again, &first}, {&last, &none}, {&none, &last}} {
 		e, p := newEncoder(), newPeer()
 		for range 3 {
@@ -289,7 +289,7 @@ func TestLiteralNumbers(t *testing.T) {
 	}
 }
 
-// A literal is in the table if there is room, to the byte, for it and for the entries that came after it.
+// A literal is in the table if the literal and all later entries fit there, to the byte.
 func TestEncoderFits(t *testing.T) {
 	server, vary := NewLiteral("Server", "filo"), NewLiteral("Vary", "Accept") // entries of 42 bytes each
 	for _, test := range []struct {
@@ -297,7 +297,7 @@ func TestEncoderFits(t *testing.T) {
 		want string // the second block
 	}{
 		{41, server.plain + vary.plain},
-		{42, server.indexing + vary.indexing}, // each of the two pushes the other out
+		{42, server.indexing + vary.indexing}, // each of the two entries evicts the other
 		{83, server.indexing + vary.indexing},
 		{84, "\xbf\xbe"},
 	} {
@@ -323,7 +323,7 @@ var encoderPool = func() (pool []Literal) {
 		NewLiteral("AUTHORIZATION", "Bearer"), NewLiteral("Vary", ""), NewLiteral("X-Large", strings.Repeat("large", 1000)))
 }()
 
-// encodeByScript makes an Encoder do what script says, with settings and other workers' blocks in between, and decodes everything.
+// encodeByScript interprets script as operations of an Encoder, with settings and other workers' blocks in between, and decodes all blocks.
 func encodeByScript(t testing.TB, script []byte) {
 	e, p := newEncoder(), newPeer()
 	least, last, changed := uint32(initialTableSize), uint32(initialTableSize), false
@@ -388,7 +388,7 @@ func encodeByScript(t testing.TB, script []byte) {
 	flush()
 }
 
-// field returns the field that a literal's bytes stand for.
+// field decodes a literal.
 func (l *Literal) field(t testing.TB) (name, value string) {
 	f, err := hpack.NewDecoder(0, nil).DecodeFull([]byte(l.plain))
 	if err != nil || len(f) != 1 {
@@ -397,7 +397,7 @@ func (l *Literal) field(t testing.TB) (name, value string) {
 	return f[0].Name, f[0].Value
 }
 
-// Whatever the peer's settings are, and in whatever order literals are sent, the peer decodes the fields that were meant.
+// The peer decodes the fields of all literals, whatever its settings are and in whatever order the literals are sent.
 func TestEncoderAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	for range 300 {
@@ -412,12 +412,12 @@ func TestEncoderAgrees(t *testing.T) {
 	}
 }
 
-// The encoder's own count of the table may wrap.
+// The encoder's counts of entries and bytes may overflow.
 func TestEncoderWraps(t *testing.T) {
 	server := NewLiteral("Server", "filo")
 	e, p := newEncoder(), newPeer()
 	for i := range 3 << 16 / 40 {
-		// A table of 60 bytes holds only one of the two: each enters it again and again.
+		// A table of 60 bytes holds only one of the two literals, so each of them is added again and again.
 		l := &encoderPool[i%2]
 		if i == 0 {
 			e.SetTableSize(60, 60)
@@ -429,14 +429,14 @@ func TestEncoderWraps(t *testing.T) {
 	}
 }
 
-// FuzzHPACKEncode is TestEncoderAgrees for any script.
+// FuzzHPACKEncode checks what TestEncoderAgrees does, for any script.
 func FuzzHPACKEncode(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\xb0\x00\x01\x02\xd0\xff\x00\x80\xa0\xb0\x00\xd5\xb0\xa0\xa0"))
 	f.Add(bytes.Repeat([]byte{1, 0x15, 0xa5, 0xb0, 0xe0, 7}, 20))
 	f.Fuzz(func(t *testing.T, script []byte) { encodeByScript(t, script[:min(len(script), 2000)]) })
 }
 
-// smallAnswer appends the field block of an answer with a small text.
+// smallAnswer appends the field block of an answer with a short text.
 type smallAnswer struct{ contentType, server, date Literal }
 
 func newSmallAnswer() *smallAnswer {
@@ -461,7 +461,7 @@ func (a *smallAnswer) encodeApart(dst []byte) []byte {
 	return AppendNumber(dst, field.ContentLength, 13)
 }
 
-// Encoding a block allocates nothing but the block's own bytes.
+// Encoding a block allocates nothing if there is room for the block's bytes.
 func TestEncoderAllocs(t *testing.T) {
 	a, e := newSmallAnswer(), newEncoder()
 	out := make([]byte, 0, 1024)

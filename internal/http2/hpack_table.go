@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// entryOverhead is how many bytes a field counts besides its name and value (RFC 7541, section 4.1).
+	// entryOverhead is how many bytes a field counts in addition to its name and value (RFC 7541, section 4.1).
 	entryOverhead = 32
-	// initialTableSize is how large a dynamic table may be until SETTINGS_HEADER_TABLE_SIZE says otherwise, in bytes.
+	// initialTableSize is the maximum size of a dynamic table in bytes until SETTINGS_HEADER_TABLE_SIZE changes it.
 	initialTableSize = 4096
-	// MaxTableSize bounds the dynamic table of a Decoder, in bytes: an entry keeps its lengths in 16 bits.
+	// MaxTableSize bounds the dynamic table of a Decoder, in bytes, since an entry stores its lengths in 16 bits.
 	MaxTableSize = 1<<16 - 1
 )
 
@@ -83,13 +83,13 @@ var staticFields = [...][2]string{
 
 const staticCount = uint32(len(staticFields))
 
-// entry is a field of the static or the dynamic table. Its name lies at the offset at in the table's text, and its value behind the name.
+// entry is a field of the static or the dynamic table. Its name is at offset at in the table's text, and its value follows the name.
 type entry struct {
 	at       uint32
 	nameLen  uint16
 	valueLen uint16
 	id       field.ID
-	// See Sink.
+	// See Sink.Field.
 	validName, validValue bool
 }
 
@@ -106,7 +106,7 @@ func (e *entry) value(text []byte) []byte {
 
 func (e *entry) size() uint32 { return uint32(e.nameLen) + uint32(e.valueLen) + entryOverhead }
 
-// The static table as the decoder uses it, and the known names as they are in HTTP/2.
+// The static table as the decoder uses it, and the known field names in lower case.
 var (
 	staticEntries, staticText = makeStaticEntries()
 	lowerNames                = makeLowerNames()
@@ -129,20 +129,21 @@ func makeLowerNames() (names [field.Count]string) {
 
 // table is a decoder's dynamic table (RFC 7541, section 2.3.2).
 type table struct {
-	// ring holds the entries. Its length is a power of two. An entry stands at the number of entries that were added before it, modulo the
-	// length.
+	// ring holds the entries. Its length is a power of two. The index of an entry is the number of entries that were added before it, modulo
+	// the length.
 	ring  []entry
 	added uint32 // how many entries were ever added
-	count uint32 // how many are left
+	count uint32 // how many of them weren't evicted
 
-	// text holds the names and values of the entries, the oldest first, behind those of entries that were evicted.
+	// text holds the names and values of the entries, the oldest first. It may begin with the text of evicted entries.
 	text []byte
 
-	size uint32 // of the entries
-	max  uint32 // of size
+	size uint32 // total size of the entries (RFC 7541, section 4.1)
+	max  uint32 // the limit of size
 }
 
-// lookup returns the entry with an index, of either table, and the text that it lies in. It returns nil if there is none.
+// lookup returns the entry with the given index in the static or dynamic table, and the text to which its offset refers. It returns nil if
+// there is no such entry.
 func (t *table) lookup(index uint32) (e *entry, text []byte) {
 	if index-1 < staticCount {
 		return &staticEntries[index], staticText
@@ -154,7 +155,7 @@ func (t *table) lookup(index uint32) (e *entry, text []byte) {
 	return t.at(age), t.text
 }
 
-// at returns the entry of an age: how many entries were added after it.
+// at returns the entry after which age entries were added.
 func (t *table) at(age uint32) *entry { return &t.ring[(t.added-1-age)&uint32(len(t.ring)-1)] }
 
 // dead returns how many bytes of text belong to entries that were evicted.
@@ -165,7 +166,7 @@ func (t *table) dead() uint32 {
 	return t.at(t.count - 1).at
 }
 
-// evict takes away the oldest entries until the size is at most max.
+// evict removes the oldest entries until the size is at most max.
 func (t *table) evict(max uint32) {
 	for t.size > max {
 		t.size -= t.at(t.count - 1).size()
@@ -179,8 +180,9 @@ func (t *table) resize(max uint32) {
 	t.evict(max)
 }
 
-// prepare makes room for n more bytes of text. The text grows, unless moving it frees enough memory. rest is the size of the field block's
-// remaining bytes. The first block of a connection is mostly the one that fills the table, so its size tells how much memory that needs.
+// prepare makes room for n more bytes of text. First it moves the text over that of evicted entries; if that isn't enough, it reallocates
+// the text. rest is the number of bytes of the field block that are still undecoded. Mostly the first block of a connection fills the table,
+// so its size says how much memory to allocate.
 func (t *table) prepare(n, rest int) {
 	const least, most = 64, 1024
 	if len(t.text)+n <= cap(t.text) {
@@ -191,7 +193,7 @@ func (t *table) prepare(n, rest int) {
 		t.rebase(dead)
 	}
 	if len(t.text)+n > cap(t.text) {
-		more := max(n, min(max(n+rest+rest/2, least), most)) // a Huffman code makes texts shorter by a third or so
+		more := max(n, min(max(n+rest+rest/2, least), most)) // decoding Huffman codes makes the rest longer by about half
 		if len(t.text) > 0 {
 			more = max(n, len(t.text)/2)
 		}
@@ -199,7 +201,7 @@ func (t *table) prepare(n, rest int) {
 	}
 }
 
-// add adds f as an entry. Its name and its value are all that text holds behind the table's text.
+// add adds f as an entry. text is the table's text, followed by the name and the value of f.
 func (t *table) add(text []byte, f *fieldView) {
 	start := len(t.text)
 	size := uint32(len(text)-start) + entryOverhead
@@ -221,7 +223,7 @@ func (t *table) add(text []byte, f *fieldView) {
 	*t.at(0) = entry{uint32(start), uint16(len(f.name)), uint16(len(f.value)), f.id, f.validName, f.validValue}
 }
 
-// setRing gives the ring another length.
+// setRing reallocates the ring with another length.
 func (t *table) setRing(length int) {
 	old := *t
 	t.ring = make([]entry, length)
@@ -230,7 +232,7 @@ func (t *table) setRing(length int) {
 	}
 }
 
-// trim gives up memory that the entries don't need.
+// trim releases memory that the entries don't need.
 func (t *table) trim() {
 	if t.count == 0 {
 		t.text, t.ring = nil, nil
@@ -252,14 +254,14 @@ func (t *table) trim() {
 	}
 }
 
-// rebase adjusts the entries to text that lies n bytes further to the front.
+// rebase adjusts the offsets of the entries after n bytes at the beginning of text were removed.
 func (t *table) rebase(n uint32) {
 	for age := range t.count {
 		t.at(age).at -= n
 	}
 }
 
-// validName reports whether a name is a token in lower case, behind a colon for a pseudo-header field (RFC 9113, section 8.2.1).
+// validName reports whether a name is a token in lower case, which a colon may precede (RFC 9113, section 8.2.1).
 func validName(name []byte, id field.ID) bool {
 	if id != field.Unknown {
 		return string(name) == lowerNames[id]
@@ -275,7 +277,8 @@ func validName(name []byte, id field.ID) bool {
 	return len(name) > 0
 }
 
-// validValue reports whether a value has neither control bytes nor white space at its ends (RFC 9113, section 8.2.1). A tab may be inside.
+// validValue reports whether a value has neither control bytes nor white space at its ends (RFC 9113, section 8.2.1). A tab is allowed
+// inside.
 func validValue(value []byte) bool {
 	if len(value) == 0 {
 		return true

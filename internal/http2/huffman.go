@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// huffmanSymbols lists, for each length of a code in bits, the bytes whose code has that length (RFC 7541, appendix B). The code is
-// canonical: shorter codes come first, and codes of one length follow each other in the order of their bytes. So the lengths determine the
-// codes. EOS is missing: it is the last code of 30 bits, all ones, and no string may have it.
+// huffmanSymbols lists, for each code length in bits, the bytes whose codes have that length (RFC 7541, appendix B). The code is canonical:
+// codes are assigned in ascending order, first by length and then by the value of the byte. So the lengths determine the codes. EOS isn't
+// listed: it is the last code of 30 bits, all ones, and no string may contain it.
 var huffmanSymbols = [huffmanMaxBits + 1]string{
 	5:  "012aceiost",
 	6:  " %-./3456789=A_bdfghlmnpru",
@@ -36,17 +36,18 @@ var huffmanSymbols = [huffmanMaxBits + 1]string{
 const (
 	huffmanMinBits = 5
 	huffmanMaxBits = 30
-	// huffmanLookup is how many bits the table of the decoder looks at together: two of the common symbols, or one.
+	// huffmanLookup is how many bits the decoder looks up in its table at once: they hold one or two of the common symbols.
 	huffmanLookup = 11
 )
 
-// huffmanCode is the code of a byte, in the lowest bits.
+// huffmanCode is the code of a byte. The code is in the lowest bits.
 type huffmanCode struct {
 	code uint32
 	bits uint8
 }
 
-// huffmanStep says what the next bits begin with, one symbol or two. It is 0 where a code begins that is longer than the lookup.
+// huffmanStep is an entry of the decoder's table: the one or two symbols with which the looked-up bits begin. It is 0 if they begin with a
+// code of more than huffmanLookup bits.
 type huffmanStep uint32
 
 func oneHuffmanStep(symbol byte, bits uint) huffmanStep {
@@ -58,9 +59,9 @@ func twoHuffmanSteps(first, second byte, bits uint) huffmanStep {
 }
 
 func (s huffmanStep) count() int      { return int(s >> 24) }
-func (s huffmanStep) symbols() uint16 { return uint16(s >> 8) } // the first in the low byte
+func (s huffmanStep) symbols() uint16 { return uint16(s >> 8) } // the first symbol is in the low byte
 
-// bits returns the length of the codes together. The mask tells the compiler that a shift by the result needs one instruction.
+// bits returns the total length of the codes. Because of the mask the compiler can shift by the result with one instruction.
 func (s huffmanStep) bits() uint { return uint(s & 63) }
 
 var (
@@ -101,16 +102,16 @@ func makeHuffmanSteps() (steps [1 << huffmanLookup]huffmanStep) {
 	return steps
 }
 
-// huffmanRoom returns how much room it takes to decode n bytes. A step writes two bytes, even where the second one counts for nothing.
+// huffmanRoom returns how many bytes of room are needed to decode n bytes. A step writes two bytes, even if it decodes only one symbol.
 func huffmanRoom(n int) int { return n*8/huffmanMinBits + 1 }
 
-// appendHuffmanDecoded appends the bytes that src encodes. It reports false if src has EOS, or padding that isn't the beginning of EOS or
-// has more than 7 bits: no encoder writes these (RFC 7541, section 5.2).
+// appendHuffmanDecoded appends the bytes that src encodes. It returns false if src contains EOS, or if the padding isn't the beginning of
+// EOS or has more than 7 bits (RFC 7541, section 5.2).
 func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
 	dst = slices.Grow(dst, huffmanRoom(len(src)))
 	out, written := dst[len(dst):cap(dst)], 0
-	var window uint64 // the next bits of src, from the highest on
-	var n uint        // how many of them count; the bits below are zero, or the beginning of the following bytes of src
+	var window uint64 // the next bits of src, beginning at the highest bit
+	var n uint        // how many bits of window are valid; the bits below are zero, or the beginning of the next bytes of src
 	for len(src) >= 8 {
 		window |= binary.BigEndian.Uint64(src) >> n
 		src = src[(63-n)/8:]
@@ -128,7 +129,7 @@ func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
 					window <<= length
 					n -= length
 				}
-				break // to refill the window
+				break // refill the window
 			}
 			binary.LittleEndian.PutUint16(out[written:], step.symbols())
 			written += step.count()
@@ -162,8 +163,8 @@ func appendHuffmanDecoded(dst, src []byte) (_ []byte, ok bool) {
 	}
 }
 
-// huffmanLong returns the symbol that window begins with, and the length of its code, which is longer than the lookup. The length is 0
-// if there is no such symbol.
+// huffmanLong returns the symbol with which window begins, if its code has more than huffmanLookup bits, and the length of the code. The
+// length is 0 if there is no such symbol.
 func huffmanLong(window uint64) (symbol byte, length uint) {
 	for length := uint(huffmanLookup + 1); length <= huffmanMaxBits; length++ {
 		symbols := huffmanSymbols[length]
@@ -178,7 +179,7 @@ func huffmanLong(window uint64) (symbol byte, length uint) {
 	return 0, 0
 }
 
-// huffmanLen returns how many bytes s has when it is encoded.
+// huffmanLen returns how many bytes s takes when it is encoded.
 func huffmanLen(s []byte) int {
 	n := 0
 	for i := range len(s) {
@@ -187,13 +188,13 @@ func huffmanLen(s []byte) int {
 	return (n + 7) / 8
 }
 
-// appendHuffman appends s encoded, which takes n bytes.
+// appendHuffman appends the encoded s, which takes n bytes.
 func appendHuffman(dst, s []byte, n int) []byte {
 	start := len(dst)
-	dst = slices.Grow(dst, n+4)[:start+n+4] // the rest is written as 4 bytes, perhaps of padding alone
+	dst = slices.Grow(dst, n+4)[:start+n+4] // the last write always has 4 bytes, and some or all of them may be padding
 	out := dst[start:]
-	var window uint64 // the last bits of it have yet to be written
-	var left uint     // how many
+	var window uint64 // its lowest bits haven't been written yet
+	var left uint     // how many bits of window haven't been written
 	for _, symbol := range s {
 		c := huffmanCodes[symbol]
 		window = window<<(c.bits&63) | uint64(c.code)

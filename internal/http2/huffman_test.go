@@ -13,7 +13,7 @@ func huffmanEncoded(dst []byte, s string) []byte {
 	return appendHuffman(dst, []byte(s), huffmanLen([]byte(s)))
 }
 
-// Every byte has the code of RFC 7541, appendix B, as x/net has it.
+// Every byte has the same code as in x/net (RFC 7541, appendix B).
 func TestHuffmanCodes(t *testing.T) {
 	for c := range 256 {
 		s := string([]byte{byte(c)})
@@ -32,7 +32,7 @@ func TestHuffmanCodes(t *testing.T) {
 	}
 }
 
-// randomText returns up to max bytes like those in fields: mostly the common letters, now and then any byte.
+// randomText returns up to max bytes as in fields: mostly common letters, and sometimes other bytes.
 func randomText(random *rand.Rand, max int) string {
 	b := make([]byte, random.IntN(max+1))
 	odd := random.IntN(4)
@@ -52,7 +52,7 @@ func randomText(random *rand.Rand, max int) string {
 	return string(b)
 }
 
-// An encoded text is decoded to itself, and x/net agrees in both directions.
+// Decoding an encoded text returns the text. x/net encodes and decodes it with the same results.
 func TestHuffmanAgrees(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -110,7 +110,7 @@ func TestHuffmanMalformed(t *testing.T) {
 	}
 }
 
-// FuzzHuffman decodes any bytes as x/net does.
+// FuzzHuffman checks that any bytes are decoded as x/net decodes them.
 func FuzzHuffman(f *testing.F) {
 	for _, s := range []string{"", "a", "www.example.com", "\n\r\x16", strings.Repeat("\xff", 9), "{}<>\\"} {
 		f.Add(huffmanEncoded(nil, s))

@@ -8,27 +8,28 @@ import (
 
 // GlitchLimits says how many glitches a client may cause.
 type GlitchLimits struct {
-	Burst  int // at once; negative: no limit
-	Second int // in each second in the long run, over 0
+	Burst  int // how many at once; negative: no limit
+	Second int // how many a second in the long run; over 0
 }
 
-// DefaultGlitches is enough for a proxy with many users, and bounds what an attacker gets for its frames.
+// DefaultGlitches is enough for a proxy with many users, and limits how much work an attacker can cause.
 var DefaultGlitches = GlitchLimits{Burst: 1000, Second: 33}
 
-// Glitches charges a client for frames that well-behaved clients rarely send, because they cost the server more than the client, or serve
-// no purpose. There is one account for all such frames, since attacks mix them. The zero value owes nothing.
+// Glitches charges a client for frames that well-behaved clients rarely send, since such frames cost the server more than the client, or
+// serve no purpose. There is one account for all kinds of such frames, since attacks mix them. The zero value is an account without charges.
 //
 // Each of these costs 1:
-//   - RST_STREAM that the server sends, except with NO_ERROR: the client may have provoked it.
+//   - RST_STREAM that the server sends, except with NO_ERROR, since the client may have provoked it.
 //   - a frame for which Cost returns 1.
-//   - a frame for which StreamCost returns 1 because of its stream.
-//   - SETTINGS with ACK where there was nothing to acknowledge.
+//   - a frame for which StreamCost returns 1, because of the state of its stream.
+//   - SETTINGS with ACK while the server has no unacknowledged SETTINGS.
 type Glitches struct {
-	// paid is when everything will be paid off at the rate of the limits. So the account is one number, and loses no fraction.
+	// paid is the time at which all charges will be paid off at the rate of the limits. As a time, the account is a single number, and is
+	// never rounded.
 	paid clock.Time
 }
 
-// Charge charges cost glitches. FaultGlitches means that they are too many.
+// Charge charges cost glitches. It returns FaultGlitches if the client has caused too many.
 func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	if cost == 0 || limits.Burst < 0 {
 		return NoFault
@@ -41,28 +42,29 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	return NoFault
 }
 
-// Earned counts the frames that a client may send without a glitch, because of the answers that it was sent. The zero value is nothing.
+// Earned counts the frames that a client may send without being charged, because of the answers that the server has sent it. With the zero
+// value, it has earned no frames.
 type Earned struct {
-	// frames is how many reasons for frames the client has. For each of them it may send one PING (those of gRPC measure the bandwidth),
-	// one small WINDOW_UPDATE, or one frame for a stream that is over.
+	// frames is how many frames the client may send for free: PING (gRPC's clients measure the bandwidth with it), small WINDOW_UPDATE, or
+	// frames for streams that have ended.
 	frames uint16
-	// answers is how many whole answers the client was sent. For each of them it may give another one up: users of a proxy or of gRPC
-	// cancel requests, and they all share a connection. An answer doesn't count before its end was sent.
+	// answers is how many whole answers the client has received. For each of them it may give up one other answer: users of a proxy or of
+	// gRPC cancel requests, and many of them share a connection. An answer counts when its end is sent.
 	answers uint16
-	// content is how many bytes of whole answers the client hasn't given back. Clients send WINDOW_UPDATE for the bytes that their program
-	// has read, even after the answer has ended; net/http's sends one for every 4 KB.
+	// content is how many bytes of whole answers the client hasn't credited by WINDOW_UPDATE. Clients send WINDOW_UPDATE when their program
+	// has read bytes, even after the answer has ended; net/http's client sends one for every 4 KB.
 	content uint32
 }
 
-// maxEarned and maxEarnedContent bound what a client can save up.
+// maxEarned and maxEarnedContent limit how much a client can accumulate.
 const (
 	maxEarned        = 1000
 	maxEarnedContent = 1 << 30
 )
 
-// Data records that n bytes of an answer's content were sent. all says that nothing else of the answer waited. Then they give two reasons,
-// one for each window, however few they are, since the handler wrote no more. Otherwise a kilobyte or more gives one reason, and less gives
-// none, since the client's window is small.
+// Data records that n bytes of an answer's content were sent. all says that no more content was waiting. In that case the client earns two
+// frames, one for each window, even if n is small, since the handler has written no more. Otherwise the client earns one frame for a
+// kilobyte or more. For less it earns none, since then its own small window is the reason.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -72,15 +74,15 @@ func (e *Earned) Data(n int, all bool) {
 	}
 }
 
-// Answer records that an answer was sent as a whole, and for how many bytes of its content the client hasn't opened its stream's window
-// again. That gives a reason, too.
+// Answer records that an answer was sent completely. content is how many bytes of it the client hasn't yet credited to the stream's window.
+// The client earns another frame.
 func (e *Earned) Answer(content int) {
 	e.add(1)
 	e.answers = min(e.answers+1, maxEarned)
 	e.content = uint32(min(int64(e.content)+int64(max(content, 0)), maxEarnedContent))
 }
 
-// GiveUp returns how many glitches it costs to give an answer up.
+// GiveUp records that the client gives up an answer, and returns how many glitches that costs.
 func (e *Earned) GiveUp() int {
 	if e.answers == 0 {
 		return 1
@@ -91,7 +93,7 @@ func (e *Earned) GiveUp() int {
 
 func (e *Earned) add(frames uint16) { e.frames = min(e.frames+frames, maxEarned) }
 
-// pay returns 0 if the client has a reason for a frame, else 1.
+// pay returns 0 and uses up an earned frame if there is one, and otherwise returns 1.
 func (e *Earned) pay() int {
 	if e.frames == 0 {
 		return 1
@@ -103,16 +105,16 @@ func (e *Earned) pay() int {
 const (
 	// A WINDOW_UPDATE whose increment is below smallUpdate is a glitch: it would divide an answer into many small frames.
 	smallUpdate = 256
-	// DATA frames that come late cost something if they are smaller than smallData. Frames that were on their way when the stream ended are
-	// mostly larger.
+	// DATA frames that arrive after their stream has ended are glitches if they are smaller than smallData. Those that a well-behaved client
+	// has sent before it learned of the end are mostly larger.
 	smallData = 256
 )
 
-// Pays reports whether the cost of the frame depends on what the client has earned. If not, Cost doesn't touch e, and other goroutines may
-// use e at the same time.
+// Pays reports whether the cost of the frame depends on what the client has earned. If it doesn't, Cost doesn't access its receiver, which
+// other goroutines may then use at the same time.
 func Pays(f *Frame) bool { return f.Type == FramePing || f.Type == FrameWindowUpdate }
 
-// Cost returns how many glitches a frame costs by itself.
+// Cost returns how many glitches a frame costs whatever the state of its stream is.
 func (e *Earned) Cost(f *Frame) int {
 	switch f.Type {
 	case FrameData:
@@ -129,7 +131,7 @@ func (e *Earned) Cost(f *Frame) int {
 		}
 	case FramePing:
 		if f.Ack() {
-			return 1 // the server rarely asks
+			return 1 // the server itself rarely sends PING
 		}
 		return e.pay()
 	case FrameWindowUpdate:
@@ -146,7 +148,7 @@ func (e *Earned) Cost(f *Frame) int {
 	return 0
 }
 
-// StreamCost returns how many glitches a frame costs because of its stream. v is the stream's verdict on the frame.
+// StreamCost returns how many glitches a frame costs because of the state of its stream. v is the result of State.Step for the frame.
 func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	switch {
 	case v.GivesUp:
@@ -166,7 +168,7 @@ func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 		return e.pay()
 	case FrameWindowUpdate:
 		switch {
-		case f.Value < smallUpdate: // by Cost
+		case f.Value < smallUpdate: // Cost has charged it
 		case f.Value <= e.content:
 			e.content -= f.Value
 		default:
@@ -176,13 +178,13 @@ func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	return 0
 }
 
-// Counts counts the streams that take up a place: from HEADERS on, until the stream is over and its handler has returned. A handler goes on
-// when its client resets the stream, so a count of open streams alone would let a client start any number of them.
+// Counts counts the streams of a connection. A stream counts from HEADERS on until it has ended and its handler has returned. A handler goes
+// on when its client resets the stream. So if only open streams counted, a client could start any number of handlers.
 type Counts struct {
 	streams int32
 }
 
-// Enter takes one of max places, or returns FaultRefused.
+// Enter counts a new stream, or returns FaultRefused if there are max streams already.
 func (c *Counts) Enter(max int) Fault {
 	if int(c.streams) >= max {
 		return FaultRefused
@@ -191,32 +193,34 @@ func (c *Counts) Enter(max int) Fault {
 	return NoFault
 }
 
-// Leave gives a place back.
+// Leave records that a stream doesn't count any more.
 func (c *Counts) Leave() {
 	if c.streams--; c.streams < 0 {
 		panic("http2: a stream has left twice")
 	}
 }
 
-// Streams returns how many places are taken.
+// Streams returns how many streams count at present.
 func (c *Counts) Streams() int { return int(c.streams) }
 
 const (
 	// MaxContinuations is how many CONTINUATION frames a field block may have, if the limit of a head is at most 16 KB. Clients need none up to
 	// that size.
 	MaxContinuations = 8
-	// If the limit is larger, there may be a frame for each continuationSize bytes of it. Clients send 16 KB in each.
+	// If the limit is larger, a field block may have one CONTINUATION frame for each continuationSize bytes of it. Clients send 16 KB in
+	// each frame.
 	continuationSize = 2 << 10
 )
 
-// Block collects a field block that comes in several frames. The zero value is empty, and has no memory.
+// Block collects a field block that is divided into several frames. The zero value is empty, and has no memory.
 type Block struct {
 	b         []byte
 	frames    int
 	endStream bool
 }
 
-// Begin begins with HEADERS, and reports whether they have the whole block: then the block is their payload, which isn't copied.
+// Begin begins a block with HEADERS, and reports whether the frame has the whole block. In that case the payload is the block, and Begin
+// doesn't copy it.
 func (k *Block) Begin(f *Frame) (whole bool) {
 	k.b, k.frames, k.endStream = k.b[:0], 0, f.EndStream()
 	if f.Flags.Has(FlagEndHeaders) {
@@ -226,9 +230,9 @@ func (k *Block) Begin(f *Frame) (whole bool) {
 	return false
 }
 
-// Continue goes on with CONTINUATION, and reports whether the block is whole. The limit is for a request's head, in bytes. A head over the
-// limit is answered on its stream, since the block must be decoded in any case. FaultBlock, at twice the limit or after too many frames,
-// ends the connection.
+// Continue appends CONTINUATION to the block, and reports whether the block is complete. limit bounds a request's head, in bytes. A somewhat
+// larger block is collected too, since it must be decoded in any case; its request is then refused. Continue returns FaultBlock, which ends
+// the connection, if the block has more than twice the limit or too many frames.
 func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
 	if k.frames++; k.frames > max(MaxContinuations, limit/continuationSize) || len(k.b)+len(f.Payload)-limit > limit {
 		return false, FaultBlock
@@ -237,5 +241,5 @@ func (k *Block) Continue(f *Frame, limit int) (whole bool, fault Fault) {
 	return f.Flags.Has(FlagEndHeaders), NoFault
 }
 
-// Bytes returns the block, and whether the client's side of the stream ends with it.
+// Bytes returns the block, and whether its HEADERS had END_STREAM.
 func (k *Block) Bytes() (b []byte, endStream bool) { return k.b, k.endStream }

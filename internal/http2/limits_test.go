@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// "1,000, +33/s": first the burst, then the rate, and time that passes leaves no credit beyond the burst.
+// A client may cause Burst glitches at once, and then Second glitches a second. Time without glitches never gives it more than Burst.
 func TestGlitches(t *testing.T) {
 	const start = clock.Time(time.Hour)
 	charge := func(g *Glitches, n int, now clock.Time) (done int) {
@@ -29,7 +29,7 @@ func TestGlitches(t *testing.T) {
 	if n := charge(&g, 100, start.Add(time.Second)); n != 33 {
 		t.Errorf("%d a second later", n)
 	}
-	// A rate below that of the limits never adds up, whatever the length of the steps.
+	// A rate below the limit never leads to a fault, whatever the intervals are.
 	g = Glitches{}
 	now := start
 	for range 100_000 {
@@ -41,7 +41,7 @@ func TestGlitches(t *testing.T) {
 	if n := charge(&g, 2000, now.Add(time.Hour)); n != 1000 {
 		t.Errorf("%d at once, an hour later", n)
 	}
-	// A higher rate adds up.
+	// A higher rate leads to a fault after some time.
 	g = Glitches{}
 	now, n := start, 0
 	for g.Charge(1, now, DefaultGlitches) == NoFault {
@@ -63,7 +63,7 @@ func TestGlitches(t *testing.T) {
 	}
 }
 
-// The cost of each frame.
+// Cost returns the expected number of glitches for each frame.
 func TestCost(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -90,7 +90,7 @@ func TestCost(t *testing.T) {
 		{"GOAWAY", frameOf(FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"), 1, 0},
 		{"unknown", frameOf(0xf0, 0, 0, "abcdef"), 1, 0},
 	} {
-		for parts := 1; parts < 12; parts++ { // a frame costs the same in however many parts it comes
+		for parts := 1; parts < 12; parts++ { // the cost of a frame doesn't depend on how many parts it is received in
 			var e Earned
 			r := Reader{begun: true}
 			var in []byte
@@ -115,7 +115,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// For each reason the client may send one PING, one small WINDOW_UPDATE, or one frame for a stream that is over.
+// For each frame that it has earned, the client may send one PING, one small WINDOW_UPDATE, or one frame for a stream that has ended.
 func TestEarn(t *testing.T) {
 	var e Earned
 	ping, update := Frame{Type: FramePing}, Frame{Type: FrameWindowUpdate, Value: 5}
@@ -150,7 +150,8 @@ func TestEarn(t *testing.T) {
 	}
 }
 
-// Late updates of a stream's window are no glitches as long as their sum isn't larger than the content of whole answers.
+// WINDOW_UPDATE for streams that have ended is no glitch as long as the sum of the increments isn't larger than the content of whole
+// answers.
 func TestEarnContent(t *testing.T) {
 	late := func(e *Earned, n uint32) int {
 		return e.StreamCost(&Frame{Type: FrameWindowUpdate, Value: n}, Verdict{Late: true})
@@ -166,7 +167,7 @@ func TestEarnContent(t *testing.T) {
 	if late(&e, 10_000-2*4096) != 0 || late(&e, smallUpdate) != 1 {
 		t.Error("the rest")
 	}
-	e.Answer(-100) // the client has opened its window by more than it got
+	e.Answer(-100) // the client has credited more than it has received
 	for range 3 {
 		e.Answer(maxEarnedContent)
 	}
@@ -175,7 +176,7 @@ func TestEarnContent(t *testing.T) {
 	}
 }
 
-// RST_STREAM is a glitch if the answer isn't complete, and a PING that comes with it isn't one.
+// RST_STREAM is a glitch if the answer isn't complete. A PING that is sent with it is none.
 func TestResetCost(t *testing.T) {
 	reset := Frame{Type: FrameReset}
 	for state, want := range map[State]int{Open: 1, HalfClosedRemote: 1, HalfClosedLocal: 0, Closed: 1, Reset: 1} {
@@ -228,7 +229,7 @@ func TestBlock(t *testing.T) {
 	if k.Begin(f) {
 		t.Error("the block goes on")
 	}
-	copy(f.Payload, "xxx") // the payload lies in the input
+	copy(f.Payload, "xxx") // the payload's memory is reused for further input
 	for range MaxContinuations - 1 {
 		if whole, fault := k.Continue(more(0, 1), 100); whole || fault != NoFault {
 			t.Fatal(whole, fault)
@@ -246,7 +247,7 @@ func TestBlock(t *testing.T) {
 			t.Errorf("CONTINUATION %d: %v", i, fault)
 		}
 	}
-	// A raised limit allows as many frames as clients need, and more.
+	// A larger limit allows more frames than clients need.
 	k.Begin(headers(0, "abc"))
 	const raised = 1 << 20
 	for i := range raised/continuationSize + 1 {
@@ -272,7 +273,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// The table of faults is complete, and agrees with OfStream and Malformed.
+// The table of faults is complete, and the faults are in the order that OfStream requires.
 func TestFaults(t *testing.T) {
 	if NoFault.String() != "" || NoFault.OfStream() || NoFault.Code() != NoError {
 		t.Error("NoFault")

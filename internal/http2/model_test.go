@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// model is a server's end of a connection, put together of this package's parts as in a server, except that it sends no answers by itself.
-// It logs in words what frames lead to, and keeps accounts of its own of the windows.
+// model is a server's end of a connection. It is made from the parts of this package as in a server, except that it sends no answers by
+// itself. It logs the effects of frames in words, and counts the bytes of the windows independently.
 type model struct {
 	t        *testing.T
 	in       []byte
@@ -38,7 +38,7 @@ type model struct {
 	log      []string
 	maxPlace int
 
-	opens         uint32 // the stream that the coming field block opens by a request; 0 for other blocks
+	opens         uint32 // the number of the stream that the next field block opens; 0 if the block opens none
 	blockOf       *modelStream
 	refusedBlock  Fault
 	limits        http1.Limits
@@ -77,7 +77,7 @@ func giveField(h *Head, name, value string) {
 	h.Field([]byte(name), []byte(value), field.Lookup(name), valid)
 }
 
-// feed makes the model read the bytes.
+// feed makes the model process the bytes.
 func (m *model) feed(b []byte) {
 	m.in = append(m.in, b...)
 	if !m.prefaced {
@@ -120,7 +120,7 @@ func (m *model) charge(n int) {
 	}
 }
 
-// frame does what a frame asks for.
+// frame handles a frame.
 func (m *model) frame(f *Frame, fault Fault) {
 	m.charge(m.earned.Cost(f))
 	switch f.Type {
@@ -211,7 +211,7 @@ func (m *model) step(f *Frame, e Event, fault Fault) {
 	m.leave(s)
 }
 
-// fail ends the stream or the connection, as the fault demands.
+// fail ends the stream or the connection, as the fault requires.
 func (m *model) fail(id uint32, s *modelStream, state State, fault Fault) {
 	if fault == NoFault {
 		return
@@ -240,7 +240,7 @@ func (m *model) sendReset(id uint32, s *modelStream, state State) {
 	m.leave(s)
 }
 
-// leave forgets a stream that is over.
+// leave removes a stream that has ended.
 func (m *model) leave(s *modelStream) {
 	if s != nil && s.state.Over() && m.table.Find(s.id) == s {
 		m.table.Remove(s.id)
@@ -260,7 +260,7 @@ func (m *model) open(id uint32) *modelStream {
 	return s
 }
 
-// apply applies a frame to a stream that goes on.
+// apply applies a frame to a stream that hasn't ended.
 func (m *model) apply(f *Frame, s *modelStream) Fault {
 	switch f.Type {
 	case FrameData:
@@ -361,7 +361,7 @@ func (m *model) check() {
 	}
 }
 
-// frameOf is a frame as a client sends it.
+// frameOf returns a frame as a client sends it.
 func frameOf(kind FrameType, flags Flags, stream uint32, payload string) string {
 	return string(AppendFrameHeader(nil, len(payload), kind, flags, stream)) + payload
 }

@@ -12,22 +12,22 @@ const (
 	defaultUrgency = 3
 )
 
-// Priority says in which order a client can use answers (RFC 9218, section 4).
+// Priority says how urgently a client needs an answer, and whether a part of the answer is useful to it (RFC 9218, section 4).
 type Priority struct {
 	Urgency     uint8 // 0 is the most urgent, 7 the least
-	Incremental bool  // a part of the answer is of use before the rest
+	Incremental bool  // the client can use a part of the answer before the rest arrives
 }
 
 var (
-	// DefaultPriority has RFC 9218's defaults for members that a field lacks.
+	// DefaultPriority has the defaults of RFC 9218 for members that are missing in a Priority field.
 	DefaultPriority = Priority{Urgency: defaultUrgency}
-	// UnsaidPriority is the priority of a request that doesn't state one. Such requests take turns. By the default of RFC 9218 they would be
-	// answered one after the other, and a long answer, such as a stream of messages, would hold up all later ones.
+	// UnsaidPriority is the priority of a request that states none. The answers to such requests are sent in turns. With the default of RFC
+	// 9218 they would be sent one after the other, and a long answer, such as a stream of messages, would hold up all later answers.
 	UnsaidPriority = Priority{Urgency: defaultUrgency, Incremental: true}
 )
 
-// ParsePriority reads the value of a Priority field or of PRIORITY_UPDATE: a dictionary of RFC 9651, section 3.2. Members that aren't known
-// or aren't valid are ignored, as is a value that isn't a dictionary.
+// ParsePriority reads the value of a Priority field or of PRIORITY_UPDATE: a dictionary of RFC 9651, section 3.2. Unknown and invalid
+// members are ignored, as is a value that isn't a dictionary.
 func ParsePriority(value []byte) Priority {
 	p := DefaultPriority
 	for d := syntax.NewDictionary(value); ; {
@@ -45,8 +45,8 @@ func ParsePriority(value []byte) Priority {
 	}
 }
 
-// Prioritized holds the priorities that PRIORITY_UPDATE gives to streams that the client hasn't opened yet (RFC 9218, section 7.1). The
-// zero value is empty, and has no memory.
+// Prioritized holds the priorities that clients send by PRIORITY_UPDATE for streams that they haven't opened yet (RFC 9218, section 7.1).
+// The zero value is empty, and has no memory.
 type Prioritized struct{ entries []prioritized }
 
 type prioritized struct {
@@ -54,12 +54,13 @@ type prioritized struct {
 	priority Priority
 }
 
-// Empty reports whether nothing is kept.
+// Empty reports whether no priority is stored.
 func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
 
-// Put keeps the priority of an idle stream. No more than room idle streams may have one: "The number of streams that have been prioritized
-// but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the SETTINGS_MAX_CONCURRENT_STREAMS
-// parameter." A client that hasn't acknowledged SETTINGS yet can't know this limit, so the caller overlooks FaultPrioritized until then.
+// Put stores the priority of an idle stream. At most room idle streams may have a priority: "The number of streams that have been
+// prioritized but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the
+// SETTINGS_MAX_CONCURRENT_STREAMS parameter." A client that hasn't acknowledged SETTINGS yet may not know this limit, so the caller ignores
+// FaultPrioritized until then.
 func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	if id&1 == 0 {
 		return FaultPrioritized // the connection, or a stream that only a server opens
@@ -77,8 +78,8 @@ func (q *Prioritized) Put(id uint32, p Priority, room int) Fault {
 	return NoFault
 }
 
-// Take returns the priority of a stream that the client opens, if there is one. It forgets the priorities of this stream and of all streams
-// with lower IDs, since they are no longer idle.
+// Take returns the stored priority of a stream that the client opens, if there is one. It removes the priorities of this stream and of all
+// streams with lower numbers, since they are no longer idle.
 func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
 	if len(q.entries) == 0 {
 		return p, false
@@ -95,16 +96,16 @@ func (q *Prioritized) Take(id uint32) (p Priority, ok bool) {
 	return p, ok
 }
 
-// Sender is a stream's place among those that have something to send. Init it first.
+// Sender is a stream's entry in a Schedule. Call Init first.
 type Sender[S any] struct {
 	stream     *S
-	next, prev *Sender[S] // in the ring of its urgency, if it is incremental
+	next, prev *Sender[S] // neighbors in the ring of its urgency; used if the stream is incremental
 	id         uint32
-	at         int32 // in the heap, from 1 on, if it isn't
+	at         int32 // position in the heap, from 1 on; used if the stream isn't incremental
 	priority   Priority
 }
 
-// Init makes n the place of a stream. It waits for nothing yet.
+// Init makes n the entry of a stream, which isn't in a schedule yet.
 func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 	*n = Sender[S]{stream: stream, id: id, priority: p}
 }
@@ -112,7 +113,8 @@ func (n *Sender[S]) Init(stream *S, id uint32, p Priority) {
 // Waits reports whether the stream is in a schedule.
 func (n *Sender[S]) Waits() bool { return n.next != nil || n.at > 0 }
 
-// less reports whether n comes before m, where neither is incremental: in the order of their requests (RFC 9218, section 10).
+// less reports whether n sends before m, if neither is incremental. At the same urgency, the earlier request comes first (RFC 9218, section
+// 10).
 func (n *Sender[S]) less(m *Sender[S]) bool {
 	if n.priority.Urgency != m.priority.Urgency {
 		return n.priority.Urgency < m.priority.Urgency
@@ -120,31 +122,32 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 	return n.id < m.id
 }
 
-// Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Of one urgency, the incremental
-// streams take turns, and the others follow each other, each to its end. Where there are both kinds, every other frame belongs to a stream
-// that isn't incremental: the RFC leaves that open, and neither kind starves in this way. A step takes at most the logarithm of the number
-// of streams, and no memory except for the heap's growth. The zero value is empty, and has no memory.
+// Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Among streams of the same
+// urgency, the incremental ones take turns, frame by frame, and the others are sent one after the other. If there are both kinds, they
+// alternate: every second frame belongs to a stream that isn't incremental. The RFC leaves that open; in this way neither kind starves. An
+// operation takes time logarithmic in the number of streams at most, and allocates only when the heap grows. The zero value is empty, and
+// has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
-// agenda holds the streams of a schedule. It is made when the first stream waits.
+// agenda holds the streams of a schedule. It is allocated when the first stream is added.
 type agenda[S any] struct {
-	heap  []*Sender[S]          // the streams that aren't incremental; heap[0] comes first
-	rings [urgencies]*Sender[S] // for each urgency the incremental stream whose turn is next, the first in its ring
+	heap  []*Sender[S]          // the streams that aren't incremental; heap[0] is the first to send
+	rings [urgencies]*Sender[S] // for each urgency the ring of its incremental streams, beginning with the one whose turn is next
 	used  uint8                 // a bit for each urgency that has a ring
-	whole uint8                 // a bit for each urgency at which a stream that isn't incremental comes next
+	whole uint8                 // a bit for each urgency at which the next frame should be of a stream that isn't incremental
 }
 
-// Empty reports whether no stream waits.
+// Empty reports whether the schedule has no streams.
 func (q *Schedule[S]) Empty() bool { return q.agenda == nil || len(q.heap) == 0 && q.used == 0 }
 
-// Trim gives up the memory of an empty schedule.
+// Trim releases the memory of an empty schedule.
 func (q *Schedule[S]) Trim() {
 	if q.Empty() {
 		q.agenda = nil
 	}
 }
 
-// Add makes a stream wait, unless it waits already. The stream has something to send, and a window for it.
+// Add adds a stream, unless it is in the schedule already. The stream must have something to send, and an open window.
 func (q *Schedule[S]) Add(n *Sender[S]) {
 	if n.Waits() {
 		return
@@ -161,7 +164,7 @@ func (q *Schedule[S]) Add(n *Sender[S]) {
 	q.up(int(n.at))
 }
 
-// Remove takes a stream that waits out of the schedule.
+// Remove removes a stream, if it is in the schedule.
 func (q *Schedule[S]) Remove(n *Sender[S]) {
 	switch {
 	case n.next != nil:
@@ -183,7 +186,7 @@ func (q *Schedule[S]) SetPriority(n *Sender[S], p Priority) {
 	}
 }
 
-// Next returns the stream that may send the next frame, nil if none waits.
+// Next returns the stream that may send the next frame, or nil if the schedule is empty.
 func (q *Schedule[S]) Next() *S {
 	if n := q.next(); n != nil {
 		return n.stream
@@ -209,7 +212,7 @@ func (q *Schedule[S]) next() *Sender[S] {
 	return q.rings[urgency]
 }
 
-// Sent ends the turn of a stream that Next has returned and that has sent a frame. The stream still waits, until Remove.
+// Sent ends the turn of the stream that Next has returned, after the stream has sent a frame. The stream stays in the schedule until Remove.
 func (q *Schedule[S]) Sent(n *Sender[S]) {
 	u := n.priority.Urgency
 	if n.next == nil {
@@ -220,7 +223,7 @@ func (q *Schedule[S]) Sent(n *Sender[S]) {
 	q.whole |= 1 << u
 }
 
-// join puts an incremental stream behind the others of its urgency.
+// join adds an incremental stream at the end of the ring of its urgency.
 func (q *Schedule[S]) join(n *Sender[S]) {
 	u := n.priority.Urgency
 	first := q.rings[u]
@@ -234,7 +237,7 @@ func (q *Schedule[S]) join(n *Sender[S]) {
 	n.prev.next, first.prev = n, n
 }
 
-// leave takes an incremental stream out of its ring.
+// leave removes an incremental stream from its ring.
 func (q *Schedule[S]) leave(n *Sender[S]) {
 	u := n.priority.Urgency
 	if n.next == n {
@@ -249,7 +252,7 @@ func (q *Schedule[S]) leave(n *Sender[S]) {
 	n.next, n.prev = nil, nil
 }
 
-// pull takes a stream out of the heap.
+// pull removes a stream from the heap.
 func (q *Schedule[S]) pull(n *Sender[S]) {
 	at, last := int(n.at), len(q.heap)
 	q.swap(at, last)
@@ -268,14 +271,14 @@ func (q *Schedule[S]) swap(i, j int) {
 	h[i-1].at, h[j-1].at = int32(i), int32(j)
 }
 
-// up moves a stream to its place in the heap if it comes before its parent. Places are from 1 on.
+// up moves the stream at position i up the heap while it comes before its parent. Positions begin at 1.
 func (q *Schedule[S]) up(i int) {
 	for ; i > 1 && q.heap[i-1].less(q.heap[i/2-1]); i /= 2 {
 		q.swap(i, i/2)
 	}
 }
 
-// down moves a stream to its place in the heap if a child comes before it.
+// down moves the stream at position i down the heap while one of its children comes before it.
 func (q *Schedule[S]) down(i int) {
 	for {
 		child := 2 * i

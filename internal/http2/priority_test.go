@@ -28,7 +28,7 @@ func TestParsePriority(t *testing.T) {
 		{"u=1;x", "1"}, {"u=1; x=y;z=\"a;b\", i;q=1", "1i"}, {"i;x=?0", "3i"},
 		// The last member of a name counts (RFC 9651, section 4.2.2).
 		{"u=1, u=2", "2"}, {"i, i=?0", "3"},
-		// A value that isn't a dictionary is ignored altogether.
+		// A value that isn't a dictionary is ignored completely.
 		{"u=1,", "3"}, {"u=1,,i", "3"}, {",u=1", "3"}, {"u=1 i", "3"}, {"U=1", "3"}, {"u=", "3"}, {"u=1, =", "3"}, {"u=1, i=?2", "3"},
 		{"u=1, x=\"a", "3"},
 		{"u=1, x=(a", "3"}, {"u=1, x=(a\"b\")", "3"}, {"u=1, x=:a", "3"}, {"u=1;, i", "3"}, {"u=1;;x", "3"}, {"u=1, \xff", "3"}, {"u=1\x00",
@@ -92,7 +92,7 @@ func TestPrioritized(t *testing.T) {
 	}
 }
 
-// sending is a stream of the tests.
+// sending is a stream that has frames to send.
 type sending struct {
 	Sender[sending]
 	id     uint32
@@ -145,7 +145,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A stream that had to wait for its window comes back to its place, and a priority can change at any time.
+// A stream that was removed until its window opened is added at its old position, and a priority can change at any time.
 func TestScheduleChanges(t *testing.T) {
 	var q Schedule[sending]
 	a, b, c := stream(1, 3, false, 1), stream(3, 3, false, 1), stream(5, 3, false, 1)
@@ -164,7 +164,7 @@ func TestScheduleChanges(t *testing.T) {
 	}
 	q.Remove(&c.Sender)
 	q.Remove(&c.Sender)
-	q.SetPriority(&c.Sender, Priority{3, false}) // while the stream doesn't wait
+	q.SetPriority(&c.Sender, Priority{3, false}) // while the stream isn't in the schedule
 	if c.Waits() || q.Next() != a {
 		t.Error("stream 5 doesn't wait")
 	}
@@ -173,7 +173,7 @@ func TestScheduleChanges(t *testing.T) {
 	}
 }
 
-// After random changes the next stream is always one that a search of all streams finds, too, and no stream starves.
+// After random changes, Next always returns a stream that a search of all streams finds as well, and no stream starves.
 func TestScheduleRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))
 	var q Schedule[sending]
@@ -283,8 +283,7 @@ func BenchmarkParsePriority(b *testing.B) {
 	}
 }
 
-// "The zero value is empty, and has no memory", and so is a trimmed schedule. A schedule in which streams wait loses nothing when it is
-// trimmed.
+// The zero value is empty and has no memory, as does a trimmed empty schedule. Trim doesn't change a schedule that has streams.
 func TestScheduleTrim(t *testing.T) {
 	var q Schedule[int]
 	if q.Trim(); !q.Empty() || q.Next() != nil {
@@ -305,7 +304,7 @@ func TestScheduleTrim(t *testing.T) {
 	}
 }
 
-// "Empty reports whether nothing is kept."
+// Empty reports whether no priority is stored.
 func TestPrioritizedEmpty(t *testing.T) {
 	var q Prioritized
 	if !q.Empty() {

@@ -23,33 +23,35 @@ const (
 )
 
 const (
-	// DefaultHeaderTableSize is how large HPACK's table is until SETTINGS say otherwise, in bytes.
+	// DefaultHeaderTableSize is the maximum size of HPACK's table in bytes until SETTINGS changes it.
 	DefaultHeaderTableSize = 4096
-	// DefaultWindow is how large a window is until SETTINGS or WINDOW_UPDATE say otherwise, in bytes.
+	// DefaultWindow is the size of a window in bytes until SETTINGS or WINDOW_UPDATE changes it.
 	DefaultWindow = 65535
-	// maxWindow is the largest one (RFC 9113, section 6.9.1).
+	// maxWindow is the largest size of a window (RFC 9113, section 6.9.1).
 	maxWindow = 1<<31 - 1
 )
 
-// PeerSettings are the client's, as far as a server that pushes nothing and sends small frames uses them. Call Reset first.
+// PeerSettings holds the client's settings that the server uses. It doesn't use those for pushing, nor the client's maximum frame size,
+// since its frames are small. Call Reset first.
 type PeerSettings struct {
 	// InitialWindow is how many bytes of content may be sent on a new stream.
 	InitialWindow int32
-	// MaxHeaderList is how large the fields of an answer may be, in bytes and 32 more for each field; advice.
+	// MaxHeaderList is the largest total size of an answer's fields. Each field counts 32 bytes in addition to its name and value. The limit
+	// is advisory.
 	MaxHeaderList             uint32
 	tableSize, leastTableSize uint32
 	tableChanged              bool
-	// NoPriorities says that the client doesn't use the priorities of RFC 7540, but perhaps those of RFC 9218.
+	// NoPriorities says that the client doesn't use the priorities of RFC 7540. It may use those of RFC 9218.
 	NoPriorities bool
 }
 
-// Reset sets the values that hold before the client's first SETTINGS.
+// Reset sets the values that apply before the client's first SETTINGS.
 func (s *PeerSettings) Reset() {
 	*s = PeerSettings{InitialWindow: DefaultWindow, MaxHeaderList: 1<<32 - 1, tableSize: DefaultHeaderTableSize}
 }
 
-// Apply takes over the entries of SETTINGS without ACK, which must then be acknowledged. The send windows of all streams change by
-// windowDelta. Only the last of several initial windows counts, so a frame full of them is no more work than one.
+// Apply applies the entries of SETTINGS without ACK. The caller must then acknowledge them, and change the send windows of all streams by
+// windowDelta. If a frame has several initial windows, only the last one counts, so such a frame causes no extra work.
 func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 	before := s.InitialWindow
 	for ; len(entries) >= settingLen; entries = entries[settingLen:] {
@@ -85,8 +87,8 @@ func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 	return s.InitialWindow - before, NoFault
 }
 
-// TakeTableSize returns how large the table of HPACK's encoder may be, if the client has said so since the last call. RFC 7541, section
-// 4.2: the next field block begins with an update to least, and with one to last if last is larger.
+// TakeTableSize returns the allowed sizes of HPACK's table for Encoder.SetTableSize, and whether the client has sent one since the last
+// call. The next field block must begin with an update to least and, if last is larger, a second update to last (RFC 7541, section 4.2).
 func (s *PeerSettings) TakeTableSize() (least, last uint32, changed bool) {
 	changed, s.tableChanged = s.tableChanged, false
 	if !changed {
@@ -95,19 +97,19 @@ func (s *PeerSettings) TakeTableSize() (least, last uint32, changed bool) {
 	return s.leastTableSize, s.tableSize, true
 }
 
-// Settings are the server's. Those that have the default of RFC 9113 aren't sent, nor those that are 0.
+// Settings holds the server's settings. A setting that is 0 or the default of RFC 9113 isn't sent.
 type Settings struct {
 	MaxStreams      uint32 // how many streams a client may have open
-	MaxHeaderList   uint32 // how large a request's fields may be, in bytes and 32 more for each field
-	HeaderTableSize uint32 // of HPACK's decoder, in bytes; 0: DefaultHeaderTableSize
-	// InitialWindow is the receive window of a stream, in bytes, at least DefaultWindow: a client that doesn't know about a smaller one yet
-	// may fill that. 0: DefaultWindow.
+	MaxHeaderList   uint32 // the largest total size of a request's fields; each counts 32 bytes in addition to its name and value
+	HeaderTableSize uint32 // the table size of HPACK's decoder, in bytes; 0: DefaultHeaderTableSize
+	// InitialWindow is the initial receive window of a stream, in bytes. It must be at least DefaultWindow, since a client that hasn't
+	// received SETTINGS yet may send that much. 0: DefaultWindow.
 	InitialWindow uint32
-	// ExtendedConnect says that the server takes requests by extended CONNECT (RFC 8441).
+	// ExtendedConnect says that the server accepts extended CONNECT requests (RFC 8441).
 	ExtendedConnect bool
 }
 
-// Append appends SETTINGS. They say that the priorities of RFC 7540 aren't used.
+// Append appends SETTINGS. It includes SETTINGS_NO_RFC7540_PRIORITIES.
 func (s *Settings) Append(b []byte) []byte {
 	start := len(b)
 	b = AppendFrameHeader(b, 0, FrameSettings, 0, 0)
@@ -139,22 +141,22 @@ func number(set bool) uint32 {
 	return 0
 }
 
-// Acks counts the SETTINGS that the server has sent and the client hasn't acknowledged. The zero value is for a connection on which
-// nothing was sent.
+// Acks counts the SETTINGS that the server has sent and the client hasn't acknowledged. The zero value is for a connection on which no
+// SETTINGS were sent.
 type Acks struct {
-	deadline clock.Time // of the last that were sent; 0 for none
+	deadline clock.Time // for the acknowledgement of the last SETTINGS; 0 for none
 	waiting  uint8
 	acked    bool
 }
 
-// Sent records SETTINGS that are sent, and must be acknowledged within the time-out; a negative one is no limit.
+// Sent records that SETTINGS are sent, which must be acknowledged within the time-out. If timeout is negative, there is no limit.
 func (a *Acks) Sent(now clock.Time, timeout time.Duration) {
 	a.waiting++
 	a.deadline = now.Deadline(timeout)
 }
 
-// Received records SETTINGS with ACK. False means that there were none to acknowledge: RFC 9113 doesn't say what such SETTINGS mean, so
-// they are ignored and charged as a glitch.
+// Received records that SETTINGS with ACK was received. It returns false if there were no unacknowledged SETTINGS. RFC 9113 doesn't say what
+// such an ACK means, so the caller ignores it and charges a glitch.
 func (a *Acks) Received() bool {
 	if a.waiting == 0 {
 		return false
@@ -167,9 +169,9 @@ func (a *Acks) Received() bool {
 	return true
 }
 
-// Acked reports whether the client has acknowledged the first SETTINGS. Until then it can't know how many streams it may open.
+// Acked reports whether the client has acknowledged the first SETTINGS. Until then it may not know how many streams it may open.
 func (a *Acks) Acked() bool { return a.acked }
 
-// Deadline returns the time by which the client must have acknowledged the SETTINGS that were sent, or 0. After that the fault is
+// Deadline returns the time by which the client must have acknowledged the last SETTINGS, or 0. After that the connection ends with
 // FaultSettingsTimeout (RFC 9113, section 6.5.3).
 func (a *Acks) Deadline() clock.Time { return a.deadline }

@@ -2,8 +2,8 @@ package http2
 
 import "slices"
 
-// State is the state of a stream, as a server that doesn't push sees it (RFC 9113, section 5.1). Both "reserved" states belong to pushing,
-// and don't occur.
+// State is the state of a stream on a server that doesn't push (RFC 9113, section 5.1). So the two "reserved" states, which are for pushed
+// streams, don't occur.
 //
 //	                   +------+
 //	                   | Idle |
@@ -23,24 +23,25 @@ import "slices"
 //	has come  +------>| Closed |<------+was sent
 //	                  +--------+
 //
-// In each state but Idle, RST_STREAM makes the stream Closed if it has come, and Reset if it was sent.
+// In each state but Idle, receiving RST_STREAM makes the stream Closed, and sending RST_STREAM makes it Reset.
 //
-// RFC 9113 has one closed state, in which a frame means different things depending on how the stream got there. Reset is the part in which
-// the client may have sent frames before it knew of our RST_STREAM.
+// RFC 9113 has one closed state, in which the meaning of a received frame depends on why the stream was closed. Here it is divided into two.
+// In the state Reset, the client may have sent frames before it received our RST_STREAM.
 type State uint8
 
 const (
 	// Idle is a stream that the client hasn't opened yet.
 	Idle State = iota
-	// Open is a request that goes on.
+	// Open is a stream whose request isn't complete.
 	Open
-	// HalfClosedRemote is a whole request.
+	// HalfClosedRemote is a stream whose request is complete, and whose answer isn't.
 	HalfClosedRemote
-	// HalfClosedLocal is a request that goes on, and has been answered.
+	// HalfClosedLocal is a stream whose answer is complete, and whose request isn't.
 	HalfClosedLocal
 	// Closed is a stream that has ended on both sides, or was reset by the client.
 	Closed
-	// Reset is a stream that we have reset, or never served: frames on it are thrown away. The numbers of such streams are for IDs.Reset.
+	// Reset is a stream that the server has reset or never served: frames on it are discarded. IDs.Reset records the numbers of such
+	// streams.
 	Reset
 	states
 )
@@ -50,10 +51,10 @@ var stateNames = [states]string{"idle", "open", "half-closed (remote)", "half-cl
 // String returns the state's name in the RFC.
 func (s State) String() string { return stateNames[s] }
 
-// Event is a frame that comes or is sent on a stream.
+// Event is a frame that is received or sent on a stream.
 type Event uint8
 
-// The events. CONTINUATION is a part of HEADERS, which the Reader sees to, and PRIORITY_UPDATE a frame of the connection.
+// The events. CONTINUATION is no event, since it is a part of HEADERS. Neither is PRIORITY_UPDATE, since it is sent on the connection.
 const (
 	ReceiveHeaders Event = iota
 	ReceiveHeadersEnd
@@ -74,24 +75,24 @@ const (
 // Verdict is what an event means in a state.
 type Verdict struct {
 	Next State
-	// Fault says what is wrong with a received frame. It replaces a fault that the Reader has found. The stream's state doesn't change
-	// before RST_STREAM or GOAWAY answers the fault.
+	// Fault says what is wrong with a received frame. It takes precedence over a fault that the Reader has found. The stream's state doesn't
+	// change until RST_STREAM or GOAWAY is sent because of the fault.
 	Fault Fault
-	// Late says that the frame was received on a stream that is over. It is thrown away. But the bytes of DATA must be given back to the
+	// Late says that the frame was received on a stream that has ended, and must be discarded. But the bytes of DATA must be credited to the
 	// connection's window, and the field block of HEADERS must be decoded.
 	Late bool
-	// GivesUp says that the client gives up an answer that isn't complete. Behind a whole answer RST_STREAM only ends the request: clients
-	// send it when they have an early answer, net/http's and gRPC's among them.
+	// GivesUp says that the client gives up an answer that isn't complete. After a whole answer, RST_STREAM only ends the request: the
+	// clients of net/http and gRPC, for example, send it after an answer that was complete before the request.
 	GivesUp bool
-	// Drop says that the frame mustn't be sent: the stream has ended in the meantime, or the caller is wrong.
+	// Drop says that the frame mustn't be sent: either the stream has ended since the caller decided to send it, or the caller has a bug.
 	Drop bool
 }
 
 // Step returns what the event means in the state.
 func (s State) Step(e Event) Verdict { return steps[s][e] }
 
-// EventOf returns the event of a frame that was received on a stream. It returns false if frames of this type are no events of streams, or
-// if the frame continues a field block.
+// EventOf returns the event of a received frame. It returns false if the frame is no event of a stream: because of its type, because it is
+// CONTINUATION, or because it is a WINDOW_UPDATE of the connection.
 func EventOf(f *Frame) (Event, bool) {
 	end := Event(f.Flags & FlagEndStream)
 	switch f.Type {
@@ -121,7 +122,7 @@ var steps = func() (table [states][events]Verdict) {
 		ReceivePriority: to(Idle), ReceiveReset: wrong(FaultIdle), ReceiveWindowUpdate: wrong(FaultIdle),
 		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: drop, SendWindowUpdate: drop,
 	}
-	// Section 8.1: HEADERS behind those of the request are its trailer section, which ends the stream.
+	// Section 8.1: the second HEADERS of a request are its trailer section, which must end the stream.
 	table[Open] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultTrailersGoOn), ReceiveHeadersEnd: to(HalfClosedRemote), ReceiveData: to(Open),
 		ReceiveDataEnd: to(HalfClosedRemote), ReceivePriority: to(Open), ReceiveReset: givesUp, ReceiveWindowUpdate: to(Open),
@@ -137,15 +138,15 @@ var steps = func() (table [states][events]Verdict) {
 		SendHeaders:         to(HalfClosedRemote), SendHeadersEnd: to(Closed), SendData: to(HalfClosedRemote), SendDataEnd: to(Closed),
 		SendReset: to(Reset), SendWindowUpdate: drop,
 	}
-	// "An endpoint can receive any type of frame in this state." WINDOW_UPDATE means nothing any more.
+	// "An endpoint can receive any type of frame in this state." WINDOW_UPDATE has no effect any more.
 	table[HalfClosedLocal] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultTrailersGoOn), ReceiveHeadersEnd: to(Closed), ReceiveData: to(HalfClosedLocal), ReceiveDataEnd: to(Closed),
 		ReceivePriority: to(HalfClosedLocal), ReceiveReset: to(Closed), ReceiveWindowUpdate: to(HalfClosedLocal),
 		SendHeaders: drop, SendHeadersEnd: drop, SendData: drop, SendDataEnd: drop, SendReset: to(Reset), SendWindowUpdate: to(HalfClosedLocal),
 	}
-	// WINDOW_UPDATE and RST_STREAM come from clients that don't know yet that the stream is over. DATA and HEADERS can't: the client itself
-	// has ended the stream. HEADERS would open it again, which ends the connection (section 5.1.1). DATA are answered by RST_STREAM, once:
-	// after that the stream is Reset.
+	// A client may send WINDOW_UPDATE and RST_STREAM before it knows that the stream has ended. It can't do so with DATA and HEADERS, since
+	// it has itself ended its side of the stream. HEADERS would open the stream again, which ends the connection (section 5.1.1). DATA is
+	// answered with RST_STREAM, but only once: after that the stream is Reset.
 	table[Closed] = [events]Verdict{
 		ReceiveHeaders: wrong(FaultReused), ReceiveHeadersEnd: wrong(FaultReused), ReceiveData: wrong(FaultStreamClosed),
 		ReceiveDataEnd: wrong(FaultStreamClosed), ReceivePriority: to(Closed), ReceiveReset: late, ReceiveWindowUpdate: late,
@@ -168,24 +169,24 @@ var steps = func() (table [states][events]Verdict) {
 	return table
 }()
 
-// Over reports whether nothing more can happen on the stream.
+// Over reports whether the stream has ended on both sides, or was reset.
 func (s State) Over() bool { return s >= Closed }
 
-// Ends says what a fault ends.
+// Ends says whether a fault ends a stream, the connection, or neither.
 type Ends uint8
 
 const (
-	// EndsNothing means that the frame is thrown away: its stream has been over.
+	// EndsNothing means that the frame is discarded, since its stream has already ended.
 	EndsNothing Ends = iota
-	// EndsStream asks for RST_STREAM.
+	// EndsStream means that RST_STREAM must be sent.
 	EndsStream
-	// EndsConnection asks for GOAWAY.
+	// EndsConnection means that GOAWAY must be sent.
 	EndsConnection
 )
 
-// Ends returns what the fault of a frame ends. s is the state of the stream after the frame: with HEADERS it is Open at least. A stream
-// that is idle can't be reset: the client would have to end the connection (RFC 9113, section 5.1). A stream that is over needn't be reset,
-// unless the fault is that a frame came on it at all, or is the frame's own.
+// Ends returns what the fault of a frame ends. s is the state of the stream after the frame, so after HEADERS it isn't Idle. An idle stream
+// can't be reset, since a client treats RST_STREAM on it as a connection error (RFC 9113, section 5.1). A stream that is over needn't be
+// reset, unless the frame wasn't allowed on a closed stream, or its format is wrong.
 func (s State) Ends(f Fault) Ends {
 	switch {
 	case !f.OfStream() || s == Idle:
@@ -196,15 +197,15 @@ func (s State) Ends(f Fault) Ends {
 	return EndsStream
 }
 
-// IDs tells the state of forgotten streams by the number of the last stream: "The first use of a new stream identifier implicitly closes
-// all streams in the "idle" state that might have been initiated by that peer with a lower-valued stream identifier" (RFC 9113, section
-// 5.1.1). The zero value is for a connection without streams.
+// IDs determines the state of streams that aren't remembered by comparing their numbers with that of the last stream: "The first use of a
+// new stream identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued
+// stream identifier" (RFC 9113, section 5.1.1). The zero value is for a connection without streams.
 type IDs struct {
 	last  uint32
-	reset uint32 // the highest that became Reset
+	reset uint32 // the highest number of a stream that became Reset
 }
 
-// Open records that the client opens a stream, which must be idle.
+// Open records that the client opens a stream. It returns FaultStreamID if the client can't open a stream with this number.
 func (s *IDs) Open(id uint32) Fault {
 	if id&1 == 0 || id <= s.last {
 		return FaultStreamID
@@ -213,16 +214,16 @@ func (s *IDs) Open(id uint32) Fault {
 	return NoFault
 }
 
-// Last returns the number of the last stream that the client has opened, 0 for none. GOAWAY states it.
+// Last returns the number of the last stream that the client has opened, 0 for none. It is the number for GOAWAY.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset records that the stream has become Reset, or was opened behind GOAWAY and will never be served: later frames on it are late, and
-// not wrong. That holds for all streams with lower numbers, too, so there is no list that a client could make grow. The frames that are
-// overlooked because of this are charged all the same.
+// Reset records that the stream has become Reset, or was opened after GOAWAY and will never be served: further frames on it are late, and no
+// faults. The same then applies to all streams with lower numbers, so that IDs needs no list, which a client could make grow. Late frames
+// are charged as glitches, even on streams with lower numbers that weren't reset.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
-// State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. The streams with even numbers are a
-// server's to open, and remain idle.
+// State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. Streams with even numbers are always Idle,
+// since only a server could open them.
 func (s *IDs) State(id uint32) State {
 	switch {
 	case id > s.last || id&1 == 0:
@@ -233,8 +234,8 @@ func (s *IDs) State(id uint32) State {
 	return Closed
 }
 
-// Table finds remembered streams by their numbers. Numbers rise, so it is a list in their order, with gaps for streams that are over. The
-// zero value is empty, and has no memory.
+// Table finds streams by their numbers. It is a list sorted by number, since numbers rise, and has gaps where streams were removed. The zero
+// value is empty, and has no memory.
 type Table[S any] struct {
 	slots []slot[S]
 	live  int
@@ -242,16 +243,16 @@ type Table[S any] struct {
 
 type slot[S any] struct {
 	id     uint32
-	stream *S // nil once it was removed
+	stream *S // nil once the stream was removed
 }
 
-// keptSlots is the number of streams for which an empty table keeps its memory.
+// keptSlots is the capacity up to which an empty table keeps its memory.
 const keptSlots = 8
 
 // Len returns the number of streams.
 func (t *Table[S]) Len() int { return t.live }
 
-// Add adds a stream, whose number is higher than all before.
+// Add adds a stream, whose number must be higher than those of all earlier streams.
 func (t *Table[S]) Add(id uint32, s *S) {
 	if len(t.slots) == cap(t.slots) && t.live < len(t.slots)/2 {
 		t.slots = slices.DeleteFunc(t.slots, func(e slot[S]) bool { return e.stream == nil })
@@ -296,7 +297,7 @@ func (t *Table[S]) index(id uint32) (int, bool) {
 	return low, low < len(t.slots) && t.slots[low].id == id
 }
 
-// All yields the streams in the order of their numbers. The table may lose streams meanwhile, and gain none.
+// All yields the streams in the order of their numbers. During the iteration streams may be removed, but not added.
 func (t *Table[S]) All(yield func(*S) bool) {
 	for _, e := range t.slots {
 		if e.stream != nil && !yield(e.stream) {

@@ -8,8 +8,8 @@ import (
 )
 
 // The diagram of RFC 9113, section 5.1: what each frame does in each state. A state's name alone means that the stream is in this state
-// afterwards; "=" that it stays in its state; "late" that the frame is thrown away and charged; "drop" that it isn't sent. Other entries
-// are the answers to faults: RST_STREAM, or GOAWAY with "!".
+// afterwards; "=" that its state doesn't change; "late" that the frame is discarded and charged; "drop" that the frame isn't sent. Other
+// entries are the codes of faults. RST_STREAM answers the fault or, if the entry begins with "!", GOAWAY does.
 const diagram = `
                       | idle              | open            | hc-remote      | hc-local         | closed          | reset
 HEADERS               | open              | PROTOCOL_ERROR  | STREAM_CLOSED  | PROTOCOL_ERROR   | !STREAM_CLOSED  | late
@@ -72,12 +72,12 @@ func TestDiagram(t *testing.T) {
 	}
 }
 
-// wireStates are the ways into each state, from a client's frames;
+// wireStates lists sequences of frames and events that lead to each state.
 var wireStates = []struct {
 	name   string
 	state  State
 	frames string
-	then   []Event // the events that the server sends on stream 5
+	then   []Event // the events of frames that the server then sends on stream 5
 }{
 	{"idle", Idle, "", nil},
 	{"idle, with a later stream to come", Idle, frameOf(FrameHeaders, FlagEndHeaders|FlagEndStream, 3, getBlock), nil},
@@ -98,8 +98,8 @@ var wireStates = []struct {
 	{"reset, after the answer", Reset, frameOf(FrameHeaders, FlagEndHeaders, 5, getBlock), []Event{SendHeadersEnd, SendReset}},
 }
 
-// wireFrames are frames on stream 5, each with its result in each state: "" for no fault, "late", or the code of the answer, with "!" for
-// the connection's end.
+// wireFrames are frames on stream 5, each with its result in each state: "" for no fault, "late", or the code of the fault, after "!" if it
+// ends the connection.
 var wireFrames = []struct {
 	rfc   string
 	frame string
@@ -149,8 +149,8 @@ var wireFrames = []struct {
 	{"5.5: an unknown type", frameOf(0x70, 0, 5, "x"), [states]string{}},
 }
 
-// Each frame comes in each state, in whatever way the stream has reached it, whole and cut at every byte. A stream's fault leaves its
-// siblings alone.
+// The test sends each frame in each state, for each sequence that leads to the state, at once and divided at every byte. A fault that ends a
+// stream doesn't affect other streams.
 func TestFramesInStates(t *testing.T) {
 	for _, way := range wireStates {
 		for _, test := range wireFrames {
@@ -252,7 +252,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// A table finds the streams that were added and not removed, and is no larger than a few times those.
+// A table finds the streams that were added and not removed. Its memory is at most a few times what these streams need.
 func TestTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var table Table[int]
@@ -300,8 +300,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Random frames, of a client that keeps to the rules and of one that doesn't, have the same results however they are cut, and break no
-// invariant.
+// FuzzStreams checks that random frames have the same results however they are divided, and violate no invariant. It plays a client that
+// keeps to the rules, and one that doesn't.
 func FuzzStreams(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, seed%2 == 0)
@@ -359,7 +359,7 @@ func playRandom(t *testing.T, seed uint64, polite bool) Fault {
 	return whole.ended
 }
 
-// randomFrame makes up a frame.
+// randomFrame returns a random frame.
 func randomFrame(random *rand.Rand, m *model, next *uint32, polite bool) string {
 	id := 1 + 2*random.Uint32N((*next+2)/2)
 	open := m.state(id)
@@ -402,7 +402,7 @@ func randomFrame(random *rand.Rand, m *model, next *uint32, polite bool) string 
 	return frameOf(FramePriority, 0, id, uint32Of(id+1)+"\x00")
 }
 
-// windowsLow reports whether no send window can come near the largest one.
+// windowsLow reports whether all send windows are far below the largest allowed one.
 func (m *model) windowsLow() bool {
 	low := m.send < 1<<29
 	for s := range m.table.All {
@@ -411,7 +411,7 @@ func (m *model) windowsLow() bool {
 	return low
 }
 
-// randomWork makes handlers read, answer and reset, the same in both models.
+// randomWork makes handlers read, answer and reset, in the same way in all models.
 func randomWork(random *rand.Rand, models ...*model) {
 	id := uint32(random.IntN(40))
 	what, part := random.IntN(5), random.IntN(1<<16)

@@ -6,18 +6,18 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Answer is a final answer, or its head. It belongs to the caller: only Body is kept.
+// Answer is a final answer, or its head. The stream retains no part of it except Body.
 type Answer struct {
 	Status  int
 	Fields  *field.List
-	Trailer *field.List // behind the content; nil for none
-	Length  int64       // the value of Content-Length; negative: no such field
+	Trailer *field.List // the fields after the content; nil for none
+	Length  int64       // the value of Content-Length; negative: the answer has no such field
 	Body    []byte
-	Reused  bool           // Body's memory is used again afterwards
+	Reused  bool           // the caller reuses Body's memory, so the stream must copy it
 	Date    *http2.Literal // the Date field, unless Fields has one
 }
 
-// Fields that most answers have, prepared.
+// Common values of Content-Type, whose fields are prepared as literals.
 const (
 	textPlain = "text/plain; charset=utf-8"
 	textHTML  = "text/html; charset=utf-8"
@@ -30,7 +30,7 @@ var (
 	literalJSON  = http2.NewLiteral("content-type", textJSON)
 )
 
-// Answer renders a whole answer: in the owner's turn if the handler has run inline, otherwise, where t is nil, into the queue.
+// Answer renders a whole answer: into the owner's turn t if the handler has run inline, and otherwise, if t is nil, into the queue.
 func (s *Stream) Answer(t *Turn, a *Answer) {
 	h, size := s.h, len(a.Body)
 	whole := size == 0 && a.Trailer == nil
@@ -76,15 +76,15 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 		t.out = http2.EndHeaders(appendTail(http2.BeginHeaders(t.out), a.Trailer), start, s.id, true)
 	}
 	if s.state == http2.Open {
-		h.pushLocked(t) // RST_STREAM will follow
+		h.pushLocked(t) // the request hasn't ended, so RST_STREAM may follow, which goes to the queue
 	}
 	h.sentLocked(s)
 }
 
-// MaxInlineBody is the largest body that is copied behind its head, and before its trailer, in the owner's turn.
+// MaxInlineBody is the largest body that Answer copies into the owner's turn, between the head and the trailer section.
 const MaxInlineBody = 16 << 10
 
-// sendWholeLocked leaves the body of a whole answer and its trailer to the queue.
+// sendWholeLocked schedules the body of a whole answer and its trailer section, which are framed when the client's windows allow.
 func (s *Stream) sendWholeLocked(a *Answer) {
 	s.h.mu.AssertHeld()
 	h, body := s.h, a.Body
@@ -97,14 +97,14 @@ func (s *Stream) sendWholeLocked(a *Answer) {
 		body = append([]byte(nil), body...)
 	}
 	s.setUnsentLocked(body, nil, false)
-	race.Enter(&s.sending, sendingRest) // nothing is appended, so the body may be the program's
+	race.Enter(&s.sending, sendingRest) // in this state nothing is appended to unsent, which may be the program's memory
 	if a.Trailer != nil {
 		s.tail = newTail(a.Trailer)
 	}
 	h.mayGoOnLocked(s)
 }
 
-// Abort resets a stream whose answer isn't completed.
+// Abort resets a stream whose answer can't be completed.
 func (s *Stream) Abort() {
 	h := s.h
 	h.mu.Lock()
@@ -116,20 +116,20 @@ func (s *Stream) Abort() {
 	h.breakOffLocked(s, http2.InternalError)
 }
 
-// Refuse answers a request that isn't valid, without a handler. head says that it is a HEAD.
+// Refuse answers an invalid request without calling a handler. head says that the request is a HEAD.
 func (s *Stream) Refuse(a *Answer, head bool) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.running = true
 	if s.state == http2.Open {
-		h.listLocked(s) // the rest of the request will come
+		h.listLocked(s) // the rest of the request will still arrive
 	}
 	s.refuseLocked(a, head)
 	h.handlerEndedLocked(s)
 }
 
-// Replace answers instead of the handler, whose answer hasn't begun.
+// Replace sends a as the answer instead of the handler's answer, which hasn't begun.
 func (s *Stream) Replace(a *Answer) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *Stream) Replace(a *Answer) {
 	}
 }
 
-// AnswerApart answers while the handler still runs. The handler learns of that by ErrAnswered when it reads. It returns the size of the
-// body.
+// AnswerApart sends the answer while the handler still runs. The handler's next Read returns ErrAnswered. AnswerApart returns the size of
+// the answer's body.
 func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()
@@ -155,8 +155,8 @@ func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	return size, nil
 }
 
-// appendHead renders the head of a final answer. e is the connection's encoder. It is nil if dst is the connection's queue; mu is held
-// then.
+// appendHead renders the head of a final answer. e is the connection's encoder, or nil if dst is the connection's queue. In that case mu is
+// held.
 func (s *Stream) appendHead(dst []byte, e *http2.Encoder, a *Answer, endStream bool) []byte {
 	start := len(dst)
 	dst = http2.BeginHeaders(dst)
@@ -172,7 +172,8 @@ func (s *Stream) appendHead(dst []byte, e *http2.Encoder, a *Answer, endStream b
 	return http2.EndHeaders(dst, start, s.id, endStream)
 }
 
-// appendFields appends the fields of a final answer, with the server's own, and without those about its framing.
+// appendFields appends the fields of a final answer, adds Server and Date, and leaves out the fields that HTTP/2 forbids or that describe
+// the framing.
 func (s *Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List, date *http2.Literal) []byte {
 	name := s.h.shared.Server
 	for i := range list.Len() {
@@ -205,7 +206,7 @@ func (s *Stream) appendFields(dst []byte, e *http2.Encoder, list *field.List, da
 	return dst
 }
 
-// beginBlock begins a field block, with an update of the table if one is due.
+// beginBlock begins a field block. If an update of HPACK's table is due, the block begins with it.
 func (s *Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
 	if h := s.h; e == nil && h.updateDue {
 		h.mu.AssertHeld()
@@ -215,7 +216,7 @@ func (s *Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
 	return dst
 }
 
-// appendLiteral appends a prepared field: by the encoder's table, or without one.
+// appendLiteral appends a prepared field. If e isn't nil, the field may be an index into e's table.
 func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
 	if e == nil {
 		return l.Append(dst)
@@ -223,7 +224,7 @@ func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
 	return e.Append(dst, l)
 }
 
-// preparedType returns the prepared field for a common Content-Type, or nil.
+// preparedType returns the prepared Content-Type field for a common value, or nil.
 func preparedType(value []byte) *http2.Literal {
 	switch string(value) {
 	case textPlain:
@@ -255,7 +256,7 @@ func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 	return http2.AppendField(dst, field.Trailer, nil, names)
 }
 
-// newTail renders the fields behind a body, nil for none.
+// newTail renders the trailer section, and returns nil if there is none.
 func newTail(list *field.List) *[]byte {
 	if !hasTail(list) {
 		return nil
@@ -267,7 +268,7 @@ func newTail(list *field.List) *[]byte {
 // usualTail is the size of most trailer sections, in bytes: gRPC's status, and a little metadata.
 const usualTail = 64
 
-// hasTail reports whether there is a field that may stand behind a body.
+// hasTail reports whether the list has a field that is allowed in a trailer section.
 func hasTail(list *field.List) bool {
 	for i := range list.Len() {
 		if list.ID(i).InTrailer() {
@@ -277,7 +278,7 @@ func hasTail(list *field.List) bool {
 	return false
 }
 
-// appendTail appends the fields behind a body.
+// appendTail appends the fields of the list that are allowed in a trailer section.
 func appendTail(dst []byte, list *field.List) []byte {
 	for i := range list.Len() {
 		if list.ID(i).InTrailer() {
@@ -300,7 +301,7 @@ func (s *Stream) Inform(status int, fields *field.List) error {
 	return nil
 }
 
-// informLocked renders an interim answer into the queue. The list is nil for a 100 of the server's own.
+// informLocked renders an interim answer into the queue. The list is nil for a 100 that the server sends by itself.
 func (s *Stream) informLocked(status int, list *field.List) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -317,7 +318,7 @@ func (s *Stream) informLocked(status int, list *field.List) {
 	h.queue = http2.EndHeaders(h.queue, start, s.id, false)
 }
 
-// refuseLocked answers without a handler, or instead of it. It returns the size of the body.
+// refuseLocked sends an answer that no handler has made, such as an error. It returns the size of the body.
 func (s *Stream) refuseLocked(a *Answer, head bool) (size int64) {
 	s.h.mu.AssertHeld()
 	h := s.h

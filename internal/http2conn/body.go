@@ -12,10 +12,10 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: where the owner puts received DATA, how a handler reads a body, and how many more bytes the client
+// This file has the bodies of requests: where the owner stores received DATA, how a handler reads a body, and how many more bytes the client
 // may send.
 
-// takeData takes DATA, or a part of it.
+// takeData handles a DATA frame, or a part of one.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	event, _ := http2.EventOf(f)
 	h.mu.Lock()
@@ -28,7 +28,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 		h.mu.Unlock()
 		return h.fail(t, http2.FaultConnectionOverrun)
 	}
-	// The connection's window must not depend on a body that nobody reads.
+	// A body that nobody reads must not close the connection's window, so all bytes are credited at once.
 	credit := h.recv.Drain(f.Size, h.shared.ConnWindow)
 	var ended Watcher
 	step := StepNext
@@ -41,7 +41,7 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 		}
 	}
 	if s != nil && fault != http2.NoFault && v.Next.Over() {
-		h.receivedLocked(s) // a client whose answer is complete needs no RST_STREAM
+		h.receivedLocked(s) // the answer is complete, so no RST_STREAM is needed
 	}
 	h.mu.Unlock()
 	tell(ended)
@@ -51,7 +51,8 @@ func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
 	return h.judge(t, f, v, fault, step)
 }
 
-// takeDataLocked takes DATA of a stream that may still receive some. If the DATA end the stream, ended is the stream's watcher.
+// takeDataLocked handles a DATA frame of a stream that may still receive DATA. If there is no room for the body and the stream is reset,
+// ended is the stream's watcher.
 func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, ended Watcher) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -72,10 +73,10 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 		h.receivedLocked(s)
 	case s.isRestLocked():
 		s.takeRestLocked()
-	case !s.takenLocked() && (s.state == http2.HalfClosedLocal || s.taken != nil): // nobody reads it: without credit the client stops
+	case !s.takenLocked() && (s.state == http2.HalfClosedLocal || s.taken != nil): // nobody reads the body: without credit the client stops sending
 	case kept:
 		if credit := s.drainLocked(f.Size - len(f.Payload) + filled); credit > 0 {
-			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // before a RST_STREAM
+			h.queue = http2.AppendWindowUpdate(h.queue, s.id, credit) // in the queue, so that it is sent before a RST_STREAM
 		}
 		s.cameLocked(len(f.Payload))
 		h.wakeLaterLocked(t, s)
@@ -83,7 +84,8 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 	return http2.NoFault, ended
 }
 
-// cameLocked records that n bytes were received of a body that is awaited before the handler runs, and that more will follow.
+// cameLocked records that n bytes of a body were received, if the stream's handler waits for the whole body. It isn't called for the last
+// bytes.
 func (s *Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -91,20 +93,20 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // if the pace is used up, Look finds that the time is over
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // otherwise Look finds that the deadline has passed
 		s.awaitsSince = now
 	}
 }
 
-// wakeLaterLocked lets the reader of a stream's body be woken, but not before the input is used up: the next frames are most likely of the same
-// body. A handler that wants the whole body is woken only when its buffer is full.
+// wakeLaterLocked arranges that the reader of a stream's body is woken once the input is used up, since the next frames are most likely part
+// of the same body. A handler that wants the whole body is woken only when its buffer is full.
 func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	h.mu.AssertHeld()
 	full := s.fills && s.filling.isFull()
 	switch {
 	case s.reader == readerAway && s.parked == nil || s.fills && s.filling.gathers && !full:
 		return
-	case full || s.body.Len() > h.shared.AwaitedBody: // there is enough to do
+	case full || s.body.Len() > h.shared.AwaitedBody: // the reader has enough to do already
 		s.wakeLocked()
 		return
 	}
@@ -114,7 +116,8 @@ func (h *Conn) wakeLaterLocked(t *Turn, s *Stream) {
 	t.toWake = s.id
 }
 
-// WakePutOff wakes the reader that wakeLaterLocked has put off. Its stream may be over, and serve another connection.
+// WakePutOff wakes the reader whose wake-up wakeLaterLocked has put off. It looks up the stream by number, since the Stream may have ended
+// and serve another connection now.
 func (h *Conn) WakePutOff(t *Turn) {
 	if t.toWake == 0 {
 		return
@@ -132,21 +135,21 @@ func (h *Conn) wakeStreamLocked(id uint32) {
 	}
 }
 
-// Reading says how a stream's body is read: by the handler, by another goroutine beside the handler, or as the input of a connection.
+// Reading says how a stream's body is read: by the handler, by another goroutine while the handler runs, or as the input of a connection.
 type Reading struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none; read with mu held
-	Pace  *pace.Pace  // the client's account of time; nil: the client has time for ever, and the deadline ends only this read
-	Fills bool        // bytes that come go to the reader's buffer at once; the stream has a Request
-	// Gathers is set if the wait may last until the buffer is full, as long as the client has time to spare. Fills is set, too.
+	Pace  *pace.Pace  // how much time the client has left; nil: the client may take any time, and the deadline ends only this read
+	Fills bool        // arriving bytes are copied directly into the reader's buffer; the stream must have a Request
+	// Gathers says that the wait may last until the buffer is full, as long as the client has time to spare. Fills must be set, too.
 	Gathers bool
-	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read no longer gathers. May be nil.
+	// BeforeWait is called, without mu, before the wait that begins at start, and again when the read stops gathering. It may be nil.
 	BeforeWait func(start clock.Time) error
-	// end returns why no more bytes will arrive, nil if some may. It is called with mu held, and not again after an error. The default is
-	// endOfBodyLocked.
+	// end returns why no more bytes will arrive, or nil if more may arrive. It is called with mu held, and not again after an error. The
+	// default is endOfBodyLocked.
 	end func() error
 }
 
-// deadline returns until when a read that began at start may wait; 0 for ever. mu is held.
+// deadline returns until when a read that began at start may wait; 0: no limit. mu is held.
 func (r *Reading) deadline(start clock.Time, limits pace.Limits) clock.Time {
 	if *r.Until != 0 || r.Pace == nil {
 		return *r.Until
@@ -181,7 +184,7 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 		}
 		if deadline = r.deadline(start, limits); r.Gathers {
 			n, r.Gathers = s.awaitBodyLocked(p, r, look)
-			prepared = r.Gathers // otherwise the next byte counts
+			prepared = r.Gathers // after gathering, the next wait ends with any byte, so BeforeWait is called again
 			continue
 		}
 		if r.Pace == nil && s.passedLocked(deadline) {
@@ -207,7 +210,7 @@ func (s *Stream) Read(p []byte, r *Reading) (n int, err error) {
 	return n, err
 }
 
-// endOfBodyLocked returns why no more bytes of the body will arrive, nil if some may.
+// endOfBodyLocked returns why no more bytes of the body will arrive, or nil if more may arrive.
 func (s *Stream) endOfBodyLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
@@ -223,28 +226,29 @@ func (s *Stream) endOfBodyLocked() error {
 	return nil
 }
 
-// mayComeLocked reports whether no unread byte of the body is here, and some may still arrive.
+// mayComeLocked reports whether all received bytes of the body were read, and more may arrive.
 func (s *Stream) mayComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() == 0 && s.sending != sendingLost && s.cut == bodyGoesOn && !s.hasEndedLocked()
 }
 
-// overdueLocked returns the error of a body that is late, because its client is slow, or because the handler's time-out has answered.
+// overdueLocked returns the error for a read of a body that was cut off with bodyLate: either the client is too slow, or the handler's
+// time-out has answered.
 func (s *Stream) overdueLocked() error {
 	s.h.mu.AssertHeld()
-	if s.sending >= sendingRest || s.state != http2.Open { // an answer to HEAD has no content that waits
+	if s.sending >= sendingRest || s.state != http2.Open { // state is checked too, since the answer to a HEAD request ends at once
 		return ErrAnswered
 	}
 	s.h.shared.Counts.Body.Add(1)
 	return ErrLate
 }
 
-// awaitBodyLocked waits for bytes of the body. It returns how many bytes were put into p, and whether they came in time. If the client has
-// an account of time, and the read doesn't gather, the owner looks once more when the deadline has passed: see awaitReadLocked.
+// awaitBodyLocked waits for bytes of the body. It returns how many bytes were put into p, and whether they came in time. If r.Pace is set,
+// and the read doesn't gather, the owner reads from the socket once more when the deadline has passed: see awaitReadLocked.
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
-	case <-s.readable: // from before the last read
+	case <-s.readable: // a signal for bytes that were read before
 	default:
 	}
 	if r.Fills {
@@ -265,8 +269,8 @@ func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n i
 	return n, inTime
 }
 
-// awaitReadLocked is awaitLocked for the body. Before it reports false the connection's owner looks once more, since bytes that arrived
-// while the process was paused are in time.
+// awaitReadLocked is awaitLocked for the body. Before it returns false, the connection's owner reads from the socket once more, since bytes
+// that arrived while the process was paused are in time.
 func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -278,19 +282,20 @@ func (s *Stream) awaitReadLocked(deadline clock.Time) (inTime bool) {
 	h.mu.Unlock()
 	h.WakeOwner() // WakeOwner takes locks that come before mu
 	h.mu.Lock()
-	until := h.shared.Clock.Exact().Add(time.Second) // an owner that is busy for longer isn't waited for
+	until := h.shared.Clock.Exact().Add(time.Second) // awaitReadLocked doesn't wait for an owner that is busy for longer
 	for s.reader == readerAsks && !s.hasComeLocked() && s.awaitLocked(&s.readable, until) {
 	}
 	return s.hasComeLocked()
 }
 
-// hasComeLocked reports whether there is something for the body's reader.
+// hasComeLocked reports whether the body's reader needn't wait: there are bytes for it, or no more will arrive.
 func (s *Stream) hasComeLocked() bool {
 	s.h.mu.AssertHeld()
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// HasLooked wakes the readers that have asked the owner to look once more: the owner has looked, and no more bytes have arrived.
+// HasLooked wakes the readers that have asked the owner to read from the socket once more. The owner has done so, and no more bytes have
+// arrived.
 func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return
@@ -306,8 +311,8 @@ func (h *Conn) HasLooked() {
 	}
 }
 
-// fillLocked copies arriving bytes of the body to the buffer of a reader that waits. It returns their number. They count as read, and take
-// up no memory here.
+// fillLocked copies arriving bytes of the body to the buffer of a reader that waits, and returns their number. These bytes count as read,
+// and aren't charged to the budget.
 func (s *Stream) fillLocked(p []byte) (n int) {
 	s.h.mu.AssertHeld()
 	if !s.fills || s.cut == bodyLate {
@@ -321,8 +326,7 @@ func (s *Stream) fillLocked(p []byte) (n int) {
 	return n
 }
 
-// takeLocked moves received bytes of the body to p, and returns their number. It reports whether it has put a frame into the queue that
-// increases the client's window.
+// takeLocked moves received bytes of the body to p, and returns their number. credited reports whether it has queued a WINDOW_UPDATE.
 func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	s.h.mu.AssertHeld()
 	if n = s.body.Read(p); n > 0 {
@@ -339,8 +343,9 @@ func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 	return n, credit > 0
 }
 
-// drainLocked records that n received bytes take up no memory any more. It returns by how much the client's window must be increased.
-// A window grows by at most half of the bytes by which the windows of all streams may still grow, so that some are left for later streams.
+// drainLocked records that n received bytes take up no memory any more. It returns the increment for a WINDOW_UPDATE, 0 for none. The
+// windows of all streams of a connection together may grow by a limited number of bytes. One window grows by at most half of what is left of
+// these, so that later streams can grow, too.
 func (s *Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
 	h, shared, before := s.h, s.h.shared, s.recv.Size()
@@ -349,7 +354,7 @@ func (s *Stream) drainLocked(n int) (credit uint32) {
 	return credit
 }
 
-// Trailer returns the fields behind the body, once they have come; nil for none.
+// Trailer returns the fields after the request's body. It returns nil until they were received, and if there are none.
 func (s *Stream) Trailer() *field.List {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -359,7 +364,8 @@ func (s *Stream) Trailer() *field.List {
 	return &s.trailer.fields
 }
 
-// Whole returns the body if it was received completely and lies in one piece. Otherwise waits tells whether not even its first byte has arrived.
+// Whole returns the body if it was received completely and is contiguous in memory. Otherwise waits says that no unread byte is available
+// yet.
 func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -373,8 +379,8 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	return whole, ok, false
 }
 
-// SetReadDeadline sets the deadline of readers other than the handler, 0 for none, and makes a handler that is reading check its own
-// deadline again.
+// SetReadDeadline sets the deadline of readers other than the handler, 0 for none. It also wakes a handler that waits in Read, which then
+// checks its own deadline again.
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -382,12 +388,12 @@ func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.wakeLocked()
 }
 
-// BodyReader reads a request's body while another goroutine sends the answer, and so touches nothing that belongs to the handler. One
-// goroutine at a time calls Read.
+// BodyReader reads a request's body while another goroutine sends the answer. So it uses no field that belongs to the handler. Only one
+// goroutine at a time may call Read.
 type BodyReader struct {
 	s      *Stream
 	pace   pace.Pace
-	expect bool // 100 is due before the first wait
+	expect bool // the client waits for a 100, which must be sent before the first wait
 	closed bool // guarded by the connection's mu
 }
 
@@ -402,7 +408,7 @@ func (d *BodyReader) Read(p []byte) (int, error) {
 	return d.s.Read(p, &Reading{Until: &d.s.readUntil, Pace: &d.pace, Fills: true, BeforeWait: d.beforeWait, end: d.endLocked})
 }
 
-// Trailer returns the fields behind the body, once they have come; nil for none.
+// Trailer returns the fields after the request's body. It returns nil until they were received, and if there are none.
 func (d *BodyReader) Trailer() *field.List { return d.s.Trailer() }
 
 // Close ends a Read that waits.
@@ -413,7 +419,7 @@ func (d *BodyReader) Close() {
 	d.s.wakeLocked()
 }
 
-// beforeWait lets a client that waits for a 100 send its body.
+// beforeWait sends a 100 if the client waits for one before it sends its body.
 func (d *BodyReader) beforeWait(clock.Time) error {
 	if !d.expect {
 		return nil
@@ -422,14 +428,14 @@ func (d *BodyReader) beforeWait(clock.Time) error {
 	s, h := d.s, d.s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.sending == sendingNothing && s.state == http2.Open { // nothing interim follows the head
+	if s.sending == sendingNothing && s.state == http2.Open { // no interim answer may follow the head of the final one
 		s.informLocked(100, nil)
 		h.flushLocked(nil)
 	}
 	return nil
 }
 
-// endLocked returns why no more bytes will arrive, nil if some may.
+// endLocked returns why no more bytes will arrive, or nil if more may arrive.
 func (d *BodyReader) endLocked() error {
 	d.s.h.mu.AssertHeld()
 	if d.closed {

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// A buffer stays small even if its handler is always a little behind.
+// A body's buffer stays small even if the handler that reads the body is always a little behind.
 func TestBodyBuffer(t *testing.T) {
 	h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}
 	s := &Stream{h: h, state: http2.Open, running: true}
@@ -37,8 +37,8 @@ func TestBodyBuffer(t *testing.T) {
 	}
 }
 
-// A reader that waits gets the bytes that come in its own buffer, which costs no memory of the server's, and those that don't fit there
-// from the queue. It isn't woken before the input is used up. If it wants all of the body, it isn't woken before its buffer is full.
+// Bytes that arrive while a reader waits are copied to its own buffer, which takes no memory of the server. The reader gets bytes that don't
+// fit there from the queue. It is woken only when the input is used up or, if it wants all of the body, when its buffer is full.
 func TestBodyFill(t *testing.T) {
 	for _, gathers := range []bool{false, true} {
 		h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}

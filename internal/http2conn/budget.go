@@ -5,20 +5,22 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file says which memory of HTTP/2 counts against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: bodies of requests that wait
-// for their handlers, and answers that wait for their clients without handlers. Package budget keeps the counts.
+// This file determines which memory of HTTP/2 counts against Server.MaxBufferedBodies and Server.MaxBufferedAnswers: request bodies that
+// their handlers haven't read, and answers that wait for their clients after their handlers have returned or gone on. Package budget keeps
+// the counts.
 //
-// Bodies that have arrived by HTTP/2 wait for their handlers in memory. The window of a stream bounds one body, but a client may have many
-// streams and connections. A body without room is thrown away, and its bytes are credited to the connection's window. So no body that is
-// refused holds up a sibling, and a handler that waits for its body never waits for other bodies to be read.
+// Bodies that arrive over HTTP/2 wait for their handlers in memory. The window of a stream bounds one body, but a client may have many
+// streams and connections. If there is no room for a body, the body is discarded, and its bytes are credited to the connection's window. So
+// a refused body doesn't hold up the connection's other streams, and a handler that waits for its body never depends on other bodies being
+// read.
 
-// mayBufferLocked reports whether n more bytes of a body have room.
+// mayBufferLocked reports whether there is room for n more bytes of a body.
 func (h *Conn) mayBufferLocked(n int) bool {
 	h.mu.AssertHeld()
 	return h.shared.Bodies.MayQueue(h.bodies, n)
 }
 
-// chargeLocked records how many bytes the buffer of a stream's body takes now.
+// chargeLocked charges the budget for the buffer of a stream's body, which now has the given size.
 func (h *Conn) chargeLocked(s *Stream, size int) {
 	h.mu.AssertHeld()
 	if delta := int64(size) - int64(s.charged); delta != 0 {
@@ -27,8 +29,8 @@ func (h *Conn) chargeLocked(s *Stream, size int) {
 	}
 }
 
-// keepsUpLocked reports whether n more bytes of a stream's body have room in any case: a goroutine waits for them, or the handler reads the
-// body and isn't far behind.
+// keepsUpLocked reports whether n more bytes of a stream's body are accepted even if the budget is full: a goroutine waits for them, or will
+// be started for them, or the handler reads the body and isn't far behind.
 func (s *Stream) keepsUpLocked(n int) bool {
 	s.h.mu.AssertHeld()
 	return s.reader != readerAway || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
@@ -40,7 +42,7 @@ func (s *Stream) wantsBodyLocked() bool {
 	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || s.takenLocked())
 }
 
-// lacksRoomLocked reports whether the content of a DATA frame has no room unless the body of a silent client is cut off.
+// lacksRoomLocked reports whether there is no room for the content of a DATA frame, unless the body of a silent client is cut off.
 func (h *Conn) lacksRoomLocked(f *http2.Frame) bool {
 	h.mu.AssertHeld()
 	n := len(f.Payload)
@@ -51,7 +53,7 @@ func (h *Conn) lacksRoomLocked(f *http2.Frame) bool {
 	return s != nil && s.wantsBodyLocked() && !s.keepsUpLocked(n)
 }
 
-// keepLocked keeps a piece of a request's body for its handler. It reports false if there is no room for it.
+// keepLocked stores a part of a request's body for its handler. It returns false if there is no room for p.
 func (h *Conn) keepLocked(s *Stream, p []byte) bool {
 	h.mu.AssertHeld()
 	if len(p) == 0 || !s.wantsBodyLocked() {
@@ -65,15 +67,15 @@ func (h *Conn) keepLocked(s *Stream, p []byte) bool {
 	return true
 }
 
-// QueuedBody returns how many bytes of the body wait for the handler, and count against the budget.
+// QueuedBody returns how many bytes the unread body counts against the budget.
 func (s *Stream) QueuedBody() int64 {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return int64(s.charged)
 }
 
-// OverrunBody throws the body away, and all of it that still arrives, because there is no room for it. It reports false if that has begun
-// before.
+// OverrunBody discards the body because there is no room for it, both what was received and what will arrive. It returns false if the body
+// is being discarded already.
 func (s *Stream) OverrunBody() bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -86,7 +88,7 @@ func (s *Stream) OverrunBody() bool {
 	return true
 }
 
-// CutBody implements budget.Silent: the read that waits for the body ends, since the client is late.
+// CutBody implements budget.Silent. It ends the read that waits for the body, as if the client were late, so that another body has room.
 func (s *Stream) CutBody(room *budget.Room) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -99,12 +101,13 @@ func (s *Stream) CutBody(room *budget.Room) bool {
 	return true
 }
 
-// overrunLocked ends a body for which there is no room: by a 503 if its handler runs, and otherwise in a way that lets the client try again.
+// overrunLocked ends a body for which there is no room. If the handler runs, its read fails, which leads to a 503. Otherwise the stream is
+// reset: before the handler has begun, with a code that tells the client that it may try again.
 func (h *Conn) overrunLocked(s *Stream) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.shared.Counts.Overloads.Add(1)
 	h.shared.Counts.RefusedBodies.Add(1)
-	go h.driver.BodyRefused() // not here: the connection and the logger may be the user's
+	go h.driver.BodyRefused() // on another goroutine, since mu is held, and the connection and the logger may run user code
 	if s.running && s.parked == nil && s.taken == nil {
 		s.cut = bodyNoRoom
 		s.body.Drop()
@@ -119,7 +122,7 @@ func (h *Conn) overrunLocked(s *Stream) (ended Watcher) {
 	return h.breakOffLocked(s, code)
 }
 
-// mayHoldLocked reports whether n more bytes of answers on the connection have room.
+// mayHoldLocked reports whether there is room for n more bytes of the connection's answers.
 func (h *Conn) mayHoldLocked(n int) bool {
 	h.mu.AssertHeld()
 	return h.shared.Answers.MayHold(n, h.holdsLocked)
@@ -146,8 +149,8 @@ func (s *Stream) unsentCostLocked() int64 {
 	return int64(len(s.unsent))
 }
 
-// setUnsentLocked sets the bytes that wait for a window, and the buffer that holds them. borrowed says that they lie in the buffer of a
-// handler that waits.
+// setUnsentLocked sets the bytes that wait for a window, and the buffer that holds them. borrowed says that b is part of the buffer of a
+// handler that waits in Write.
 func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) {
 	s.h.mu.AssertHeld()
 	before := s.unsentCostLocked()
@@ -160,14 +163,15 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 	}
 }
 
-// aheadLocked returns how many bytes of a streamed answer may wait without the handler: as many as the client's windows let through, but at
-// least low and at most high. So a handler produces little ahead of a closed window.
+// aheadLocked returns how many bytes of a streamed answer may wait while its handler goes on: as many as the client's windows allow, but at
+// least low and at most high. So a handler doesn't run far ahead of a closed window.
 func (s *Stream) aheadLocked(high, low int) int {
 	s.h.mu.AssertHeld()
 	return min(high, max(int(min(s.h.sendWindow, s.send)), low))
 }
 
-// keepsLocked is aheadLocked for a stream whose handler can wait instead: it returns no more bytes than there is room for.
+// keepsLocked is like aheadLocked, but returns no more bytes than there is room for in the budget. It is for streams whose handlers can wait
+// in Write.
 func (s *Stream) keepsLocked() int {
 	s.h.mu.AssertHeld()
 	n := s.aheadLocked(maxStreamUnsent, maxShutUnsent)
@@ -185,15 +189,16 @@ func (s *Stream) keepsLocked() int {
 	return 0
 }
 
-// HasRoom reports whether a whole answer of that size has room, or nobody wants it any more.
+// HasRoom reports whether there is room for a whole answer of the given size. It also returns true if the stream has ended, since the answer
+// is dropped then.
 func (s *Stream) HasRoom(size int) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.state.Over() || s.hasRoomLocked(size)
 }
 
-// hasRoomLocked reports whether a whole answer of that size has room. An answer that the client's windows let through at once always has
-// room if no other content waits, so there is at most one such answer for each connection.
+// hasRoomLocked reports whether there is room for a whole answer of the given size. An answer that the client's windows allow at once needs
+// no room in the budget if no other content waits. At most one answer of each connection is such an exception.
 func (s *Stream) hasRoomLocked(size int) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -203,13 +208,13 @@ func (s *Stream) hasRoomLocked(size int) bool {
 	return h.mayHoldLocked(size)
 }
 
-// openLocked returns how many more bytes of content the client's windows let through; 0 if they are closed.
+// openLocked returns how many more bytes of content the client's windows allow; 0 if they are closed.
 func (s *Stream) openLocked() int {
 	s.h.mu.AssertHeld()
 	return max(0, int(min(s.h.sendWindow, s.windowLocked()))-len(s.unsent))
 }
 
-// windowOpenedLocked wakes the writers that wait for the connection's window, which was closed.
+// windowOpenedLocked wakes the writers that wait for the connection's window, which has just opened.
 func (h *Conn) windowOpenedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {

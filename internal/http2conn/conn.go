@@ -1,6 +1,7 @@
-// Package http2conn has the connections of HTTP/2 (RFC 9113) and their streams: what is received, what is sent when, and how requests and
-// answers pass. It knows nothing of handlers and workers. A driver reads a connection, calls Next, and runs the handler of the stream that Next
-// leaves in the turn; the handler's goroutine calls the stream. Package http2 has the frames, the states and the windows.
+// Package http2conn implements HTTP/2 connections and their streams (RFC 9113): it processes received frames, decides when to send what, and
+// passes requests and answers between client and handler. It doesn't depend on handlers and workers. A driver reads a connection, calls
+// Next, and runs the handler of the stream that Next has stored in the Turn; the handler's goroutine calls the methods of the Stream.
+// Package http2 implements frames, states and windows.
 package http2conn
 
 import (
@@ -20,98 +21,100 @@ import (
 )
 
 // Conn is a connection of HTTP/2 (RFC 9113): its frames, its streams, and the bytes that wait to be sent. Its driver reads the connection
-// and calls Next, which takes one frame from the input.
+// and calls Next, which processes one frame of the input.
 //
-// One goroutine at a time owns the connection: it takes the frames, and runs handlers that are known to be quick (inline). Other handlers
-// run apart: their goroutine gives the connection away before, or the loop's monitor takes it from a goroutine whose handler turns out to
-// be slow. Unless said otherwise a field belongs to the owner.
+// One goroutine at a time owns the connection: it processes the frames, and runs handlers that are known to be quick (inline). Before it
+// runs any other handler, it gives the connection to another worker. If an inline handler turns out to be slow, the loop's monitor takes the
+// connection from its goroutine. Only the owner accesses a field, unless the field's comment says otherwise.
 //
-// A server may have very many idle connections. So fields that only some of them need, or need only for a short time, are behind a pointer,
-// and the fields are in an order that leaves few gaps.
+// A server may have very many idle connections, so a Conn must be small. Fields that only some connections need, or need only for a short
+// time, are behind a pointer, and the order of the fields leaves little padding.
 //
-// Nobody calls user code, or posts the connection, with mu held. docs/internals/LOOP.md has the order of the locks.
+// User code is never called, and the connection never posted to its loop, while mu is held. docs/internals/LOOP.md has the order of the
+// locks.
 type Conn struct {
 	shared *Shared // immutable
 	driver Driver  // immutable
 
-	in        *http1.Input // received bytes that weren't taken; nil: none. During a turn they are in the worker's buffer
+	in        *http1.Input // received bytes that weren't processed; nil: none. During a turn they are in the worker's buffer
 	decoder   http2.Decoder
-	pending   *pending // nil for nothing
-	silence   *silence // kept if PingInterval is set, else nil
+	pending   *pending // nil if nothing is pending
+	silence   *silence // nil if PingInterval is 0
 	acks      http2.Acks
 	glitches  http2.Glitches
-	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: none is
-	leaveTime clock.Time // when LeaveSoon is due, unless the client does something before; 0: never. Changed with mu held
+	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: nothing is incomplete
+	leaveTime clock.Time // when LeaveSoon must be called, unless the client acts before; 0: never. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
 	aloneMu    sync.Mutex  // see Alone
 	closeAsked atomic.Bool // the connection must end when its streams have ended
-	asksLook   atomic.Bool // a stream's reader asks the owner to look once more: see awaitReadLocked
+	asksLook   atomic.Bool // a stream's reader asks the owner to read once more: see awaitReadLocked
 	wakers     wakers
 	life       life // changed with mu held
 	drains     bool // the owner knows that the server is shutting down
-	prefaced   bool // the client's preface has come
-	active     bool // Driver.Active was told that the connection is active
+	prefaced   bool // the client's preface was received
+	active     bool // Driver.Active(true) was called last, or New has received bytes
 	mayUpdate  bool // updateDue may be set
 
 	// inline is the turn in which the owner runs a handler. Before the handler runs, the owner leaves the input and the finished output in
-	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn with nil, and then has the connection.
+	// the turn, where the monitor finds them. Either the owner or the monitor replaces the turn with nil, and thereby becomes the
+	// connection's owner.
 	inline atomic.Pointer[Turn]
 
-	Out outbox.Outbox // framed bytes that the client hasn't taken
+	Out outbox.Outbox // frames that the socket hasn't accepted yet
 
 	mu race.Mutex[race.OfHTTP2]
 
-	// What follows is guarded by mu.
-	streams    http2.Table[Stream]    // the streams that goroutines other than the owner may touch
-	schedule   http2.Schedule[Stream] // streams with data and a window for it
-	queue      []byte                 // frames that will go to out, in order
-	starving   *Stream                // a list of parked streams whose outboxes may give them more
-	used       clock.Time             // when content was framed last, or a stream has ended
+	// mu guards the fields down to wakeAwaiting.
+	streams    http2.Table[Stream]    // the streams that goroutines other than the owner may access
+	schedule   http2.Schedule[Stream] // streams that have data, and whose window is open
+	queue      []byte                 // frames that flushLocked will move to Out, in order
+	starving   *Stream                // a list of parked streams whose outboxes must be pumped: see feedLocked
+	used       clock.Time             // when content was last framed, or a stream last ended
 	ids        http2.IDs
 	peer       http2.PeerSettings
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
-	bodies     *atomic.Int64 // the size of the client's buffers: of the connection, or if MaxConnsPerIP is set, of its address; nil before a body
-	grown      int32         // by how much the receive windows of open streams have grown together
-	awaiting   int32         // streams that await more of their request: see Stream.awaits
+	bodies     *atomic.Int64 // bytes of unread bodies: the connection's or, if MaxConnsPerIP is set, those of its address; nil before the first body
+	grown      int32         // the sum of the bytes by which the receive windows of open streams have grown
+	awaiting   int32         // how many streams wait for their client: see Stream.awaits
 	earned     http2.Earned
-	flushDue   bool // a goroutine is about to flush: see FlushSoon
+	flushDue   bool // a goroutine is about to flush: see flushSoonLocked
 	buffered   bool // a stream has an unsentBuffer
 	output     output
-	wakeEmpty  bool // the owner must know when the last stream ends
+	wakeEmpty  bool // the owner must be woken when the last stream ends
 	// updateDue says that the next field block, of any stream, must begin with an update of HPACK's table. Until that block is in
 	// the queue, encoder is guarded by mu. Set by the owner.
 	updateDue bool
-	// wakeAwaiting says that the owner waits, and must know when a stream that has been answered awaits its client.
+	// wakeAwaiting says that the owner waits, and must be woken when a stream whose handler has answered begins to wait for its client.
 	wakeAwaiting bool
 
-	Shed       bool   // the connection must end if it has no streams, since other connections need its place; only the owner uses it
-	lastServed uint32 // the number of a stream in the last GOAWAY; set from lifeLast on. Only the owner uses it
+	Shed       bool   // the connection must end if it has no streams, to make room for new connections; only the owner uses it
+	lastServed uint32 // the stream number in the last GOAWAY; set from lifeLast on. Only the owner uses it
 
-	requests atomic.Int32 // how many have begun, at most math.MaxInt32; the owner counts
+	requests atomic.Int32 // how many have begun, at most math.MaxInt32; only the owner increments it
 }
 
-// pending holds the requests and priorities that wait for more frames. It belongs to the connection's owner.
+// pending holds requests that are incomplete, and priorities of future requests. It belongs to the connection's owner.
 type pending struct {
-	block       *fieldBlock       // a field block of several frames that has begun, nil for none
-	prioritized http2.Prioritized // of streams that the client hasn't opened yet
-	undecided   []uint32          // streams that wait for their body, and whose handler runs when the input is used up
+	block       *fieldBlock       // an incomplete field block, nil for none
+	prioritized http2.Prioritized // priorities of streams that the client hasn't opened yet
+	undecided   []uint32          // streams whose handlers run when the input is used up, even if the body is still incomplete
 }
 
 // fieldBlock is a field block of several frames.
 type fieldBlock struct {
 	http2.Block
-	stream uint32      // of its first frame
-	fault  http2.Fault // of its first frame
+	stream uint32      // the stream of its first frame
+	fault  http2.Fault // a fault of its first frame
 }
 
 // silence says how long the client has sent nothing. It belongs to the connection's owner.
 type silence struct {
-	heard clock.Time // when something came last, or the connection began
-	asked clock.Time // when a PING was sent since; 0: none was
+	heard clock.Time // when bytes were last received, or when the connection began
+	asked clock.Time // when a PING was sent after that; 0: no PING was sent
 }
 
 // Step tells a driver what comes next.
@@ -125,35 +128,37 @@ const (
 	StepEnd                // send, then close
 )
 
-// Turn holds the buffers that a worker lends to a connection of HTTP/2, from BeginTurn to EndTurn, and then keeps for the next connection.
+// Turn holds the buffers that a worker lends to an HTTP/2 connection from BeginTurn to EndTurn. After that the worker keeps them for the
+// next connection.
 type Turn struct {
-	In      *http1.Input // the worker's
-	Lender  any          // the worker, for the drivers
+	In      *http1.Input // the worker's input buffer
+	Lender  any          // the worker; only the drivers use it
 	head    http2.Head
 	frame   http2.Frame
-	spare   *Stream     // for the next request; nil if the last one kept it
-	Stream  *Stream     // whose handler must run, or that must be refused: see Step
-	Refused http1.Fault // why, in the second case
-	owned   *Conn       // the connection that the worker owns, nil once another worker has it
+	spare   *Stream     // reused for the next request; nil if the last request still uses it
+	Stream  *Stream     // the stream whose handler must run (StepRun), or whose request must be refused (StepRefuse)
+	Refused http1.Fault // the reason for StepRefuse
+	owned   *Conn       // the connection that the worker owns, nil once another worker owns it
 	toWake  uint32      // the stream whose reader must be woken once the input is used up: see wakeLaterLocked; 0 for none
 	out     []byte      // rendered in this turn, and not in the connection's queue yet
 }
 
 const (
-	// MaxControl is how many bytes may wait for the client before nothing is read from it any more. Content of answers is framed only as
-	// long as no more than maxFilled waits. So it doesn't stop the reading: a client must be able to reset a large answer that it takes
-	// slowly.
+	// MaxControl is how many bytes of output may wait for the client before the server stops reading from it. Content of answers alone never
+	// reaches that limit, since it is framed only while less than maxFilled waits. So a client that takes a large answer slowly can still
+	// reset it.
 	MaxControl = 192 << 10
 	maxFilled  = 64 << 10
-	// fillSize is how many bytes of DATA are framed at a time, so that a more urgent answer doesn't wait behind more than that.
+	// fillSize is how many bytes of DATA are framed at a time. A more urgent answer waits for at most that many bytes.
 	fillSize = 64 << 10
-	// maxStreamUnsent is how much of an answer may wait for the client before a writing handler waits, until lowStreamUnsent is left.
+	// maxStreamUnsent is how much of an answer may wait for the client before its handler blocks in Write. The handler goes on once at most
+	// lowStreamUnsent waits.
 	maxStreamUnsent = 256 << 10
 	lowStreamUnsent = maxStreamUnsent / 2
-	// maxQueuedUnsent is how much of each further answer may wait while so much of another answer waits on the connection. With more, the
-	// connection wouldn't be faster, since it carries one frame after the other.
+	// maxQueuedUnsent replaces maxStreamUnsent for an answer while another answer of the connection has an unsentBuffer. A higher limit
+	// wouldn't make the connection faster, since it carries one frame after the other.
 	maxQueuedUnsent = 16 << 10
-	// maxShutUnsent is how much of an answer may wait while the client's windows are closed: less memory than a waiting handler takes.
+	// maxShutUnsent is how much of an answer may wait while the client's windows are closed. It is less memory than a blocked handler needs.
 	maxShutUnsent = 4 << 10
 	// firstWindow is how much a client may send on a stream at first: the SETTINGS that the server sends name no other size.
 	firstWindow = http2.DefaultWindow
@@ -162,7 +167,7 @@ const (
 )
 
 // New returns a connection that is about to send the server's preface: its SETTINGS. state is nil without TLS. unread holds the bytes that
-// have arrived so far; if there are any, the connection counts as active, as if Driver.Active had been told. The caller opens Out.
+// were received so far; if there are any, the connection counts as active, as if Driver.Active(true) had been called. The caller opens Out.
 func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byte) *Conn {
 	h := &Conn{shared: shared, driver: driver, sendWindow: http2.DefaultWindow}
 	h.decoder.Reset()
@@ -186,15 +191,15 @@ func New(shared *Shared, driver Driver, state *tls.ConnectionState, unread []byt
 	return h
 }
 
-// suites are the suites of TLS 1.2 that package crypto/tls has and RFC 9113, section 9.2.2, permits.
+// suites are the cipher suites of TLS 1.2 that crypto/tls implements and RFC 9113, section 9.2.2, permits.
 var suites = []uint16{
 	tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// Next takes a frame, or a part of one, and says what comes next. Before a handler runs here, or the connection ends, it wakes the reader
-// that wakeLaterLocked has put off.
+// Next processes a frame, or a part of one, and returns what the driver must do next. Before StepRun or StepEnd it wakes the reader whose
+// wake-up wakeLaterLocked has put off.
 func (h *Conn) Next(t *Turn) Step {
 	step := h.takeNext(t)
 	switch step {
@@ -207,7 +212,7 @@ func (h *Conn) Next(t *Turn) Step {
 	return step
 }
 
-// takeNext takes a frame, or a part of one, from the input.
+// takeNext processes a frame, or a part of one, of the input.
 func (h *Conn) takeNext(t *Turn) Step {
 	if h.life == lifeEnding {
 		return StepEnd
@@ -240,7 +245,8 @@ func (h *Conn) takeNext(t *Turn) Step {
 	return step
 }
 
-// needInput is the step when the input is used up. A connection that must end tells its client so, and ends when its streams have.
+// needInput returns the step for an input that is used up. If the connection must end, needInput announces that to the client. The
+// connection ends when its streams have ended.
 func (h *Conn) needInput(t *Turn) Step {
 	if h.leaves() {
 		h.LeaveSoon(t)
@@ -288,13 +294,13 @@ func (h *Conn) Close() {
 	h.endWaking()
 }
 
-// trailerSection is a request's trailer section, until its handler has read the body.
+// trailerSection is the received trailer section of a request, which the handler may ask for once it has read the body.
 type trailerSection struct {
 	head   http1.RequestHead
 	fields field.List
 }
 
-// Alone calls f when no other call to Alone runs: handlers of several streams may need the same parts of their connection.
+// Alone runs the functions it is given one at a time, since handlers of several streams may access the same state of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()
@@ -308,7 +314,7 @@ func (h *Conn) OpenStreams() int {
 	return h.counts.Streams()
 }
 
-// LastUse returns when the connection was used last, and whether it has never had a request.
+// LastUse returns when the connection was last used, and whether its client has never sent a request.
 func (h *Conn) LastUse() (used clock.Time, silent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -318,27 +324,27 @@ func (h *Conn) LastUse() (used clock.Time, silent bool) {
 // Requests returns how many requests have begun. Any goroutine may call it.
 func (h *Conn) Requests() int32 { return h.requests.Load() }
 
-// Stop makes the connection take no frame any more: it ends when its output has been sent. The owner calls it.
+// Stop makes the connection process no more frames: it ends when its output has been sent. Only the owner calls Stop.
 func (h *Conn) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	race.Enter(&h.life, lifeEnding)
 }
 
-// IsStopped reports to the owner whether the connection takes no frame any more.
+// IsStopped reports to the owner whether the connection processes no more frames.
 func (h *Conn) IsStopped() bool { return h.life == lifeEnding }
 
-// IsLookAsked reports whether a stream's reader asks the owner to look once more, and then to call HasLooked.
+// IsLookAsked reports whether a stream's reader asks the owner to read from the socket once more, and then to call HasLooked.
 func (h *Conn) IsLookAsked() bool { return h.asksLook.Load() }
 
 // KeepsInput reports to the owner whether input waits for the next turn.
 func (h *Conn) KeepsInput() bool { return h.in != nil }
 
-// IsOwnedBy reports whether the turn, which is the caller's, has the connection.
+// IsOwnedBy reports whether the worker of t, which is the caller, owns the connection.
 func (h *Conn) IsOwnedBy(t *Turn) bool { return t.owned == h }
 
-// IsHead reports whether the request that was decoded last is a HEAD.
+// IsHead reports whether the last decoded request is a HEAD.
 func (t *Turn) IsHead() bool { return string(t.head.Method()) == "HEAD" }
 
-// Rendered returns how many bytes the turn has rendered for its connection, and not given to it yet.
+// Rendered returns how many bytes were rendered in the turn and aren't in the connection's queue yet.
 func (t *Turn) Rendered() int { return len(t.out) }

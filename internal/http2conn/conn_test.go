@@ -16,7 +16,7 @@ import (
 
 const testGrace = 30 * time.Second
 
-// newShared returns what connections without a server share.
+// newShared returns a Shared for connections without a server.
 func newShared() *Shared {
 	limits := pace.Limits{Grace: testGrace, Rate: 500}
 	s := &Shared{
@@ -55,7 +55,7 @@ func (c *discardConn) Write(b []byte) (int, error) {
 }
 func (c *discardConn) SetWriteDeadline(time.Time) error { return nil }
 
-// slowFlusher is a driver whose Send returns only when all has been sent, as if the goroutine that flushes had to wait for a processor.
+// slowFlusher is a driver whose Send returns only when the outbox is empty, as if the goroutine that flushes had to wait for a processor.
 type slowFlusher struct {
 	Driver
 	h *Conn
@@ -67,7 +67,8 @@ func (d *slowFlusher) Send(b []byte) (kept bool) {
 	return false
 }
 
-// An answer is sent to its end even if the connection takes each part at once, so that Drained is called while the flusher still works.
+// An answer is sent completely even if the socket accepts each part at once, so that Drained is called while a goroutine is still in
+// flushLocked.
 func TestFlushGoesOn(t *testing.T) {
 	sink := &discardConn{taken: make(chan int, 1<<16)}
 	d := new(slowFlusher)
@@ -98,7 +99,7 @@ func TestFlushGoesOn(t *testing.T) {
 	}
 }
 
-// The time that a stream waits for others on its connection is not its client's.
+// The time that a stream waits for other streams of its connection isn't counted as time that its client has used.
 func TestExcusedStreams(t *testing.T) {
 	h := New(newShared(), silentDriver{}, nil, nil)
 	first, second := &Stream{}, &Stream{}
@@ -117,7 +118,7 @@ func TestExcusedStreams(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		of      *Stream
-		window  http2.SendWindow // the connection's
+		window  http2.SendWindow // the connection's window; own is the stream's
 		own     http2.SendWindow
 		now     clock.Time
 		excused bool

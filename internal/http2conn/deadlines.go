@@ -8,19 +8,20 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has the deadlines of a connection of HTTP/2: everything that its owner does although the client has sent nothing.
+// This file has the deadlines of an HTTP/2 connection: everything that its owner does because time has passed, and not because of received
+// bytes.
 
 // connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
-	// at returns when it passes, as far as is known now; 0 for never. It is called with mu held.
+	// at returns when the deadline passes, as far as is known now; 0 for never. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
-	// act is called, without mu, when it has passed. Afterwards the connection is ending, or the function at returns 0 or a time that is
-	// still to come: otherwise the owner would never rest again.
+	// act is called, without mu, when the deadline has passed. Afterwards the connection must be ending, or at must return 0 or a time in
+	// the future. Otherwise the owner would call act in an endless loop.
 	act func(h *Conn, t *Turn, now clock.Time)
 }
 
-// deadlines returns the deadlines of a connection, in the order in which the owner looks at them.
+// deadlines returns the deadlines of a connection, in the order in which Look checks them.
 func deadlines() [6]connDeadline {
 	return [...]connDeadline{
 		{"settings", (*Conn).settingsUntil, (*Conn).settingsLate},
@@ -52,8 +53,8 @@ func earliest(a, b clock.Time) clock.Time {
 // hasPassed reports whether a deadline has passed; 0 never does.
 func hasPassed(deadline, now clock.Time) bool { return deadline != 0 && now >= deadline }
 
-// Look is called when no input has arrived, and reports whether something was due. expired says that the deadline of the wait has passed,
-// or that the connection was told to make room for others.
+// Look is called when no input has arrived. It acts on each deadline that has passed, and reports whether there was one. expired says that
+// the deadline of the wait has passed, or that the connection must make room for others (Shed).
 func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 	if !expired {
 		return false
@@ -131,7 +132,7 @@ func (h *Conn) ping(t *Turn, now clock.Time) {
 
 // The next step of LeaveSoon.
 
-// goAwayTime is how long the client may take to answer the PING behind the first GOAWAY.
+// goAwayTime is how long the client may take to answer the PING that follows the first GOAWAY.
 const goAwayTime = 100 * time.Millisecond
 
 func (h *Conn) leaveAt(clock.Time) clock.Time { return h.leaveTime }
@@ -140,9 +141,9 @@ func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 
 // The next request.
 
-// idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it looks again, since
-// nobody may tell the owner of their end. While a part of a frame or of a field block is there, the next request may have begun: then
-// headUntil counts.
+// idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it returns a time in the
+// future at which the owner checks again, since the owner may not be woken when they end. An incomplete frame or field block may be the
+// beginning of the next request: then the deadline of headUntil counts instead.
 func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
 	since := h.used
@@ -157,7 +158,7 @@ func (h *Conn) idleLate(t *Turn, _ clock.Time) {
 	h.goAway(t, http2.NoError, "idle")
 }
 
-// What streams that have no handler await of their client.
+// Streams without a running handler that wait for their client.
 
 func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()
@@ -166,14 +167,15 @@ func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	}
 	for s := range h.streams.All {
 		first = earliest(first, s.awaitsUntil())
-		if s.awaits == awaitsWindow { // the budget of answers may become crowded meanwhile
+		if s.awaits == awaitsWindow { // during the wait the budget of answers may become crowded
 			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.shared.Writing.Grace)))
 		}
 	}
 	return first
 }
 
-// awaitsUntil returns until when the client has time for what is awaited; 0 for ever, or if nothing is awaited.
+// awaitsUntil returns the deadline of what the stream waits for: see awaits. It returns 0 if there is no deadline, or if the stream waits
+// for nothing.
 func (s *Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:
@@ -196,11 +198,11 @@ func (h *Conn) awaitedLate(_ *Turn, now clock.Time) {
 		}
 		switch s.awaits {
 		case awaitsBody:
-			s.endLateLocked() // the handler gets the error
+			s.endLateLocked() // the handler runs, and its read returns the error
 			h.leaveUndecided(s)
 		case awaitsEnd:
 			counts.Body.Add(1)
-			h.breakOffLocked(s, http2.NoError) // a handler whose time-out has answered may still read
+			h.breakOffLocked(s, http2.NoError) // the answer is complete; if a time-out has sent it, the handler may still be reading
 		case awaitsWindow:
 			if s.isExcusedLocked(now) {
 				continue

@@ -15,7 +15,7 @@ type deadlineConn struct {
 	t *Turn
 }
 
-// await adds a stream that waits for something.
+// await adds a stream that waits for what.
 func (c deadlineConn) await(what awaits) *Stream {
 	s := &Stream{Request: new(Request)}
 	s.open(c.Conn, 1)
@@ -40,13 +40,14 @@ func (c deadlineConn) await(what awaits) *Stream {
 	return s
 }
 
-// The owner of a connection never looks in vain again and again: when a deadline passes, it is dealt with, and doesn't pass again.
+// The owner of a connection never calls Look in an endless loop: it handles a deadline that has passed, and the same deadline doesn't pass
+// again.
 func TestDeadlines(t *testing.T) {
 	due := make(map[string]bool)
 	for _, test := range []struct {
 		name   string
 		begin  func(c deadlineConn)
-		rounds int // rounds of a wait and a look, until nothing is waited for; -1: for ever
+		rounds int // how many pairs of Wait and Look it takes until there is no deadline any more; -1: there always is one
 	}{
 		{"a client that sends nothing", func(c deadlineConn) { c.prefaced = false }, 1},
 		{"SETTINGS that aren't acknowledged", func(c deadlineConn) { c.acks.Sent(c.shared.Clock.Now(), settingsTimeout) }, 1},

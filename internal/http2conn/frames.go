@@ -10,7 +10,7 @@ import (
 
 // This file handles the frames of an HTTP/2 client, except DATA: see body.go. Only the connection's owner calls its functions.
 
-// take does what a frame asks for. fault is what is wrong with its form.
+// take handles a frame. fault says what is wrong with the frame's format.
 func (h *Conn) take(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	if fault != http2.NoFault && !fault.OfStream() {
 		return h.fail(t, fault)
@@ -103,7 +103,7 @@ func (h *Conn) stateLocked(id uint32) (*Stream, http2.State) {
 	return nil, h.ids.State(id)
 }
 
-// takeBlock takes the field block of a request or of a trailer section.
+// takeBlock handles the field block of a request or of a trailer section.
 func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault http2.Fault) Step {
 	event := http2.ReceiveHeaders
 	if endStream {
@@ -133,7 +133,7 @@ func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault
 	case fault != http2.NoFault && v.Next.Ends(fault) == http2.EndsConnection:
 		return h.fail(t, fault)
 	case fault != http2.NoFault, v.Late, refused:
-		// The client's later blocks build upon this one.
+		// The block must be decoded all the same, since later blocks refer to entries that it adds to HPACK's table.
 		if _, err := h.decoder.Decode(block, h.shared.Head.Bytes, nil); err != nil {
 			return h.fail(t, http2.FaultCompression)
 		}
@@ -152,7 +152,7 @@ func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault
 	return h.takeRequest(t, id, block, endStream)
 }
 
-// takeRequest begins a request, which has a place.
+// takeRequest begins a request. takeBlock has counted it against MaxStreams.
 func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Step {
 	s := t.spare
 	if s == nil {
@@ -209,7 +209,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 	defer h.mu.Unlock()
 	h.bodies = bodies
 	h.listLocked(s)
-	large := framing.Length > int64(h.shared.AwaitedBody) // its handler reads it, or answers that there is no room
+	large := framing.Length > int64(h.shared.AwaitedBody) // the handler reads the body while it arrives, or its read fails for lack of room
 	if !large && !h.mayBufferLocked(1) {
 		h.overrunLocked(s)
 		return StepNext
@@ -224,7 +224,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 	return StepNext
 }
 
-// decodeRequest makes the block the stream's request. over says that its fields were too many or too large.
+// decodeRequest decodes the block into the stream's request. over says that the fields were too many or too large.
 func (h *Conn) decodeRequest(t *Turn, s *Stream, block []byte, endStream bool) (p http2.Priority, over bool, f http2.Fault, refused http1.Fault) {
 	shared, head := h.shared, &t.head
 	s.Text, s.Framing, s.Extended = s.Text[:0], http1.Framing{}, false
@@ -238,21 +238,21 @@ func (h *Conn) decodeRequest(t *Turn, s *Stream, block []byte, endStream bool) (
 	return head.Priority, over, f, refused
 }
 
-// expectBody sets the state of a new stream, and prepares it for the bytes after the head.
+// expectBody sets the state of a new stream. Unless the head ends the request, it prepares the stream for the bytes after the head.
 func (s *Stream) expectBody(endStream, refused bool) {
 	if s.state = http2.HalfClosedRemote; endStream {
 		return
 	}
 	length := s.Framing.Length
 	if s.Extended || refused {
-		length = -1 // the bytes after the head aren't content, or nobody knows how many there are
+		length = -1 // the bytes after the head aren't content, or Content-Length wasn't parsed
 	}
 	s.state = http2.Open
 	s.content.Begin(length)
 	s.recv.Open(firstWindow)
 }
 
-// setAwaitsLocked records what a stream awaits of its client, and since when.
+// setAwaitsLocked records what a stream waits for, and that the wait begins now.
 func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsNothing {
@@ -269,10 +269,11 @@ func (h *Conn) setAwaitsLocked(s *Stream, what awaits) {
 	}
 }
 
-// overCost is how many glitches a head over the limits costs: with HPACK's table a block of a few kilobytes can have thousands of fields.
+// overCost is how many glitches a head over the limits costs. The cost is high, since a block of a few kilobytes can encode thousands of
+// fields by indexes into HPACK's table.
 const overCost = 20
 
-// leaveUndecided makes the stream's handler run when the input is used up.
+// leaveUndecided arranges that the stream's handler runs when the input is used up.
 func (h *Conn) leaveUndecided(s *Stream) {
 	p := h.openPending()
 	p.undecided = append(p.undecided, s.id)
@@ -285,26 +286,27 @@ func (h *Conn) openPending() *pending {
 	return h.pending
 }
 
-// trimPending gives up memory that nothing waits in.
+// trimPending drops h.pending if it is empty.
 func (h *Conn) trimPending() {
 	if p := h.pending; p != nil && p.block == nil && len(p.undecided) == 0 && p.prioritized.Empty() {
 		h.pending = nil
 	}
 }
 
-// decide runs the handler of a request whose body has no length and hasn't come as a whole yet.
+// decide runs the handler of the first undecided request: its body has no announced length or is late, and is still incomplete.
 func (h *Conn) decide(t *Turn) Step {
 	id := h.pending.undecided[0]
 	h.pending.undecided = h.pending.undecided[1:]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.streams.Find(id); s != nil {
-		return h.arrivedLocked(t, s) // unless its body has come since
+		return h.arrivedLocked(t, s) // does nothing if the handler runs already, since the rest of the body has arrived
 	}
 	return StepNext
 }
 
-// takeTrailer takes the trailer section of a request, which ends it. Meanwhile the stream may end, and another stream may use its memory.
+// takeTrailer handles the trailer section of a request, which ends the request. While it decodes the block without mu, the stream may end,
+// and another request may reuse the Stream.
 func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	head, trailer := &t.head, new(trailerSection)
 	head.BeginTrailer(&trailer.head, nil, &h.shared.Head)
@@ -319,7 +321,7 @@ func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	h.mu.Lock()
 	if h.streams.Find(id) != s {
 		h.mu.Unlock()
-		return StepNext // it has ended meanwhile
+		return StepNext // the stream ended during the decoding
 	}
 	step := StepNext
 	if fault == http2.NoFault {
@@ -337,8 +339,8 @@ func (h *Conn) takeTrailer(t *Turn, id uint32, s *Stream, block []byte) Step {
 	return step
 }
 
-// arrivedLocked runs the handler of a request if it waits for the body. Without the lock the stream may be over at any time, unless its
-// handler hasn't begun, and its memory may be another connection's.
+// arrivedLocked runs the handler of a request that waits for its body. Callers must hold mu from the lookup of s on: without mu, a stream
+// whose handler has begun may end at any time, and its Stream may be reused for another connection.
 func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -349,8 +351,8 @@ func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 	return StepRun
 }
 
-// judge carries out the verdict on a stream's frame. It ends the stream or the connection if the fault asks for that, and charges for a
-// frame that is late, or gives the answer up. If nothing was wrong it returns step.
+// judge carries out the verdict on a stream's frame. It ends the stream or the connection if the fault requires that. It charges glitches
+// for a frame that is late, or that gives up the answer. If nothing was wrong, it returns step.
 func (h *Conn) judge(t *Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step Step) Step {
 	switch {
 	case fault != http2.NoFault:
@@ -391,7 +393,7 @@ func (h *Conn) reset(t *Turn, id uint32, fault http2.Fault) Step {
 	return StepNext
 }
 
-// takeSettings takes SETTINGS.
+// takeSettings handles SETTINGS.
 func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 	if f.Ack() {
 		if !h.acks.Received() {
@@ -407,7 +409,7 @@ func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 		t.out = http2.AppendSettingsAck(t.out)
 	}
 	if least, last, changed := h.peer.TakeTableSize(); changed {
-		// The blocks that were rendered before belong before the acknowledgement, and the update into the first block behind it.
+		// Blocks that were rendered before must be sent before the acknowledgement, and the first block after it must begin with the update.
 		h.pushLocked(t)
 		h.encoder.SetTableSize(least, last)
 		h.updateDue, h.mayUpdate = true, true
@@ -415,7 +417,7 @@ func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 	streams := h.streams.Len()
 	h.mu.Unlock()
 	if fault == http2.NoFault {
-		fault = h.charge(streams / streamsPerGlitch) // each stream's window was looked at
+		fault = h.charge(streams / streamsPerGlitch) // applyLocked has visited each stream
 	}
 	if fault != http2.NoFault {
 		return h.fail(t, fault)
@@ -426,7 +428,7 @@ func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 // streamsPerGlitch is how many open streams make SETTINGS cost another glitch.
 const streamsPerGlitch = 128
 
-// applyLocked takes over the client's settings.
+// applyLocked applies the client's settings.
 func (h *Conn) applyLocked(entries []byte) http2.Fault {
 	h.mu.AssertHeld()
 	delta, fault := h.peer.Apply(entries)
@@ -455,7 +457,7 @@ func (h *Conn) takePing(t *Turn, f *http2.Frame) {
 	t.out = http2.AppendPing(t.out, http2.FlagAck, [8]byte(f.Payload))
 }
 
-// takeWindow takes WINDOW_UPDATE.
+// takeWindow handles WINDOW_UPDATE.
 func (h *Conn) takeWindow(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	if f.Stream != 0 {
 		return h.takeOther(t, f, fault)
@@ -473,7 +475,7 @@ func (h *Conn) takeWindow(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	return StepNext
 }
 
-// takeOther takes a frame of a stream that has no content.
+// takeOther handles the frames of a stream that carry neither fields nor content: PRIORITY, RST_STREAM and WINDOW_UPDATE.
 func (h *Conn) takeOther(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	event, _ := http2.EventOf(f)
 	var ended Watcher
@@ -500,7 +502,7 @@ func (h *Conn) takeOther(t *Turn, f *http2.Frame, fault http2.Fault) Step {
 	return h.judge(t, f, v, fault, StepNext)
 }
 
-// takePriority takes PRIORITY_UPDATE.
+// takePriority handles PRIORITY_UPDATE.
 func (h *Conn) takePriority(t *Turn, f *http2.Frame) Step {
 	priority := http2.ParsePriority(f.Payload)
 	h.mu.Lock()

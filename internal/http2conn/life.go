@@ -5,10 +5,10 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the lives of the streams of a connection of HTTP/2: from the request to the end of its answer, and of its handler.
+// This file has the life cycle of streams: from the request to the end of the answer, and of the handler.
 
-// listLocked makes a stream known to goroutines other than the owner, unless it is over: its time-out may have answered, or its client has
-// reset it.
+// listLocked makes a stream known to goroutines other than the owner. It does nothing if the stream has ended: its time-out may have
+// answered, or its client may have reset it.
 func (h *Conn) listLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if !s.listed && !s.state.Over() {
@@ -18,8 +18,7 @@ func (h *Conn) listLocked(s *Stream) {
 	}
 }
 
-// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send is relative to the window of a new
-// stream.
+// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send doesn't include the initial window.
 func (s *Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {
@@ -28,7 +27,8 @@ func (s *Stream) windowLocked() http2.SendWindow {
 	return s.send + http2.SendWindow(s.h.peer.InitialWindow)
 }
 
-// endStreamLocked ends a stream before its time: neither side sends on it any more. The caller tells the watcher, without mu.
+// endStreamLocked ends a stream early: neither side sends on it any more. The caller must notify the returned watcher after it has released
+// mu.
 func (h *Conn) endStreamLocked(s *Stream, state http2.State) (ended Watcher) {
 	h.mu.AssertHeld()
 	s.state = state
@@ -42,7 +42,7 @@ func (h *Conn) endStreamLocked(s *Stream, state http2.State) (ended Watcher) {
 	return ended
 }
 
-// breakOffLocked resets a stream: see endStreamLocked.
+// breakOffLocked resets a stream. The caller must notify the returned watcher, as after endStreamLocked.
 func (h *Conn) breakOffLocked(s *Stream, code http2.ErrCode) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.queue = http2.AppendReset(h.queue, s.id, code)
@@ -50,7 +50,7 @@ func (h *Conn) breakOffLocked(s *Stream, code http2.ErrCode) (ended Watcher) {
 	return h.endStreamLocked(s, http2.Reset)
 }
 
-// handlerEndedLocked records that a stream has no handler any more.
+// handlerEndedLocked records that a stream's handler, or the function of a parked stream, has ended.
 func (h *Conn) handlerEndedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	s.returnedLocked()
@@ -65,8 +65,8 @@ func (h *Conn) handlerEndedLocked(s *Stream) {
 	s.beginRestLocked()
 }
 
-// returnedLocked records that the handler has returned: from now on its stream keeps its place only until the stream is over. That must be
-// known before the answer's end can reach the client, which may open another stream then.
+// returnedLocked records that the handler has returned or has completed its answer. From then on the stream counts against MaxStreams only
+// until it has ended. returnedLocked must be called before the end of the answer can reach the client, which may then open another stream.
 func (s *Stream) returnedLocked() {
 	s.h.mu.AssertHeld()
 	if s.running {
@@ -76,7 +76,7 @@ func (s *Stream) returnedLocked() {
 	}
 }
 
-// freePlaceLocked gives back the place of a stream that has ended.
+// freePlaceLocked records that a stream that has ended doesn't count against MaxStreams any more.
 func (h *Conn) freePlaceLocked() {
 	h.mu.AssertHeld()
 	h.counts.Leave()
@@ -97,20 +97,20 @@ func (h *Conn) sentLocked(s *Stream) {
 	case s.state.Over():
 		h.overLocked(s)
 	case s.takenLocked():
-		// The rest of the request is read until Close.
+		// The program reads the rest of the request until it calls Close.
 	default:
 		h.setAwaitsLocked(s, awaitsEnd)
 		s.beginRestLocked()
 	}
 }
 
-// isRestLocked reports whether nobody reads the rest of the request: the answer is complete, and the handler has returned.
+// isRestLocked reports whether nothing reads the rest of the request: the answer is complete, and the handler has returned.
 func (s *Stream) isRestLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.awaits == awaitsEnd && !s.running && s.taken == nil && s.parked == nil
 }
 
-// beginRestLocked begins to discard the rest of a request, if nobody will read it.
+// beginRestLocked begins to discard the rest of a request, unless something still reads it: see isRestLocked.
 func (s *Stream) beginRestLocked() {
 	s.h.mu.AssertHeld()
 	if s.isRestLocked() {
@@ -120,8 +120,8 @@ func (s *Stream) beginRestLocked() {
 	}
 }
 
-// takeRestLocked credits the client's window with the discarded bytes, and gives more time to a client that goes on sending. Some clients
-// look at their answer only when they have sent everything, as Java's did until version 21.
+// takeRestLocked credits the discarded bytes to the client's window, and gives more time to a client that goes on sending. Some clients read
+// their answer only when they have sent everything, as Java's did until version 21.
 func (s *Stream) takeRestLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -138,7 +138,7 @@ func (s *Stream) takeRestLocked() {
 	}
 }
 
-// receivedLocked records that the request has come as a whole.
+// receivedLocked records that the request was received completely.
 func (h *Conn) receivedLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.state = s.state.Step(http2.ReceiveDataEnd).Next; s.state.Over() {
@@ -147,7 +147,7 @@ func (h *Conn) receivedLocked(s *Stream) {
 	s.wakeLocked()
 }
 
-// overLocked forgets a stream that is over. It keeps its place until its handler has returned.
+// overLocked removes a stream that has ended. The stream counts against MaxStreams until its handler has returned.
 func (h *Conn) overLocked(s *Stream) {
 	h.mu.AssertHeld()
 	h.setAwaitsLocked(s, awaitsNothing)

@@ -13,19 +13,19 @@ import (
 )
 
 // StreamConn is a parked stream as a net.Conn, and as the socket of its outbox: writes send the answer's body, and reads return the rest of
-// the request's body. By extended CONNECT, Read returns io.EOF at the end of the request. Other requests have ended before the stream was
-// parked: then Read returns io.EOF when the client has gone.
+// the request's body. For an extended CONNECT request, Read returns io.EOF at the end of the request. Any other request has ended before its
+// stream is parked: then Read returns io.EOF when the client is gone.
 //
-// While nothing happens no goroutine has the stream. It rests, and the goroutine that notices an event starts another one that serves it
-// (wakeParkedLocked). The outbox keeps the bytes that the client's window doesn't allow yet; frameLocked notices when the stream has room
-// for more.
+// While nothing happens, the stream rests: no goroutine serves it. The goroutine that notices an event starts a goroutine that serves the
+// stream (wakeParkedLocked). The outbox keeps the bytes that the client's window doesn't allow yet; frameLocked notices when the stream can
+// accept more of them.
 type StreamConn Stream
 
 var _ net.Conn = (*StreamConn)(nil)
 
 var _ outbox.Socket = (*StreamConn)(nil)
 
-// maxParkedUnsent is how many bytes may wait in a parked stream for the client's window. More waits in its outbox.
+// maxParkedUnsent is how many bytes a parked stream itself holds until the client's window allows them. Further bytes wait in its outbox.
 const maxParkedUnsent = 16 << 10
 
 // Parked is the owner of a parked stream's outbox.
@@ -35,7 +35,7 @@ type Parked interface {
 	Serve()
 }
 
-// Park parks the stream. out is its outbox. Until EndHandler the handler's goroutine has the stream.
+// Park parks the stream, with out as its outbox. The handler's goroutine owns the stream until EndHandler.
 func (s *Stream) Park(out *outbox.Outbox) error {
 	h := s.h
 	h.mu.Lock()
@@ -60,7 +60,7 @@ func (s *Stream) wakeParkedLocked() {
 	}
 }
 
-// wakeParkedLocked wakes the parked streams that rest: their functions learn that the server shuts down.
+// wakeParkedLocked wakes the parked streams that rest, so that their functions learn that the server is shutting down.
 func (h *Conn) wakeParkedLocked() {
 	h.mu.AssertHeld()
 	for s := range h.streams.All {
@@ -70,19 +70,19 @@ func (h *Conn) wakeParkedLocked() {
 	}
 }
 
-// parkedGoneLocked records that the client of a parked stream can't be reached any more: writes fail.
+// parkedGoneLocked makes writes to a parked stream fail, since its client can't be reached any more.
 func (s *Stream) parkedGoneLocked() {
 	s.h.mu.AssertHeld()
 	switch s.phase {
 	case parkBusy, parkAgain, parkClosed:
-		go s.parked.Fail(net.ErrClosed) // its lock comes before mu, and the function may be waiting in Write
+		go s.parked.Fail(net.ErrClosed) // on another goroutine, since the outbox's lock comes before mu; the program's function may be waiting in Write
 	case parkResting, parkSending:
-		// the goroutine that serves the stream fails its outbox
+		// the goroutine that wakeLocked starts for the stream will fail the outbox
 	}
 }
 
-// Rest leaves the stream to the goroutine that notices the next event. sends says that the stream waits only until its outbox has sent
-// everything. Rest reports false if there is an event already.
+// Rest ends the calling goroutine's ownership of the stream: the goroutine that notices the next event wakes it. sends says that the stream
+// waits only until its outbox has sent everything. Rest returns false if there is an event already, and the caller must go on.
 func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -108,7 +108,7 @@ func (c *StreamConn) Wake() {
 	s.wakeParkedLocked()
 }
 
-// State reports whether the stream was closed, whether its client is gone, and whether there is something to read, or the end of it.
+// State reports whether the stream was closed, whether its client is gone, and whether Read would return at once.
 func (c *StreamConn) State() (closed, gone, came bool) {
 	s := (*Stream)(c)
 	s.h.mu.Lock()
@@ -116,20 +116,20 @@ func (c *StreamConn) State() (closed, gone, came bool) {
 	return s.phase >= parkClosed, s.sending == sendingLost, s.readableLocked()
 }
 
-// readableLocked reports whether there is something for the reader of a parked stream.
+// readableLocked reports whether a Read of a parked stream would return at once.
 func (s *Stream) readableLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.body.Len() > 0 || s.sending == sendingLost || s.Extended && s.endOfTunnelLocked() != nil
 }
 
-// restsLocked reports whether the stream is parked and no goroutine has it.
+// restsLocked reports whether the stream is parked and no goroutine owns it.
 func (s *Stream) restsLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.phase == parkResting || s.phase == parkSending
 }
 
-// EndParked ends a parked stream whose outbox has failed. If all of the body was sent (whole), EndParked completes the answer; otherwise it
-// resets the stream.
+// EndParked ends a parked stream whose outbox has failed. whole says that all of the body was sent: then EndParked completes the answer, and
+// otherwise it resets the stream.
 func (c *StreamConn) EndParked(whole bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -144,8 +144,8 @@ func (c *StreamConn) EndParked(whole bool) {
 	h.flushLocked(nil)
 }
 
-// resetParkedLocked resets a parked stream, unless the answer's body has ended. By extended CONNECT there is no body that could be taken for
-// a whole one, so the stream ends as a closed connection of TCP does.
+// resetParkedLocked resets a parked stream, unless the answer's body has ended. An extended CONNECT request has no body that the client
+// could mistake for a complete one. So its stream ends like a closed TCP connection, after the bytes that wait.
 func (s *Stream) resetParkedLocked() {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -158,7 +158,7 @@ func (s *Stream) resetParkedLocked() {
 	}
 }
 
-// WriteNow implements outbox.Socket. It leaves as many bytes to the connection as the windows allow, and keeps a copy of a few more.
+// WriteNow implements outbox.Socket. It queues as many bytes as the windows allow, and keeps a copy of up to maxParkedUnsent more.
 func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -174,8 +174,8 @@ func (c *StreamConn) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// If no other content waits for the client's windows, sendNowLocked frames as much of b as they allow. Otherwise it keeps a copy of as much
-// of b as there is room for. It returns how many bytes it has framed or kept.
+// sendNowLocked frames as much of b as the client's windows allow, if no other content waits for them. It then keeps a copy of as much of
+// the rest as there is room for. It returns how many bytes it has framed or kept.
 func (s *Stream) sendNowLocked(b []byte) (n int) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -198,7 +198,7 @@ func (s *Stream) sendNowLocked(b []byte) (n int) {
 	return n
 }
 
-// roomLocked records that less of a stream's answer waits than before.
+// roomLocked wakes the writer of a stream, since fewer bytes of its answer are unsent than before.
 func (s *Stream) roomLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.writable)
@@ -208,7 +208,7 @@ func (s *Stream) roomLocked() {
 	s.starved = false
 }
 
-// feedLocked makes outboxes give more bytes to the streams that have sent all they had got. mu isn't held meanwhile.
+// feedLocked makes the outboxes of parked streams write more bytes, if these streams have room again. It releases mu while an outbox writes.
 func (h *Conn) feedLocked() {
 	h.mu.AssertHeld()
 	for h.starving != nil {
@@ -219,7 +219,7 @@ func (h *Conn) feedLocked() {
 		empty := s.parked.Empty()
 		h.mu.Lock()
 		if empty && s.phase != parkResting {
-			s.wakeParkedLocked() // the end of the stream may wait for this
+			s.wakeParkedLocked() // the stream may end once its outbox is empty
 		}
 	}
 }
@@ -233,23 +233,24 @@ func (c *StreamConn) PumpLater() {
 	s.roomLocked()
 }
 
-// LeaveTurn implements outbox.Socket. The caller waits until the client has taken the caller's bytes in the queue.
+// LeaveTurn implements outbox.Socket. It flushes the queue, since the caller is about to wait until the client has taken bytes that are in
+// it.
 func (c *StreamConn) LeaveTurn() { c.h.Flush() }
 
-// Buffered implements outbox.Socket. It reports false: the bytes wait for the client's windows, and not in the system's buffer.
+// Buffered implements outbox.Socket. It returns false, since the bytes wait for the client's windows, and not in the system's buffer.
 func (c *StreamConn) Buffered() (n int, ok bool) { return 0, false }
 
 // WakeOwner implements outbox.Socket.
 func (c *StreamConn) WakeOwner() { c.Wake() }
 
-// Read is net.Conn's.
+// Read implements net.Conn.
 func (c *StreamConn) Read(p []byte) (int, error) {
 	s := (*Stream)(c)
 	return s.Read(p, &Reading{Until: &s.readUntil, end: s.endOfParkedLocked})
 }
 
-// endOfParkedLocked returns why nothing more is read from a parked stream, nil if something may come. Unless it is by extended CONNECT, its
-// request has ended before.
+// endOfParkedLocked returns why no more bytes of a parked stream can be read, or nil if more may arrive. Unless the request is an extended
+// CONNECT, it has ended before the stream was parked.
 func (s *Stream) endOfParkedLocked() error {
 	s.h.mu.AssertHeld()
 	switch err := s.endOfTunnelLocked(); {
@@ -266,10 +267,10 @@ func (s *Stream) passedLocked(until clock.Time) bool {
 	return until != 0 && s.h.shared.Clock.Exact() >= until
 }
 
-// Write is net.Conn's. The stream's outbox is written to instead.
+// Write is part of net.Conn. It fails, since writes go to the stream's outbox.
 func (c *StreamConn) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// Close is net.Conn's: it resets the stream, unless the answer's body has ended.
+// Close implements net.Conn. It resets the stream, unless the answer's body has ended.
 func (c *StreamConn) Close() error {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -284,21 +285,21 @@ func (c *StreamConn) Close() error {
 	return nil
 }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (c *StreamConn) LocalAddr() net.Addr { return c.h.driver.LocalEnd() }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (c *StreamConn) RemoteAddr() net.Addr { return c.h.driver.RemoteEnd() }
 
-// SetDeadline is net.Conn's.
+// SetDeadline implements net.Conn. It sets the deadline for reads alone: see SetWriteDeadline.
 func (c *StreamConn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetReadDeadline is net.Conn's.
+// SetReadDeadline implements net.Conn.
 func (c *StreamConn) SetReadDeadline(t time.Time) error {
 	s := (*Stream)(c)
 	s.SetReadDeadline(s.h.shared.Clock.At(t))
 	return nil
 }
 
-// SetWriteDeadline is net.Conn's. The deadline for writes is the outbox's.
+// SetWriteDeadline is part of net.Conn. It does nothing, since the outbox has the deadline for writes.
 func (c *StreamConn) SetWriteDeadline(time.Time) error { return nil }

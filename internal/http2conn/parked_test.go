@@ -20,15 +20,15 @@ func (servedOwner) Drained()            {}
 func (servedOwner) Disconnect(error)    {}
 func (o servedOwner) Serve()            { o.served <- struct{}{} }
 
-// If an event comes between the last look of the goroutine that serves a parked stream and its Rest, the goroutine keeps the stream. For
-// later events the stream is served by another goroutine, one for all of them.
+// If an event occurs between the last check of the goroutine that serves a parked stream and its call of Rest, the goroutine keeps the
+// stream. For later events one other goroutine serves the stream.
 func TestParkedStreamRests(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		event         func(h *Conn, s *Stream)
-		rests, sends  bool // the result of Rest, and its result if only the outbox counts
+		rests, sends  bool // the results of Rest(false) and of Rest(true)
 		servedLater   bool // after the event a goroutine serves a resting stream
-		servedSending bool // the same for a stream that only waits for its outbox
+		servedSending bool // as servedLater, for a stream that only waits for its outbox
 	}{
 		{"nothing", func(*Conn, *Stream) {}, true, true, false, false},
 		{"Wake", func(_ *Conn, s *Stream) { (*StreamConn)(s).Wake() }, false, false, true, true},
@@ -80,7 +80,7 @@ func TestParkedStreamRests(t *testing.T) {
 						case <-time.After(10 * time.Second):
 							t.Errorf("sends %t: nobody serves the stream", sends)
 						}
-						happen() // the goroutine learns of it by Rest
+						happen() // Rest returns false because of it
 					}
 					h.mu.Lock()
 					rests := s.restsLocked()

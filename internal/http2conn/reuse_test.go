@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// The memory of a stream is kept for the next request unless some goroutine may still use it.
+// A Stream is reused for the next request unless some goroutine may still use it.
 func TestStreamIsReused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(s *Stream)
@@ -32,7 +32,7 @@ func TestStreamIsReused(t *testing.T) {
 	}
 }
 
-// The waiting part of an answer is copied if the program or the next request may use the body's memory again.
+// The unsent part of an answer is copied if the program or the next request may reuse the body's memory.
 func TestReusedBodyIsCopied(t *testing.T) {
 	for _, reused := range []bool{true, false} {
 		h := New(newShared(), silentDriver{}, nil, nil)

@@ -8,11 +8,11 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file sends the output of an HTTP/2 connection. Content goes from the streams into the queue, by priority and as far as the client's
-// windows allow, and from the queue into the outbox.
+// This file sends the output of an HTTP/2 connection. Content moves from the streams into the queue, by priority and as far as the client's
+// windows allow. From the queue it moves into the outbox.
 
-// mayGoOnLocked schedules a stream that has something to send and a window for it, and wakes a handler that waits for the window. The end
-// of an answer needs no window.
+// mayGoOnLocked schedules a stream that has unsent bytes and an open window, and wakes a handler that waits for the window. It queues the
+// end of an answer at once, since that needs no window.
 func (h *Conn) mayGoOnLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.sending >= sendingDone {
@@ -31,7 +31,7 @@ func (h *Conn) mayGoOnLocked(s *Stream) {
 	}
 }
 
-// sentDataLocked records that n bytes of content were framed. all says that nothing else of the answer waited.
+// sentDataLocked records that n bytes of content were framed. all says that no byte of the answer is left unsent.
 func (s *Stream) sentDataLocked(n int, all bool) {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -39,7 +39,7 @@ func (s *Stream) sentDataLocked(n int, all bool) {
 	h.earned.Data(n, all)
 }
 
-// endAnswerLocked ends an answer, with its trailer section if there is one, when its content is in the queue.
+// endAnswerLocked ends an answer whose content is in the queue. It queues the trailer section, if there is one.
 func (h *Conn) endAnswerLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if s.tail != nil {
@@ -72,7 +72,7 @@ func (h *Conn) frameLocked() {
 		n := http2.Sendable(h.sendWindow, s.send, len(s.unsent))
 		if n == 0 {
 			if h.sendWindow <= 0 {
-				return // the connection's window is for all
+				return // no stream can send: the connection's window is closed
 			}
 			h.schedule.Remove(&s.sender)
 			continue
@@ -83,7 +83,7 @@ func (h *Conn) frameLocked() {
 		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.shared.Writing) { // if the pace is used up, Look finds that the time is over
+			if !s.writePace.UsedUp(h.shared.Writing) { // otherwise Look finds that the stream's deadline has passed
 				s.awaitsSince = h.used
 			}
 		}
@@ -120,21 +120,21 @@ var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }
 
 func newSendBuffer() []byte { return sendBuffers.Get().(*[sendBufferSize]byte)[:0] }
 
-// ReleaseBuffer gives back a buffer, if it is one of frameLocked's.
+// ReleaseBuffer returns a buffer to the pool, if it came from newSendBuffer.
 func ReleaseBuffer(b []byte) {
 	if cap(b) == sendBufferSize {
 		sendBuffers.Put((*[sendBufferSize]byte)(b[:sendBufferSize]))
 	}
 }
 
-// Flush sends what the client takes of the queue, and of the streams' content. Any goroutine may call it.
+// Flush sends as much of the queue and of the streams' content as the client takes. Any goroutine may call it.
 func (h *Conn) Flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flushLocked(nil)
 }
 
-// On a connection with manyStreams or more streams, answers and parts of them that are ready at about the same time are sent together.
+// manyStreams is how many streams a connection must have for flushSoonLocked to combine answers that are ready at about the same time.
 const manyStreams = 8
 
 // hasManyLocked reports whether the connection has many streams.
@@ -143,15 +143,15 @@ func (h *Conn) hasManyLocked() bool {
 	return h.counts.Streams() >= manyStreams
 }
 
-// FlushSoon is Flush for a handler that has returned.
+// FlushSoon is Flush for the goroutine of a handler that has returned.
 func (h *Conn) FlushSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.flushSoonLocked()
 }
 
-// flushSoonLocked is Flush for a handler that doesn't run inline. On a connection with many streams other handlers may be about to send as
-// well. The first one to send lets goroutines that are ready run, and then sends all answers with one write.
+// flushSoonLocked is Flush for the goroutine of a handler that doesn't run inline. On a connection with many streams, other handlers may be
+// about to send as well. So the first goroutine yields to goroutines that are ready to run, and then sends all answers with one write.
 func (h *Conn) flushSoonLocked() {
 	h.mu.AssertHeld()
 	if h.flushDue {
@@ -177,17 +177,18 @@ func (h *Conn) FlushTurn(t *Turn) {
 		h.pushLocked(t)
 	}
 	spare := t.out
-	t.out = nil // the outbox may keep it
+	t.out = nil // the outbox may keep the buffer
 	if buffer := h.flushLocked(spare); cap(buffer) <= maxKeptOut {
 		t.out = buffer
 	}
 }
 
-// maxKeptOut is the largest buffer of a turn that is kept for the next one.
+// maxKeptOut is the capacity up to which the output buffer of a turn is kept for the next turn.
 const maxKeptOut = 64 << 10
 
-// flushLocked is flush. One goroutine at a time moves the queue, without mu. It also moves the bytes that others leave in the queue
-// meanwhile. It returns a buffer that isn't used any more.
+// flushLocked is Flush for a caller that holds mu. Only one goroutine at a time sends the queue, and it releases mu while it does so. It
+// also sends the bytes that other goroutines append to the queue before it has finished. flushLocked uses spare as a buffer, and returns a
+// buffer that the caller may use again.
 func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	h.mu.AssertHeld()
 	if h.output != outputIdle {
@@ -211,7 +212,7 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 			spare = b[:0]
 		}
 		if sent += len(b); sent > maxFlush && h.Out.Size() < maxFilled && !h.schedule.Empty() && h.Out.PumpLater() {
-			break // other connections have their turn first
+			break // let other connections send first
 		}
 	}
 	if len(h.queue) == 0 {
@@ -236,13 +237,14 @@ func (h *Conn) flushLocked(spare []byte) (buffer []byte) {
 	return spare
 }
 
-// maxFlush is how many bytes of the streams' content one call of flush sends.
+// maxFlush is how many bytes of the streams' content one call of flushLocked sends.
 const maxFlush = 256 << 10
 
-// IsCrowded reports whether so much waits for the client that nothing more is read from it.
+// IsCrowded reports whether so much output waits for the client that the server stops reading from it.
 func (h *Conn) IsCrowded() bool { return h.Out.Size() >= MaxControl }
 
-// IsFlushed reports whether no other goroutine moves the queue. If one does, the driver's Flushed is called when it has.
+// IsFlushed reports whether no other goroutine is sending the queue. If it returns false, Driver.Flushed is called when that goroutine has
+// finished.
 func (h *Conn) IsFlushed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

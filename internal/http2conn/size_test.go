@@ -7,8 +7,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// The types of which a server has very many values fit a size class of Go's allocator. Objects over 512 bytes begin with 8 bytes of the
-// runtime's.
+// The types of which a server has very many values fit into the size classes of Go's allocator that are listed here. Go's runtime adds 8
+// bytes to objects of more than 512 bytes.
 func TestHTTP2Sizes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) < 8 || race.Enabled {
 		t.Skip("pointers have 4 bytes, or a mutex more than elsewhere")

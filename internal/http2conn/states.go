@@ -1,17 +1,17 @@
 package http2conn
 
-// This file has the states of connections and of streams. race.Enter changes them, and builds with the race detector check each step: Next
-// returns the states that may follow, a bit for each.
+// This file defines the states of connections and of streams. race.Enter changes a state. Builds with the race detector check each change:
+// Next returns a bit mask of the states that may follow.
 
-// life is how far a connection is on its way to the end. The owner changes it, with mu held.
+// life says how far the shutdown of a connection has come. The owner changes it, with mu held.
 type life uint8
 
 const (
 	lifeServing  life = iota
-	lifeLeaving       // GOAWAY with the highest number was sent, and a PING behind it: streams that are on their way are still served
-	lifeAnswered      // likewise, and the client has answered the PING
-	lifeLast          // GOAWAY with the last stream that is served was sent
-	lifeEnding        // no frame is taken any more: the connection ends when the output has been sent
+	lifeLeaving       // GOAWAY with the highest number was sent, followed by a PING: requests that the client has already sent are still served
+	lifeAnswered      // as lifeLeaving, and the client has answered the PING
+	lifeLast          // GOAWAY with the number of the last served stream was sent
+	lifeEnding        // no more frames are processed: the connection ends when the output has been sent
 )
 
 func (s life) Next() uint8 {
@@ -30,7 +30,7 @@ type output uint8
 const (
 	outputIdle      output = iota
 	outputFlushing         // a goroutine moves the queue to Out
-	outputFinishing        // likewise, and the owner waits until the goroutine has finished
+	outputFinishing        // as outputFlushing, and the owner waits until the goroutine has finished
 	outputClosed           // nothing is sent any more
 )
 
@@ -39,18 +39,18 @@ func (s output) Next() uint8 {
 		outputIdle:      1<<outputFlushing | 1<<outputClosed,
 		outputFlushing:  1<<outputIdle | 1<<outputFinishing | 1<<outputClosed,
 		outputFinishing: 1<<outputIdle | 1<<outputFinishing | 1<<outputClosed,
-		outputClosed:    1 << outputClosed, // another turn finds that all has been sent
+		outputClosed:    1 << outputClosed, // a later turn may call Close again
 	}[s]
 }
 
-// sending is how far a stream's answer is.
+// sending says how much of a stream's answer was produced and sent.
 type sending uint8
 
 const (
-	sendingNothing sending = iota // no final answer yet, but perhaps interim ones
+	sendingNothing sending = iota // no final answer yet, but perhaps an interim answer
 	sendingParts                  // the head of a streamed answer was sent, and its handler adds content
-	sendingRest                   // nothing is added: the end follows the unsent bytes
-	sendingDone                   // the end is in the queue
+	sendingRest                   // the handler adds no more: the end of the answer follows the unsent bytes
+	sendingDone                   // the end of the answer is in the queue
 	sendingLost                   // nothing is sent any more: the stream was reset, or the connection has ended
 )
 
@@ -59,18 +59,18 @@ func (s sending) Next() uint8 {
 		sendingNothing: 1<<sendingParts | 1<<sendingRest | 1<<sendingDone | 1<<sendingLost,
 		sendingParts:   1<<sendingRest | 1<<sendingLost,
 		sendingRest:    1<<sendingDone | 1<<sendingLost,
-		sendingDone:    1 << sendingLost, // the request goes on
+		sendingDone:    1 << sendingLost, // the rest of the request may still be reset
 		sendingLost:    0,
 	}[s]
 }
 
-// reader says what the goroutine that reads a request's body does.
+// reader says what the goroutine that reads a request's body is doing.
 type reader uint8
 
 const (
-	readerAway  reader = iota // it doesn't wait, or there is none
-	readerWaits               // for some of the body
-	readerAsks                // its time is over: it waits until the owner has looked once more
+	readerAway  reader = iota // the goroutine doesn't wait, or there is none
+	readerWaits               // the goroutine waits for bytes of the body
+	readerAsks                // the goroutine's deadline has passed: it waits until the owner has read from the socket once more
 )
 
 func (s reader) Next() uint8 {
@@ -81,13 +81,13 @@ func (s reader) Next() uint8 {
 	}[s]
 }
 
-// awaits says what a stream that has no handler awaits of its client.
+// awaits says what a stream without a running handler waits for.
 type awaits uint8
 
 const (
 	awaitsNothing awaits = iota
-	awaitsBody           // the handler runs when the body has come
-	awaitsEnd            // the answer was sent before the request has ended
+	awaitsBody           // the handler runs when the body was received
+	awaitsEnd            // the answer was sent, but the request hasn't ended
 	awaitsWindow         // the handler has returned, and the client hasn't opened its window for the rest of the answer
 )
 
@@ -100,13 +100,13 @@ func (s awaits) Next() uint8 {
 	}[s]
 }
 
-// tunnelSide says what this side of a tunnel has closed.
+// tunnelSide says which directions of a tunnel the server has closed.
 type tunnelSide uint8
 
 const (
 	tunnelOpen   tunnelSide = iota
-	tunnelHalf              // its answer: CloseWrite
-	tunnelClosed            // both directions: Close
+	tunnelHalf              // the answer was ended: CloseWrite
+	tunnelClosed            // both directions were closed: Close
 )
 
 func (s tunnelSide) Next() uint8 {
@@ -117,16 +117,16 @@ func (s tunnelSide) Next() uint8 {
 	}[s]
 }
 
-// parkPhase says what becomes of a parked stream.
+// parkPhase says which goroutine, if any, serves a parked stream.
 type parkPhase uint8
 
 const (
-	parkBusy    parkPhase = iota // a goroutine has it: the handler's goroutine, or one that calls the function
-	parkAgain                    // as parkBusy, and the stream was woken meanwhile
-	parkResting                  // no goroutine has it
-	parkSending                  // as parkResting, but it only waits for its outbox to be sent
-	parkClosed                   // it was closed: the goroutine that has it ends it
-	parkOver                     // it isn't parked any more
+	parkBusy    parkPhase = iota // a goroutine owns the stream: the handler's goroutine, or one that calls the program's function
+	parkAgain                    // as parkBusy, and the stream was woken after that goroutine began
+	parkResting                  // no goroutine owns the stream
+	parkSending                  // as parkResting, but the stream only waits until its outbox is empty
+	parkClosed                   // the stream was closed: the goroutine that owns it ends it
+	parkOver                     // the stream isn't parked any more
 )
 
 func (s parkPhase) Next() uint8 {

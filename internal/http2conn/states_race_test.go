@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// steppedConn is a connection whose client sends what a test says.
+// steppedConn is a connection whose received bytes a test provides.
 type steppedConn struct {
 	*Conn
 	t    *testing.T
@@ -28,7 +28,7 @@ type steppedConn struct {
 	next uint32 // the number of the next stream
 }
 
-// steppedDriver sends everything, and calls onSend before.
+// steppedDriver accepts everything that is sent, and calls onSend first.
 type steppedDriver struct {
 	silentDriver
 	onSend func()
@@ -62,7 +62,7 @@ func (c *steppedConn) come(b []byte) (step Step) {
 	return step
 }
 
-// request begins a request. Unless whole is set, its client may send more.
+// request begins a request. Unless whole is set, the request isn't complete, and its client may send more.
 func (c *steppedConn) request(whole bool) *Stream {
 	b := append(http2.BeginHeaders(nil), 0x83, 0x84, 0x86, 0x41, 1, 'a') // POST http://a/
 	step := c.come(http2.EndHeaders(b, 0, c.next, whole))
@@ -72,12 +72,12 @@ func (c *steppedConn) request(whole bool) *Stream {
 	return c.turn.Stream
 }
 
-// shut closes the client's windows for later streams.
+// shut closes the client's windows for streams that are opened later.
 func (c *steppedConn) shut() {
 	c.come(append(http2.AppendFrameHeader(nil, 6, http2.FrameSettings, 0, 0), 0, 4, 0, 0, 0, 0))
 }
 
-// open opens the client's window for a stream.
+// open opens the client's window for s.
 func (c *steppedConn) open(s *Stream) { c.come(http2.AppendWindowUpdate(nil, s.id, 1000)) }
 
 func (c *steppedConn) reset(s *Stream) { c.come(http2.AppendReset(nil, s.id, http2.Cancel)) }
@@ -109,7 +109,7 @@ func (c *steppedConn) tunnel() *Tunnel {
 	return tunnel
 }
 
-// read begins to read the body on another goroutine, and returns when that waits.
+// read begins to read the body on another goroutine, and returns when that goroutine waits.
 func (c *steppedConn) read(s *Stream) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
@@ -137,7 +137,7 @@ func wholeAnswer() *Answer {
 
 var pong = http2.AppendPing(nil, http2.FlagAck, [8]byte{})
 
-// Each step that the tables allow does happen.
+// Each step that the tables allow does occur.
 func TestEachStep(t *testing.T) {
 	var mu sync.Mutex
 	taken := make(map[string]bool)
@@ -213,7 +213,7 @@ func TestEachStep(t *testing.T) {
 		"a parked stream": func(c *steppedConn) {
 			s := c.park()
 			s.Wake()
-			s.Rest(false) // in vain, since it was woken
+			s.Rest(false) // returns false, since the stream was woken
 			s.Rest(false)
 			s.Wake()
 			s.Rest(true)
@@ -250,7 +250,7 @@ func TestEachStep(t *testing.T) {
 	}
 }
 
-// stepsOf returns the steps that the table of the type of last allows. last is the type's last state.
+// stepsOf returns the steps that the table of type S allows. last is the last state of S.
 func stepsOf[S race.State](last S) (steps []string) {
 	for from := range last + 1 {
 		for to := range 8 {

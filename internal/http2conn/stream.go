@@ -11,23 +11,23 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Stream is a stream of HTTP/2: a request, and what there is of its answer. A quick request that is answered at once is never listed: nobody
-// but the owner of the connection knows its stream.
+// Stream is an HTTP/2 stream: a request, and its answer as far as it exists. The stream of a quick request that is answered at once is never
+// listed, so only the connection's owner knows it.
 type Stream struct {
 	*Request        // nil once the handler of a parked stream has returned
 	h        *Conn  // immutable
 	id       uint32 // immutable
-	Extended bool   // by extended CONNECT: the bytes after the head aren't content. Set by the owner before the handler runs
+	Extended bool   // an extended CONNECT request: the bytes after the head aren't content. Set by the owner before the handler runs
 
-	lent bool // a BodyReader has the stream, perhaps for longer than the handler: no other request gets it; only the handler's goroutine uses it
+	lent bool // a BodyReader may use the stream after the handler has returned, so no other request reuses it; only the handler's goroutine accesses lent
 
 	// Guarded by the connection's mu. Before the stream is listed, only the owner uses them.
-	listed   bool // it is one of the connection's streams
-	running  bool // it has a handler
-	starved  bool // the outbox of a parked stream has more for it, or its handler waits for an open window
-	feeding  bool // it is in the connection's list starving, and may be starved again before it is fed
-	borrowed bool // unsent is the buffer of a handler that waits
-	fills    bool // the reader is the handler, and the next bytes are put into filling, and not into body
+	listed   bool // the stream is in Conn.streams
+	running  bool // from StepRun or Refuse until returnedLocked
+	starved  bool // the outbox of the parked stream has more bytes to send, or the handler waits for an open window
+	feeding  bool // the stream is in the list Conn.starving; it may become starved again before feedLocked serves the list
+	borrowed bool // unsent is a slice of the buffer of a handler that waits in Write
+	fills    bool // the reader waits, and the next bytes are copied to filling, not to body
 	hasRead  bool // a part of the body was read
 	state    http2.State
 	sending  sending
@@ -42,33 +42,33 @@ type Stream struct {
 	sender   http2.Sender[Stream]
 	body     http2.BodyQueue
 	trailer  *trailerSection // received
-	// awaitsSince is when awaits began, or when the client last did something towards it.
+	// awaitsSince is when the wait of awaits began, or the client's last progress since then.
 	awaitsSince clock.Time
-	// readable wakes the goroutine that waits for the body, and writable the one that waits until less of the answer is unsent. Capacity 1,
-	// made by the first wait.
+	// readable wakes the goroutine that waits for the body, and writable the goroutine that waits until less of the answer is unsent. Both
+	// have capacity 1, and are made by the first wait.
 	readable, writable chan struct{}
 	parked             *outbox.Outbox // the outbox of the parked stream; set by Park
-	taken              *Tunnel        // set by Upgrade
-	starving           *Stream        // the next one in the connection's list
-	readUntil          clock.Time     // the deadline of a BodyReader or of a parked stream for reading, 0 for none; once the request is answered, until when the rest of its body may come
-	unsent             []byte         // the bytes of the answer that wait for a window. Never changed, since they may be the program's
-	buffer             *unsentBuffer  // that unsent is in; nil if it is elsewhere
-	tail               *[]byte        // the field block behind the answer's content; nil for none
+	taken              *Tunnel        // set by Take
+	starving           *Stream        // the next stream in the list Conn.starving
+	readUntil          clock.Time     // the read deadline of a BodyReader or a parked stream, 0 for none; after the answer, the deadline of the rest of the body
+	unsent             []byte         // the bytes of the answer that wait for a window. They are never modified, since they may be the program's
+	buffer             *unsentBuffer  // the buffer that holds unsent; nil if it is elsewhere
+	tail               *[]byte        // the field block after the answer's content; nil for none
 	watcher            Watcher
-	writePace          pace.Pace // the handler's goroutine's; once the handler has returned, guarded by mu as well
+	writePace          pace.Pace // used by the handler's goroutine; once the handler has returned, guarded by mu
 }
 
-// Watcher is told that the client of a stream is gone.
+// Watcher is notified when the client of a stream is gone.
 type Watcher interface{ ClientGone() }
 
-// tell tells a watcher that the client is gone, if there is one.
+// tell notifies a watcher, which may be nil, that the client is gone.
 func tell(w Watcher) {
 	if w != nil {
 		w.ClientGone()
 	}
 }
 
-// Errors of streams, for the caller to turn into its own.
+// Errors of streams, which the caller turns into errors for the program.
 var (
 	ErrReset      = errors.New("filo: the client has reset the stream")
 	ErrGivenUp    = errors.New("filo: the client has taken too little of what waited")
@@ -79,23 +79,23 @@ var (
 	ErrBodyClosed = errors.New("filo: the body was closed")
 )
 
-// Request is what a stream holds for its handler.
+// Request holds the parts of a stream that only its handler needs.
 type Request struct {
 	// Set by the owner before the handler runs, and not changed afterwards.
 	Head    http1.RequestHead
 	Text    []byte // the memory in which Head's parts lie
 	Framing http1.Framing
 
-	// ReadPace is the handler's goroutine's; before the handler runs, the owner's.
+	// ReadPace belongs to the connection's owner, and from the handler's start on to the handler's goroutine.
 	ReadPace pace.Pace
 
 	filling filling // guarded by the connection's mu
 }
 
-// filling is the buffer of a handler that waits for its request's body.
+// filling is the buffer of a goroutine that waits for a request's body.
 type filling struct {
 	buffer  []byte
-	n       int  // how many bytes it holds
+	n       int  // how many bytes buffer holds
 	gathers bool // the wait may last until the buffer is full
 }
 
@@ -116,8 +116,8 @@ type bodyCut uint8
 
 const (
 	bodyGoesOn bodyCut = iota
-	bodyLate           // it takes too long: its reader gets a 408, or learns that the timeout has answered (see overdueLocked)
-	bodyNoRoom         // there was no room for it
+	bodyLate           // the body takes too long: Read returns an error that leads to a 408, or says that the time-out has answered (see overdueLocked)
+	bodyNoRoom         // there was no room for the body
 )
 
 // endLateLocked ends a body that takes too long, unless it has ended already.
@@ -126,33 +126,33 @@ func (s *Stream) endLateLocked() {
 	s.cut = max(s.cut, bodyLate)
 }
 
-// hasEndedLocked reports whether the request has come as a whole.
+// hasEndedLocked reports whether the request was received completely.
 func (s *Stream) hasEndedLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.state == http2.HalfClosedRemote
 }
 
-// restTime is how long a client that has its whole answer may take to end its request, or to send some more of it. Until then the client
-// isn't told to stop, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset comes with
-// it, even while curl waits for a 100. A client may also wait for something else before it ends its request, as in a call in both
-// directions, and then never ends it.
+// restTime is how long a client may take, after its whole answer was sent, to end its request or to send some more of it. Until then the
+// server doesn't reset the stream, since a client that is still sending may treat a reset as a failure: curl 7.88 loses an answer if a reset
+// arrives together with it, even while curl waits for a 100. The time is limited, since a client may never end its request, as in a
+// bidirectional call.
 const restTime = time.Second
 
-// After longestRestTime a client that goes on sending gets no further time: see takeRestLocked.
+// longestRestTime limits the time for a client that goes on sending: see takeRestLocked.
 const longestRestTime = 10 * time.Second
 
-// maxRest is how many bytes are taken of a request that was answered before its end, as many as of a connection that lingers.
+// maxRest is how many bytes the server receives of a request that was answered before its end. A lingering connection has the same limit.
 const maxRest = 64 << 20
 
-// windowDeadline returns until when a client that has last opened its window at the given time may wait before opening it again.
+// windowDeadline returns the time by which a client that last opened its window at since must open it again.
 func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))
 }
 
 // isExcusedLocked reports whether a stream whose windowDeadline has passed waits for other streams, which go first, and not for a window of
-// the client. Then the stream gets more time. The client is still watched: the outbox checks how it takes the other streams' bytes, and the
-// deadline of the stream whose turn it is checks how it opens the connection's window.
+// the client. In that case it gives the stream more time. A slow client is still noticed: the outbox checks how fast it takes the other
+// streams' bytes, and the deadline of the next stream in the schedule checks how fast it opens the connection's window.
 func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -170,7 +170,7 @@ func (s *Stream) isExcusedLocked(now clock.Time) bool {
 	return true
 }
 
-// wakeLocked wakes the goroutine that waits.
+// wakeLocked wakes the goroutines that wait for the stream: a reader, a writer, and the one that serves a parked stream.
 func (s *Stream) wakeLocked() {
 	s.h.mu.AssertHeld()
 	wake(s.readable)
@@ -180,7 +180,7 @@ func (s *Stream) wakeLocked() {
 	}
 }
 
-// wake wakes the goroutine that waits on a channel, which is nil if none has waited yet.
+// wake wakes the goroutine that waits on a channel, which is nil before the first wait.
 func wake(waiting chan struct{}) {
 	select {
 	case waiting <- struct{}{}:
@@ -188,10 +188,12 @@ func wake(waiting chan struct{}) {
 	}
 }
 
-// longestWait is the longest wait that a timer ends. Programs that want none set a deadline that is farther away: it costs each wait nothing.
+// longestWait is the longest wait for which a timer is started. Some programs express "no deadline" by a deadline that is farther away;
+// their waits need no timer.
 const longestWait = 365 * 24 * time.Hour
 
-// awaitLocked waits on readable or writable, or until the deadline, 0 for none. mu isn't held meanwhile. It reports false after the deadline.
+// awaitLocked waits on readable or writable, or until the deadline, 0 for none. It releases mu while it waits. It returns false if the
+// deadline has passed.
 func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -222,7 +224,7 @@ func (s *Stream) awaitLocked(waiting *chan struct{}, deadline clock.Time) bool {
 	}
 }
 
-// Watch makes the connection tell the watcher when the client is gone, until Unwatch. It reports whether the client is gone already.
+// Watch makes the connection notify w when the client is gone, until Unwatch is called. It returns true if the client is already gone.
 func (s *Stream) Watch(w Watcher) (gone bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -230,16 +232,16 @@ func (s *Stream) Watch(w Watcher) (gone bool) {
 	return s.sending == sendingLost
 }
 
-// Unwatch ends the watch that Watch has begun.
+// Unwatch undoes Watch.
 func (s *Stream) Unwatch() {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	s.watcher = nil
 }
 
-// EndHandler records that the handler has returned, and forgets the request. The answer is on its way. Afterwards the stream doesn't belong
-// to the caller any more, and the turn may use it for another request. Only a parked stream still belongs to the caller: EndHandler returns
-// its outbox, otherwise nil.
+// EndHandler records that the handler has returned, and drops the request. The answer has been rendered or queued before. After EndHandler
+// the caller must not use the stream, since t may reuse it for another request. Only a parked stream still belongs to the caller: EndHandler
+// returns its outbox, otherwise nil.
 func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	h := s.h
 	h.mu.Lock()
@@ -252,7 +254,7 @@ func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	}
 	listed := s.listed
 	if waits := listed && !s.lent; waits || parked != nil || taken {
-		s.Request = nil // the stream may wait long for its client
+		s.Request = nil // the stream may wait long for its client, and needs less memory without it
 	}
 	h.mu.Unlock()
 	if parked == nil && !taken && !listed && !s.lent && t.spare == nil && cap(s.Text) <= maxKeptText {
@@ -262,5 +264,5 @@ func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	return parked
 }
 
-// maxKeptText is the size of the largest memory for the text of a head that is kept for the next request.
+// maxKeptText is the capacity up to which the memory for a head's text is kept for the next request.
 const maxKeptText = 16 << 10

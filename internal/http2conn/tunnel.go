@@ -11,26 +11,26 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has requests by extended CONNECT (RFC 8441): a handler switches such a stream to another protocol as it switches a connection
-// of HTTP/1.1. Package http2 has turned the request into a GET with Upgrade. The answer that switches the protocol has the status 200 in
-// place of 101. The bytes of the other protocol go both ways as DATA. Take gives the stream as a net.Conn, and Park parks it: see
-// parked.go.
+// This file has extended CONNECT requests (RFC 8441). A handler switches the stream of such a request to another protocol, as it switches an
+// HTTP/1.1 connection. For the handler, package http2 has turned the request into a GET with Upgrade. The answer that switches the protocol
+// has the status 200 in place of 101. After that, DATA frames carry the bytes of the other protocol in both directions. Take returns the
+// stream as a net.Conn, and Park parks it: see parked.go.
 
-// Tunnel is the stream of a request by extended CONNECT as a net.Conn: writes send the answer's body, and reads return the rest of the
+// Tunnel is the stream of an extended CONNECT request as a net.Conn: writes send the answer's body, and reads return the rest of the
 // request's body.
 type Tunnel struct {
 	s *Stream
 	h *Conn
 
-	reading, writing sync.Mutex // one Read and one Write at a time; taken before the connection's mu
+	reading, writing sync.Mutex // they allow one Read and one Write at a time; locked before the connection's mu
 
 	// Guarded by the connection's mu.
 	readUntil, writeUntil clock.Time // 0 for none
 	side                  tunnelSide
-	returned              bool // the handler has
+	returned              bool // the handler has returned
 }
 
-// Take makes the stream a tunnel. The head of the answer was sent.
+// Take makes the stream a tunnel. The caller has sent the head of the answer before.
 func (s *Stream) Take() (*Tunnel, error) {
 	h := s.h
 	h.mu.Lock()
@@ -43,13 +43,13 @@ func (s *Stream) Take() (*Tunnel, error) {
 	return s.taken, nil
 }
 
-// takenLocked reports whether the stream is read as a tunnel.
+// takenLocked reports whether the stream is a tunnel that isn't closed.
 func (s *Stream) takenLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.taken != nil && s.taken.side != tunnelClosed
 }
 
-// endOfTunnelLocked returns why no more bytes will arrive by extended CONNECT, nil if some may.
+// endOfTunnelLocked returns why no more bytes of an extended CONNECT request will arrive, or nil if more may arrive.
 func (s *Stream) endOfTunnelLocked() error {
 	s.h.mu.AssertHeld()
 	switch {
@@ -69,7 +69,7 @@ func (t *Tunnel) endLocked() error {
 	return t.s.endOfTunnelLocked()
 }
 
-// Read is net.Conn's.
+// Read implements net.Conn.
 func (t *Tunnel) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -79,7 +79,7 @@ func (t *Tunnel) Read(p []byte) (int, error) {
 	return t.s.Read(p, &Reading{Until: &t.readUntil, end: t.endLocked})
 }
 
-// Write is net.Conn's.
+// Write implements net.Conn.
 func (t *Tunnel) Write(p []byte) (n int, err error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -107,7 +107,7 @@ func (t *Tunnel) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// CloseWrite ends the answer's body. What the client sends can still be read.
+// CloseWrite ends the answer's body. Bytes from the client can still be read.
 func (t *Tunnel) CloseWrite() error {
 	s, h := t.s, t.h
 	h.mu.Lock()
@@ -124,15 +124,15 @@ func (t *Tunnel) CloseWrite() error {
 	return nil
 }
 
-// completeLocked ends the answer's body behind the bytes that wait.
+// completeLocked ends the answer's body after its unsent bytes.
 func (s *Stream) completeLocked() {
 	s.h.mu.AssertHeld()
 	race.Enter(&s.sending, sendingRest)
-	wake(s.writable) // a Write that waits
+	wake(s.writable) // a Write that waits must fail
 	s.h.mayGoOnLocked(s)
 }
 
-// Close is net.Conn's. The bytes written before are still sent, as by TCP.
+// Close implements net.Conn. Bytes that were written before are still sent, as over TCP.
 func (t *Tunnel) Close() error {
 	s, h := t.s, t.h
 	h.mu.Lock()
@@ -158,23 +158,23 @@ func (t *Tunnel) Close() error {
 	return nil
 }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (t *Tunnel) LocalAddr() net.Addr { return t.h.driver.LocalEnd() }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (t *Tunnel) RemoteAddr() net.Addr { return t.h.driver.RemoteEnd() }
 
-// SetDeadline is net.Conn's.
+// SetDeadline implements net.Conn.
 func (t *Tunnel) SetDeadline(until time.Time) error {
 	return t.setDeadlines(until, &t.readUntil, &t.writeUntil)
 }
 
-// SetReadDeadline is net.Conn's.
+// SetReadDeadline implements net.Conn.
 func (t *Tunnel) SetReadDeadline(until time.Time) error {
 	return t.setDeadlines(until, &t.readUntil)
 }
 
-// SetWriteDeadline is net.Conn's.
+// SetWriteDeadline implements net.Conn.
 func (t *Tunnel) SetWriteDeadline(until time.Time) error {
 	return t.setDeadlines(until, &t.writeUntil)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the turns of a connection of HTTP/2 in both drivers: how it is lent a worker's buffers and given to another worker, what it
-// waits for between its turns, and how it ends.
+// This file has the turns of an HTTP/2 connection: how a worker lends its buffers to the connection, how the connection moves to another
+// worker, what it waits for between turns, and how it ends. Both drivers use it.
 
 // BeginTurn lends the worker's buffers to the connection.
 func (h *Conn) BeginTurn(t *Turn) {
@@ -22,10 +22,10 @@ func (h *Conn) BeginTurn(t *Turn) {
 	}
 }
 
-// Received records that n bytes were received into space.
+// Received records that the driver has read n bytes into space.
 func (h *Conn) Received(t *Turn, space []byte, n int) {
 	if t.In.Received(n); n == len(space) {
-		t.In.Enlarge() // more is probably there
+		t.In.Enlarge() // more bytes are probably waiting in the socket
 	}
 	if n == 0 {
 		return
@@ -35,7 +35,7 @@ func (h *Conn) Received(t *Turn, space []byte, n int) {
 	}
 }
 
-// EndTurn returns the buffers to the worker, and keeps the input that hasn't been taken.
+// EndTurn returns the buffers to the worker, and saves the input that hasn't been processed.
 func (h *Conn) EndTurn(t *Turn) {
 	h.WakePutOff(t)
 	t.owned = nil
@@ -50,17 +50,17 @@ func (h *Conn) saveInput(unread []byte) {
 	h.in.Save(unread)
 }
 
-// giveAwayLocked prepares the connection for another worker, while its present worker runs the handler of the turn's stream.
+// giveAwayLocked prepares the connection for another worker. The worker that has owned it runs the handler of the turn's stream.
 func (h *Conn) giveAwayLocked(t *Turn) {
 	h.mu.AssertHeld()
 	h.listLocked(t.Stream)
 	h.pushLocked(t)
-	// The buffer goes along: the next worker copies nothing, and the handler may wait long.
+	// The connection keeps the buffer with its input. So the next worker copies nothing, and a handler that waits long holds no buffer.
 	in := *t.In
 	h.in, *t.In = &in, http1.Input{}
 }
 
-// GiveAway is giveAwayLocked for the owner. From then on the connection is another worker's.
+// GiveAway prepares the connection for another worker: see giveAwayLocked. Afterwards the caller doesn't own it any more.
 func (h *Conn) GiveAway(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,25 +68,26 @@ func (h *Conn) GiveAway(t *Turn) {
 	t.owned = nil
 }
 
-// Disown lets the monitor take the connection from its owner, which runs the handler of the turn's stream.
+// Disown allows the monitor to take the connection from its owner while the owner runs the handler of the turn's stream.
 func (h *Conn) Disown(t *Turn) { h.inline.Store(t) }
 
-// IsDisowned reports whether the monitor may still take the connection. If it returns false between Disown and Own, the monitor has taken the
-// connection, and WasTaken follows.
+// IsDisowned reports whether the monitor may still take the connection. If it returns false between Disown and Own, the monitor has taken
+// the connection, and the caller must call WasTaken.
 func (h *Conn) IsDisowned(t *Turn) bool { return h.inline.Load() == t }
 
-// Own takes the connection back after Disown. It reports false if the monitor has taken it: then WasTaken follows.
+// Own takes the connection back after Disown. It returns false if the monitor has taken the connection: then the caller must call WasTaken.
 func (h *Conn) Own(t *Turn) bool { return h.inline.CompareAndSwap(t, nil) }
 
-// WasTaken records that the monitor has taken the connection. Once WasTaken returns, the monitor has left the turn alone.
+// WasTaken records that the monitor has taken the connection. Once WasTaken returns, the monitor doesn't access the turn any more.
 func (h *Conn) WasTaken(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.owned = nil
 }
 
-// TakeAway takes the connection, and its parts that the turn holds, from a worker that runs a handler inline. Then the connection is the
-// caller's. TakeAway returns the turn, or nil if no handler runs inline. It calls taken before the worker can notice, with mu held.
+// TakeAway takes the connection, with the input and output that the turn holds for it, from a worker that runs a handler inline. Afterwards
+// the caller owns the connection. TakeAway returns the turn, or nil if no handler runs inline. It calls taken with mu held, so before
+// WasTaken can return.
 func (h *Conn) TakeAway(taken func(t *Turn)) *Turn {
 	t := h.inline.Load()
 	if t == nil {
@@ -106,13 +107,13 @@ func (h *Conn) TakeAway(taken func(t *Turn)) *Turn {
 type Waits uint8
 
 const (
-	WaitsNew     Waits = iota // the first bytes
+	WaitsNew     Waits = iota // the first bytes of a new connection
 	WaitsIdle                 // the next request
-	WaitsStreams              // frames, while there are streams
+	WaitsStreams              // frames while streams are open
 	WaitsLeaving              // frames after the first GOAWAY
 )
 
-// Wait returns what the connection waits for, and until when at most. partial says that a part of a frame has come.
+// Wait returns what the connection waits for, and the deadline of the wait. partial says that an incomplete frame was received.
 func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.Time) {
 	switch {
 	case h.prefaced && !partial && !h.reader.InBlock():
@@ -123,7 +124,7 @@ func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.T
 	h.mu.Lock()
 	streams := h.counts.Streams()
 	h.wakeAwaiting = true
-	// Driver.Active must be told that the connection is idle. Here the owner learns of streams that end before the wait.
+	// If TellsActive is set, the owner must wake when the last stream ends, to call Driver.Active(false).
 	h.wakeEmpty = h.wakeEmpty || streams > 0 && h.shared.TellsActive
 	if streams == 0 {
 		h.schedule.Trim()
@@ -147,22 +148,22 @@ func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.T
 	return waits, deadline
 }
 
-// setActive records whether the connection has streams.
+// setActive records whether the connection has streams, and reports it to the driver.
 func (h *Conn) setActive(active bool) {
 	if h.active = active; h.shared.TellsActive {
 		h.driver.Active(active)
 	}
 }
 
-// CloseSoon ends the connection when its streams have ended. Any goroutine may call it.
+// CloseSoon makes the connection end when its streams have ended. Any goroutine may call it.
 func (h *Conn) CloseSoon() {
 	if !h.closeAsked.Swap(true) {
 		h.WakeOwner()
 	}
 }
 
-// leaves reports whether the connection must end. A connection without a request isn't told to end as soon as the server shuts down: a
-// client whose new connection ends before its first request may give up, as net/http's does.
+// leaves reports whether the connection must end. When the server shuts down, a connection that hasn't had a request gets some time first
+// (FirstRequest): a client whose new connection ends before its first request may give up, as net/http's does.
 func (h *Conn) leaves() bool {
 	switch {
 	case h.life != lifeServing:
@@ -172,7 +173,7 @@ func (h *Conn) leaves() bool {
 	case !h.shared.Draining.Load():
 		return false
 	}
-	h.drains = true // no stream is parked: a parked one would have to know
+	h.drains = true // without a request there is no parked stream, which would have to be woken
 	now := h.shared.Clock.Exact()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,12 +183,12 @@ func (h *Conn) leaves() bool {
 	return now >= h.leaveTime
 }
 
-// wakers counts the goroutines that wake the owner, and says whether the connection has ended.
+// wakers counts the goroutines that are in WakeOwner. wakersOver is added when the connection has ended.
 type wakers struct{ atomic.Int32 }
 
 const wakersOver = 1 << 30
 
-// WakeOwner gives the connection a turn, unless it has one now. After endWaking it does nothing.
+// WakeOwner schedules a turn of the connection, unless it is in a turn. After endWaking it does nothing.
 func (h *Conn) WakeOwner() {
 	defer h.wakers.Add(-1)
 	if h.wakers.Add(1)&wakersOver == 0 {
@@ -195,7 +196,7 @@ func (h *Conn) WakeOwner() {
 	}
 }
 
-// endWaking waits until nobody wakes the owner any more. A late wake-up would end the wait of the lingerer, which has the socket then: its
+// endWaking waits until no goroutine is in WakeOwner. After that the lingerer may own the socket. A late wake-up would end its wait, and the
 // client would lose the last answers.
 func (h *Conn) endWaking() {
 	for h.wakers.Or(wakersOver); h.wakers.Load() != wakersOver; {
@@ -203,13 +204,14 @@ func (h *Conn) endWaking() {
 	}
 }
 
-// MustDrain reports whether the server has begun to shut down, and the owner doesn't know it yet. Shutdown wakes the connections that wait.
-// So an owner that begins to wait must look once more after setWait.
+// MustDrain reports whether the server has begun to shut down and the owner hasn't noticed it yet. A shutdown wakes the connections that
+// wait. So an owner that begins to wait must call MustDrain once more after setWait.
 func (h *Conn) MustDrain() bool {
 	return !h.drains && h.life != lifeEnding && h.shared.Draining.Load()
 }
 
-// LeaveSoon takes the next step towards the end of a connection whose server shuts down, or that has had enough requests, if it is due.
+// LeaveSoon takes the next step in ending a connection, if it is time for that step. It is called for connections for which leaves returns
+// true, or whose leaveTime has passed.
 func (h *Conn) LeaveSoon(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has answers that are sent while their handlers run.
+// This file sends streamed answers, while their handlers run.
 
-// Writing says how a handler waits for its client to take more of the answer.
+// Writing says how a handler waits until the client takes more of the answer.
 type Writing struct {
 	Until *clock.Time // the deadline that the program has set, 0 for none
 	// BeforeWait is called, without mu, before the first wait.
@@ -23,7 +23,7 @@ type Writing struct {
 	Apart bool
 }
 
-// Begin begins a streamed answer. bare says that no content follows.
+// Begin sends the head of a streamed answer. bare says that no content follows.
 func (s *Stream) Begin(a *Answer, bare bool) {
 	h := s.h
 	h.mu.Lock()
@@ -31,7 +31,7 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	if s.state.Over() {
 		return
 	}
-	whole := bare && s.hasEndedLocked() // a body that is still coming may have a reader
+	whole := bare && s.hasEndedLocked() // if the request hasn't ended, a BodyReader may still need the stream
 	h.queue = s.appendHead(h.queue, nil, a, whole)
 	if whole {
 		h.sentLocked(s)
@@ -40,7 +40,8 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 	}
 }
 
-// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of as much of p as there is room for.
+// Write sends a part of a streamed answer, which may be empty. Without flush it may keep a copy of p, as far as there is room, and return
+// before p is sent.
 func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	h := s.h
 	if until := *w.Until; until != 0 && h.shared.Clock.Exact() >= until {
@@ -82,11 +83,11 @@ func (s *Stream) Write(p []byte, flush bool, w *Writing) error {
 	return s.reachedLocked()
 }
 
-// maxGathered is the size of the largest part of an answer that is copied, so that it can be sent together with those of other streams.
+// maxGathered is the largest part of an answer that is copied in order to be sent together with the output of other streams.
 const maxGathered = 4 << 10
 
-// frameNowLocked frames a small part of an answer into the queue, if it may leave at once: nothing waits before it, and the client's windows
-// are open. Otherwise it reports false.
+// frameNowLocked frames a small part of an answer into the queue, if it can be sent at once: no other content waits, and the client's
+// windows are open. Otherwise it returns false.
 func (s *Stream) frameNowLocked(p []byte) bool {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -100,8 +101,8 @@ func (s *Stream) frameNowLocked(p []byte) bool {
 	return true
 }
 
-// lendLocked is Write for a stream on which nothing waits: the part that the client takes at once is framed from p itself. The rest is
-// copied as soon as it may wait without the handler.
+// lendLocked is Write for a stream without unsent bytes. It frames the part that the client takes at once from p itself. It copies the rest
+// as soon as the rest is small enough to wait without the handler.
 func (s *Stream) lendLocked(p []byte, w *Writing) error {
 	s.h.mu.AssertHeld()
 	h := s.h
@@ -135,13 +136,13 @@ func (s *Stream) reachedLocked() error {
 	return ErrReset
 }
 
-// awaitRoomLocked waits until the bytes of the answer that wait are at most half of those that may wait without the handler.
+// awaitRoomLocked waits until the answer's unsent bytes are at most half of what may wait without the handler.
 func (s *Stream) awaitRoomLocked(w *Writing) error {
 	s.h.mu.AssertHeld()
 	return s.awaitClientLocked(w, func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
 }
 
-// awaitClientLocked waits until the client has taken so much, or opened its windows so far, that the handler is ready to go on.
+// awaitClientLocked waits until ready returns true, because the client has taken bytes or opened its windows.
 func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 	s.h.mu.AssertHeld()
 	h, shared := s.h, s.h.shared
@@ -164,7 +165,7 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 			}
 			return s.windowDeadline(start)
 		}
-		// The budget may become crowded meanwhile, which makes the deadline an earlier one.
+		// During the wait the budget may become crowded, which makes the deadline earlier.
 		ok := s.awaitLocked(&s.writable, earliest(until(), shared.Clock.Exact().Deadline(budget.CrowdedGrace(shared.Writing.Grace))))
 		now, moved := shared.Clock.Exact(), before-len(s.unsent)
 		if !ok && moved == 0 {
@@ -201,14 +202,14 @@ func (s *Stream) Finish(trailer *field.List) {
 	h.mayGoOnLocked(s)
 }
 
-// Window returns how many more bytes of content the client's windows let through; 0 if they are closed.
+// Window returns how many more bytes of content the client's windows allow; 0 if they are closed.
 func (s *Stream) Window() int {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	return s.openLocked()
 }
 
-// AwaitWindow waits until the client's windows are open, and returns how far.
+// AwaitWindow waits until the client's windows are open, and returns how many bytes they allow.
 func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	h := s.h
 	h.mu.Lock()
@@ -226,15 +227,15 @@ func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	return n, err
 }
 
-// unsentBuffer holds the waiting bytes of a streamed answer, when they are more than maxSmallUnsent.
+// unsentBuffer holds the unsent bytes of a streamed answer if they are more than maxSmallUnsent.
 type unsentBuffer [maxStreamUnsent]byte
 
 const maxSmallUnsent = 32 << 10
 
 var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
-// keepLocked adds a copy of p to the bytes that wait, which are then at most maxStreamUnsent. Nobody reads the bytes that frameLocked has
-// framed any more, so the buffer's beginning can be used again.
+// keepLocked appends a copy of p to the unsent bytes. Afterwards these are at most maxStreamUnsent. The bytes that frameLocked has framed
+// are never read again, so keepLocked may overwrite them at the buffer's beginning.
 func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()
 	unsent, buffer := s.unsent, s.buffer
@@ -247,7 +248,7 @@ func (s *Stream) keepLocked(p []byte) {
 	s.setUnsentLocked(append(unsent, p...), buffer, false)
 }
 
-// dropUnsentLocked forgets the bytes that wait.
+// dropUnsentLocked discards the unsent bytes, and returns their buffer to the pool.
 func (s *Stream) dropUnsentLocked() {
 	s.h.mu.AssertHeld()
 	if buffer := s.buffer; buffer != nil {

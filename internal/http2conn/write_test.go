@@ -22,13 +22,13 @@ func (d *countingDriver) Send(b []byte) bool {
 	return false
 }
 
-// On a connection with many streams, small parts of streamed answers leave together with those of other handlers that are about to write.
+// On a connection with many streams, small parts of streamed answers are sent together with those of other handlers that are about to write.
 // A large part, or one of a handler that runs inline, is sent at once.
 func TestPartsAreSentTogether(t *testing.T) {
 	for _, test := range []struct {
 		streams, size int
 		apart         bool
-		writes        int // before the other handler sends
+		writes        int // how many writes were made before the other handler sends
 	}{
 		{manyStreams, 100, true, 0},
 		{manyStreams, 100, false, 2},

@@ -4,9 +4,9 @@ package loop
 
 import "github.com/filohttp/filo/internal/sock"
 
-// Overdue names an event that has happened although the socket still waits for it, so the socket must be about to wake; "" if there is
-// none. progress holds the number of bytes that the owner has read, and the number that the client has acknowledged. Anybody may call it at
-// any time; it is for tests.
+// Overdue returns the name of an event that has happened while a goroutine or the idle connection still waits for it, "" if there is none.
+// The wake-up must then follow shortly. progress holds the number of bytes that the owner has read, and the number that the client has
+// acknowledged. Any goroutine may call Overdue at any time; it is for tests.
 func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	s.whileOpen(func(fd int) {
 		word := s.poll.Load()
@@ -27,7 +27,7 @@ func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	return what, progress
 }
 
-// Looks returns how many times the loop has looked for events. Anybody may call it at any time; it is for tests.
+// Looks returns how often the loop has asked the epoll set for events. Any goroutine may call Looks at any time; it is for tests.
 func (s *Socket) Looks() int64 { return s.loop.looks.Load() }
 
 // Waiting returns how many goroutines wait for their clients, and how many sockets the runtime's poller watches.

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Overdue reports input that has come and isn't read although the socket waits for it, and progress once it is read.
+// Overdue reports input that has arrived and isn't read although the socket waits for it, and reports progress once it is read.
 func TestOverdue(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, client := connectedSocket(t, l)
 	want := func(what string, read uint64) {
 		t.Helper()
 		got, progress := s.Overdue()
-		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // they take a moment
+		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // the bytes take a moment
 		}
 		if got != what || progress[0] != read {
 			t.Errorf("%q with %d bytes read, want %q with %d", got, progress[0], what, read)
@@ -35,7 +35,7 @@ func TestOverdue(t *testing.T) {
 			}
 		}
 	}
-	want("", 0) // an owner has been woken
+	want("", 0) // the owner was woken
 	if n, err := s.Read(make([]byte, 10)); n != 5 || err != nil {
 		t.Fatal(n, err)
 	}

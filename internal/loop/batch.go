@@ -11,14 +11,15 @@ type loopEvent struct {
 	events   uint32
 }
 
-// batchEntry is a loopEvent in a batch. Its fields are atomic: a leader may read an entry just before another leader takes that entry.
+// batchEntry is a loopEvent in a batch. Its fields are atomic, since a leader may read an entry while another leader takes the entry and the
+// filler overwrites it.
 type batchEntry struct {
 	socket   atomic.Pointer[Socket]
 	listener atomic.Pointer[listenerEntry]
 	events   atomic.Uint32
 }
 
-// put adds an event to the batch that the caller fills.
+// put adds an event to the batch. The caller is the filler.
 func (l *Loop) put(e loopEvent) {
 	entry := &l.batch[l.filled]
 	entry.socket.Store(e.socket)
@@ -83,7 +84,7 @@ func (l *Loop) take() (e loopEvent, ok bool) {
 	}
 }
 
-// requeue puts the claimed connections into the batch, behind the events.
+// requeue puts the claimed connections into the batch, after the events.
 func (l *Loop) requeue() {
 	if len(l.queue) == 0 {
 		return
@@ -92,7 +93,7 @@ func (l *Loop) requeue() {
 		l.put(loopEvent{socket: l.queue[l.queued], events: claimedEvent})
 		l.queue[l.queued] = nil
 	}
-	// The rest is moved to the front only when it is the smaller part, so a long queue isn't moved each time.
+	// Move the rest to the front only if it isn't longer than the part before it, so that a long queue isn't moved each time.
 	if rest := len(l.queue) - l.queued; rest <= l.queued {
 		copy(l.queue, l.queue[l.queued:])
 		clear(l.queue[rest:])

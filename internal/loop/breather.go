@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// breather lets a busy leader give way to everything else: to goroutines that can run, and to those that wait in the runtime's poller.
-// Only a processor without other work checks that poller. So the leader waits in the poller itself, for an event that has already
-// happened: the check that finds this event finds all others too. A sleep would do the same, but with a single processor the poller then
-// waits for whole milliseconds.
+// breather lets a busy leader yield to all other goroutines: those that are ready to run, and those that wait in the runtime's poller. Only
+// a processor without other work checks that poller. So the leader itself waits in the poller, for an event that has already happened: the
+// check that finds this event also finds all other events. A sleep would do the same, but with a single processor the poller would then wait
+// for whole milliseconds.
 type breather struct {
 	bell bell
 	file *os.File // of bell
@@ -44,8 +44,8 @@ func (b *breather) open() error {
 
 func (b *breather) close() { b.file.Close() }
 
-// breathe returns when everything else had its turn, or after longestBreath: no processor checks the poller while goroutines are always
-// ready to run.
+// breathe returns when all other goroutines had a chance to run, or after longestBreath. The limit is needed since no processor checks the
+// poller while goroutines are always ready to run.
 func (b *breather) breathe() {
 	b.rung = false
 	b.file.SetReadDeadline(time.Now().Add(longestBreath))

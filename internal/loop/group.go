@@ -10,15 +10,15 @@ import (
 	"github.com/filohttp/filo/internal/apart"
 )
 
-// Group holds the loops of a server and what they share. A server has a group from the first listener on that its loops accept from.
-// Stop, Await and Counts may be called on nil, which has no loops.
+// Group holds the loops of a server and what they share. A server makes its group when it begins to serve the first listener from which
+// loops can accept. Stop, Await, Counts and Waiting may be called on a nil Group, which has no loops.
 type Group struct {
 	loops     []*Loop        // immutable
-	seats     []*Seat        // of all loops, one loop's after the other's; immutable
+	seats     []*Seat        // the seats of all loops, in the order of the loops; immutable
 	draining  *atomic.Bool   // the server's; immutable
 	inUse     atomic.Int32   // leaders that haven't left their loops, plus other holders of the loops' descriptors
 	ended     chan struct{}  // closed when inUse is 0
-	monitors  sync.WaitGroup // the loops' monitors that run
+	monitors  sync.WaitGroup // the goroutines of the loops' monitors
 	maxPolled int32          // immutable
 	polled    atomic.Int32   // sockets that the runtime's poller watches
 	_         apart.Lines
@@ -26,13 +26,13 @@ type Group struct {
 	_         apart.Lines
 }
 
-// maxSeats is how many leaders share a loop at most. More would compete for its batch.
+// maxSeats is the largest number of leaders that share a loop. More leaders would compete for the loop's batch.
 const maxSeats = 8
 
-// Count returns the number of loops that this number of leaders shares.
+// Count returns the number of loops for the given number of leaders.
 func Count(leaders int) int { return (leaders + maxSeats - 1) / maxSeats }
 
-// NewGroup makes loops with a seat for each element of workers. It fails when descriptors run out.
+// NewGroup makes loops that together have a seat for each element of workers. It fails if the process runs out of descriptors.
 func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
 	g := &Group{draining: draining, ended: make(chan struct{}), maxPolled: maxPolled()}
 	for i, loops := 0, Count(len(workers)); i < loops; i++ {
@@ -51,7 +51,7 @@ func NewGroup(workers []Workers, draining *atomic.Bool) (*Group, error) {
 // Loops returns the loops.
 func (g *Group) Loops() []*Loop { return g.loops }
 
-// Start gives each seat a leader.
+// Start starts the monitor of each loop and a leader for each seat.
 func (g *Group) Start() {
 	for _, l := range g.loops {
 		g.monitors.Add(1)
@@ -62,7 +62,7 @@ func (g *Group) Start() {
 	}
 }
 
-// Stop makes the loops end when they have no connections left.
+// Stop makes each loop end when it has no connections left.
 func (g *Group) Stop() {
 	if g == nil || !g.hold() {
 		return
@@ -83,7 +83,7 @@ func (g *Group) Await(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	g.monitors.Wait() // release has told them to end
+	g.monitors.Wait() // closeFiles, which release has called, makes them end
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (g *Group) hold() bool {
 	}
 }
 
-// release ends the hold on the loops' descriptors that a leader or a caller of hold has. The last release closes them.
+// release undoes a call of hold. Each leader also calls it once, when it leaves its loop. The last call closes the loops' descriptors.
 func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return

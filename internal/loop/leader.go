@@ -7,17 +7,17 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// HoldsLoop reports whether w leads a loop, and its seat hasn't been taken away from it.
+// HoldsLoop reports whether w leads a loop, and hasn't lost its seat.
 func (w *Worker) HoldsLoop() bool { return w.seat != nil && w.seat.word.Load() == w.word }
 
-// Crowded reports whether w has a seat that it mustn't risk losing by an inline call. That is so while there are workers beyond the
-// cap, since each leader could leave one more such worker behind.
+// Crowded reports whether w has a seat that it mustn't risk losing by running a handler inline. That is the case while there are more
+// workers than the cap allows, since each leader that loses its seat adds one more.
 func (w *Worker) Crowded() bool {
 	return w.seat != nil && w.seat.lost.Load()&1 != 0 && w.seat.workers.Crowded()
 }
 
-// IsAlone reports whether w leads a loop in which nothing else is ready and, most of the time, nothing else became ready while a handler
-// stayed in the leader. IsAlone takes events from the epoll set; they stay in the batch.
+// IsAlone reports whether w leads a loop in which nothing else is ready and, in general, nothing else becomes ready while a handler runs in
+// the leader. IsAlone moves the events that it finds in the epoll set into the batch.
 func (w *Worker) IsAlone() bool {
 	if !w.HoldsLoop() {
 		return false
@@ -34,7 +34,7 @@ func (w *Worker) IsAlone() bool {
 	return l.fill() == 0
 }
 
-// Stay records that a handler of the class, which isn't quick, runs in the leader, since the leader is alone.
+// Stay records that a handler of the class, which isn't quick, runs in the leader because the leader is alone.
 func (w *Worker) Stay(class *class.Class) {
 	w.seat.crossed.Store(hasStayed)
 	w.BeginClass(class)
@@ -57,17 +57,17 @@ func (w *Worker) awaitLosing() {
 	w.losing.Unlock()
 }
 
-// retaken makes w an ordinary worker, after the loss of its seat to another worker.
+// retaken makes w an ordinary worker after w has lost its seat.
 func (w *Worker) retaken() {
 	w.seat = nil
 	w.awaitLosing()
 	w.owner.LoseLead()
 }
 
-// handOff gives the seat to another worker during w's turn, and gives w a place of one of these kinds. If no place is free, it returns
-// false, and w keeps the seat. If the seat was already taken away, w is an ordinary worker.
+// handOff gives the seat to another worker during w's turn, and gives w a place of one of the given kinds. If no such place is free, it
+// returns false, and w keeps the seat. If w has already lost the seat, handOff makes w an ordinary worker and returns true.
 func (s *Seat) handOff(w *Worker, places admit.Kinds) bool {
-	// From here on nobody can take the seat away.
+	// Once the word has changed, no goroutine can take the seat away.
 	if !s.word.CompareAndSwap(w.word, w.word+1) {
 		w.retaken()
 		return true
@@ -82,8 +82,8 @@ func (s *Seat) handOff(w *Worker, places admit.Kinds) bool {
 	return true
 }
 
-// retake gives the seat to another worker if the seat's leader is still in the turn with this word, because that leader may never come
-// back.
+// retake gives the seat to another worker if the seat's word is still the given one. Then the leader is still in the same turn, and may be
+// blocked.
 func (s *Seat) retake(word uint64) {
 	leader := s.takeAway(word)
 	if leader == nil {
@@ -97,19 +97,18 @@ func (s *Seat) retake(word uint64) {
 	leader.loseSocket()
 }
 
-// MayLose allows the goroutine that takes the seat away to take the connection of the turn, too, by Conn.TakeAway. MayLose(nil) ends the
-// permission.
+// MayLose allows a goroutine that takes w's seat away to take the connection of s, too, by Conn.TakeAway. MayLose(nil) ends the permission.
 func (w *Worker) MayLose(s *Socket) { w.losable.Store(s) }
 
-// loseSocket takes away the connection whose turn the worker is in. The seat was taken away before. If the worker is in a later turn by
-// now, that turn's connection is taken, and goes on in another worker.
+// loseSocket takes the connection of the present turn away from the worker, which has lost its seat before. If the worker is in a later turn
+// by now, loseSocket takes the connection of that turn, which another worker then serves.
 func (w *Worker) loseSocket() {
 	if s := w.losable.Load(); s != nil {
 		s.served.TakeAway()
 	}
 }
 
-// GiveAway gives the leader's seat to another worker if the turn isn't over. Any goroutine may call it. The leader notices at the end of
+// GiveAway gives the leader's seat to another worker if the turn hasn't ended. Any goroutine may call it. The leader notices at the end of
 // the turn.
 func (t Turn) GiveAway() bool {
 	s := t.seat
@@ -126,11 +125,12 @@ func (t Turn) GiveAway() bool {
 	return true
 }
 
-// takeAway takes the seat from its leader if the seat's word is still this one. The caller then finds the next leader. Any goroutine may
-// call it.
+// takeAway takes the seat from its leader if the seat's word is still the given one. It returns the old leader, or nil. The caller must then
+// find the next leader. Any goroutine may call it.
 //
-// Unless the server is draining, takeAway refuses once too many leaders have lost a seat. The leader in a crowded seat runs no handler,
-// but an ErrorHandler, ConnState or Logger may block too. Once too many of those have blocked, a blocked leader keeps its seat.
+// Unless the server is draining, takeAway fails once too many leaders have lost a seat. The leader of a crowded seat (see Crowded) runs no
+// handler, but an ErrorHandler, ConnState or Logger may block it all the same. Once too many leaders are blocked in this way, a blocked
+// leader keeps its seat.
 func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	g := s.loop.group
 	if !s.workers.MayRetake(len(g.seats)) && !g.draining.Load() {
@@ -146,8 +146,8 @@ func (s *Seat) takeAway(word uint64) (leader *Worker) {
 	return leader
 }
 
-// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler that turns out to take long. The class is the
-// handler's, nil for none. It returns false if w gets no place for the handler.
+// Leave gives w's seat, if it has one, to another worker, before w goes on with a handler that turns out to take long. class is the
+// handler's class, or nil. Leave returns false if there is no place for the handler.
 func (w *Worker) Leave(class *class.Class) bool {
 	if w.seat != nil {
 		w.EndClass()
@@ -161,8 +161,9 @@ func (w *Worker) Leave(class *class.Class) bool {
 	return w.owner.MayTakeLong()
 }
 
-// LeaveFor gives w's seat, if it has one, to another worker, and gives w a place of one of these kinds, before w runs something of the
-// class; nil is none. It returns false if no such place is free. Then w keeps its seat, unless that was taken away before.
+// LeaveFor gives w's seat, if it has one, to another worker, and gives w a place of one of the given kinds. w calls it before it runs a
+// handler of the class, which may be nil. LeaveFor returns false if no such place is free: then w keeps its seat, unless it has lost the
+// seat before.
 func (w *Worker) LeaveFor(class *class.Class, places admit.Kinds) bool {
 	if w.seat != nil {
 		w.EndClass()
@@ -173,5 +174,5 @@ func (w *Worker) LeaveFor(class *class.Class, places admit.Kinds) bool {
 			class.Handoffs.Add(1)
 		}
 	}
-	return w.owner.Enter(places) // a worker that has lost its seat in a retake may have another place
+	return w.owner.Enter(places) // if w has lost its seat by retake, it may have a place of another kind
 }

@@ -18,28 +18,28 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// maxAccepts is how many connections a leader accepts in one turn.
+// maxAccepts is how many connections a leader accepts in one turn at most.
 const maxAccepts = 16
 
-// Listener accepts from one listening socket for each loop, or from one socket for all loops.
+// Listener accepts connections for a group's loops. Either each loop has a listening socket of its own, or all loops share one.
 type Listener struct {
 	group   *Group
 	admit   func(to *Loop, fd int, peer sock.Address) error // see Listening.Admit
-	options *sock.Options                                   // set on the connections that user's Accept returns
+	options *sock.Options                                   // set on the connections of user's socket
 	logger  func() *slog.Logger
-	// user is the listener whose socket all loops share, by one entry; nil if each loop has its own. user is closed at the end.
+	// user is the program's listener, whose socket all loops share through a single entry; nil if each loop has a socket. Close closes user.
 	user    net.Listener
-	userRaw syscall.RawConn // user's
-	watched chan struct{}   // closed when watchUser has ended; nil without a user
+	userRaw syscall.RawConn // the raw connection of user
+	watched chan struct{}   // closed when watchUser has returned; nil if user is nil
 	address net.Addr
 	full    func() // see Listening.Full
 
-	open    atomic.Int32     // entries that aren't closed
+	open    atomic.Int32     // how many entries aren't closed
 	entries []*listenerEntry // immutable
-	turn    atomic.Uint32    // counts user's connections, which the loops get in turn
+	turn    atomic.Uint32    // counts the connections of user's socket, which are given to the loops in turn
 
 	log  sock.AcceptLog
-	done chan struct{} // closed when all entries are
+	done chan struct{} // closed when all entries are closed
 
 	mu  sync.Mutex
 	err error // the permanent error of accepting; guarded by mu
@@ -50,35 +50,36 @@ type listenerEntry struct {
 	*Listener
 	loop  *Loop        // immutable
 	slot  uint32       // immutable
-	burst atomic.Int32 // how many connections to accept in the next turn
+	burst atomic.Int32 // how many connections to try to accept in the next turn
 
 	closing atomic.Bool // the next turn accepts all waiting connections, and closes the socket
 
 	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
-	watched bool          // it is in the loop's epoll set; guarded by mu
-	older   bool          // connections that arrived before the socket's options were set, and lack them, may be waiting; guarded by mu
-	delay   time.Duration // of the last pause, 0 after a success; guarded by mu
+	watched bool          // fd is in the loop's epoll set; guarded by mu
+	older   bool          // connections may be waiting that arrived before the socket's options were set, and so lack these options; guarded by mu
+	delay   time.Duration // the length of the last pause, 0 after a success; guarded by mu
 }
 
 // Listening configures a Listener.
 type Listening struct {
 	Address net.Addr
-	// Sockets are one listening socket for each loop, or a single one that is User's. The Listener closes them.
+	// Sockets are one listening socket for each loop, or a single descriptor of User's socket. The Listener closes them.
 	Sockets []int
-	User    net.Listener // nil if each loop has a socket; closed at the end
+	User    net.Listener // nil if each loop has a socket; the Listener closes it
 	Options *sock.Options
 	Logger  func() *slog.Logger
-	// Failures, if set, counts how often accepting has failed for a while.
+	// Failures, if set, counts the temporary errors of accepting.
 	Failures *atomic.Uint64
-	// Full, if set, is called when accepting has failed for a while, to make descriptors free. Like Admit, it mustn't wait.
+	// Full, if set, is called when accepting has failed with a temporary error, so that it can release descriptors. Like Admit, it mustn't
+	// block.
 	Full func()
-	// Admit gives an accepted connection to a loop, by Loop.Add, and returns the error of Loop.Add, which counts as an error of accepting.
-	// The descriptor isn't the caller's any more. Admit is called in a leader's turn, so it mustn't wait.
+	// Admit adds an accepted connection to a loop by Loop.Add. It returns the error of Loop.Add, which is treated as an error of accepting.
+	// Admit owns the descriptor from then on. Since Admit is called in a leader's turn, it mustn't block.
 	Admit func(to *Loop, fd int, peer sock.Address) error
 }
 
-// NewListener makes a listener for the group's loops, which accept when Serve is called. If it fails, the sockets stay the caller's.
+// NewListener makes a listener for the group's loops, which accept when Serve is called. If it fails, the caller still owns the sockets.
 func (g *Group) NewListener(on Listening) (*Listener, error) {
 	ll := &Listener{
 		group: g, admit: on.Admit, options: on.Options, logger: on.Logger, user: on.User, address: on.Address, full: on.Full,
@@ -105,8 +106,8 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	return ll, nil
 }
 
-// Serve lets the loops accept until the listener is closed, and returns the reason. It calls begun when all of them accept, and fails if one
-// can't.
+// Serve lets the loops accept until the listener is closed, and returns the reason. It calls begun when all loops accept, and fails if a
+// loop can't.
 func (ll *Listener) Serve(begun func()) error {
 	if ll.user != nil {
 		ll.watched = make(chan struct{})
@@ -117,7 +118,7 @@ func (ll *Listener) Serve(begun func()) error {
 		defer ll.endWatch()
 	}
 	for _, e := range ll.entries {
-		if err := e.watch(); err != nil { // the system limits the epoll sets that lead to one socket
+		if err := e.watch(); err != nil { // the system limits how many epoll sets may contain one socket
 			ll.Close()
 			return fmt.Errorf("a loop can't accept from its listener: %w", err)
 		}
@@ -132,13 +133,13 @@ func (ll *Listener) Serve(begun func()) error {
 	return ll.err
 }
 
-// Accept implements net.Listener. It fails, since the loops accept by themselves.
+// Accept is part of net.Listener. It fails, since the loops accept the connections.
 func (ll *Listener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupported }
 
 // Addr implements net.Listener.
 func (ll *Listener) Addr() net.Addr { return ll.address }
 
-// Close implements net.Listener: no connection is accepted any more.
+// Close implements net.Listener. It closes the loops' sockets and user, so no more connections are accepted.
 func (ll *Listener) Close() error {
 	ll.closeEntries()
 	if ll.user == nil {
@@ -153,10 +154,11 @@ func (ll *Listener) closeEntries() {
 	}
 }
 
-// SetDeadline makes the loops accept the connections that wait, and then stop. A shutdown calls it before it closes the listener.
+// SetDeadline makes the loops accept the connections that wait, and then close their sockets. A shutdown calls it before it closes the
+// listener.
 func (ll *Listener) SetDeadline(time.Time) error {
 	if !ll.group.hold() {
-		return nil // the loops have ended, and the bell's number may be another file's
+		return nil // the loops have ended, and the number of the bell's descriptor may have been reused
 	}
 	defer ll.group.release()
 	for _, e := range ll.entries {
@@ -178,7 +180,7 @@ func (e *listenerEntry) close() {
 	if e.fd < 0 {
 		return
 	}
-	// Closing alone wouldn't end the watch: user has another descriptor of the socket, which keeps it open.
+	// Remove the socket from the epoll set explicitly: closing fd doesn't do that while user has another descriptor of the socket.
 	l.epoll.remove(e.fd)
 	sock.Close(e.fd)
 	e.fd = -1
@@ -190,7 +192,7 @@ func (e *listenerEntry) close() {
 	}
 }
 
-// watch makes the loop watch its socket, unless that is closed.
+// watch adds the socket to the loop's epoll set, unless the socket is closed.
 func (e *listenerEntry) watch() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,8 +204,8 @@ func (e *listenerEntry) watch() error {
 	return err
 }
 
-// pause takes the socket out of the epoll set for a while, longer each time. Two leaders that accept at the same time may see the
-// same failure; the second call does nothing.
+// pause removes the socket from the epoll set for a while. After repeated errors the pauses become longer. If two leaders get an error at
+// the same time, the second call does nothing.
 func (e *listenerEntry) pause() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -215,7 +217,7 @@ func (e *listenerEntry) pause() {
 	e.watchLaterLocked()
 }
 
-// watchLaterLocked makes the loop watch the socket again after a while. If the system has no memory for that, it tries again.
+// watchLaterLocked adds the socket to the epoll set again after a while. If that fails, for example for lack of memory, it tries again.
 func (e *listenerEntry) watchLaterLocked() {
 	e.mu.AssertHeld()
 	e.delay = sock.NextAcceptDelay(e.delay)
@@ -232,16 +234,16 @@ func (e *listenerEntry) watchLaterLocked() {
 }
 
 const (
-	// userPoll is how often watchUser checks, while connections arrive, whether user was closed: only a goroutine in Accept is told. The
-	// loop also checks, before each accept.
+	// userPoll is the interval at which watchUser checks, while connections arrive, whether the program has closed user. Without the checks,
+	// only a goroutine in Accept would notice. The loop also checks in each turn of the listener.
 	userPoll = 100 * time.Millisecond
 	// quietPolls is the number of checks in a row without a connection after which watchUser waits in Accept.
 	quietPolls = 10
 )
 
-// watchUser closes the loops' socket when user is closed. While no connection arrives watchUser costs nothing: it waits in Accept, beside
-// the loop. If it gets a connection before the loop does, it gives that connection to a loop. Then it leaves accepting to the loop, at less
-// than half the cost. Until no more connections arrive, it only checks now and then whether user was closed.
+// watchUser closes the loops' socket when user is closed. While no connections arrive, it costs nothing: it waits in Accept, at the same
+// time as the loop. If Accept returns a connection, watchUser gives it to a loop. From then on only the loop accepts, at less than half the
+// cost. Until connections stop arriving, watchUser only checks at intervals whether user was closed.
 func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()
@@ -267,14 +269,14 @@ func (ll *Listener) watchUser() {
 	ll.closeEntries()
 }
 
-// endWatch ends watchUser, and waits for its end. The listener accepts nothing from then on.
+// endWatch makes watchUser return, and waits for that. It is called when the listener accepts no more connections.
 func (ll *Listener) endWatch() {
 	ll.user.(interface{ SetDeadline(time.Time) error }).SetDeadline(clock.Past)
 	<-ll.watched
 }
 
-// acceptUser waits until user is closed, returns a connection, or fails. It reserves the connection's descriptor first, since none might
-// be left afterwards.
+// acceptUser waits until user's Accept returns a connection or an error. It reserves a descriptor for the connection first, since the
+// process might have none left afterwards.
 func (ll *Listener) acceptUser() {
 	spare, err := sock.Duplicate(int(ll.group.loops[0].epoll))
 	if err != nil {
@@ -287,9 +289,9 @@ func (ll *Listener) acceptUser() {
 	}
 	var peer sock.Address
 	err = sock.Control(netConn, func(fd int) error { return duplicateTo(fd, spare) })
-	netConn.Close() // package net's descriptor
+	netConn.Close() // closes package net's descriptor
 	if err != nil || sock.Peer(spare, &peer) != 0 {
-		sock.Close(spare) // the client has left
+		sock.Close(spare) // the client has already left
 		return
 	}
 	if ll.setsOptions() {
@@ -300,16 +302,16 @@ func (ll *Listener) acceptUser() {
 	}
 }
 
-// setsOptions reports whether the socket is a TCP socket that the program has opened. filo sets the options of such a socket only after it
-// has begun to listen.
+// setsOptions reports whether the socket is a TCP socket that the program has opened. filo can set the options of such a socket only after
+// the socket has begun to listen.
 func (ll *Listener) setsOptions() bool { return ll.user != nil && ll.address.Network() != "unix" }
 
-// userClosed reports whether the socket's listener is user and was closed.
+// userClosed reports whether the loops share the socket of user, and user was closed.
 func (ll *Listener) userClosed() bool {
 	return ll.userRaw != nil && ll.userRaw.Control(func(uintptr) {}) != nil
 }
 
-// accept accepts connections, and registers each until its first request arrives. It runs in a leader's turn.
+// accept accepts connections and adds them to loops. It runs in a leader's turn.
 func (l *Loop) accept(e *listenerEntry) {
 	if e.closing.Load() {
 		defer e.close() // even if a ConnState panics
@@ -328,14 +330,14 @@ func (l *Loop) accept(e *listenerEntry) {
 			return
 		}
 	}
-	// An accept that finds no connection costs a system call, so a leader tries more only while more are waiting.
+	// An accept that finds no connection costs a system call, so the burst grows only if each accept has found a connection.
 	e.burst.Store(min(2*burst+1, maxAccepts))
 }
 
 // hasBacklog reports whether the last turn found as many connections as it tried to accept: more may wait.
 func (e *listenerEntry) hasBacklog() bool { return e.burst.Load() > 1 }
 
-// acceptOne accepts a connection. It reports false if none was waiting.
+// acceptOne accepts a connection. It returns false if none was waiting, or after an error.
 func (l *Loop) acceptOne(e *listenerEntry) bool {
 	var peer sock.Address
 	e.mu.Lock()
@@ -376,15 +378,15 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 	return true
 }
 
-// share gives a connection of the shared socket to the next loop in turn. (If all loops watched that socket, each connection would wake
-// all of them.)
+// share gives a connection of the shared socket to the next loop in turn. Only one loop watches that socket, since otherwise each connection
+// would wake all loops.
 func (ll *Listener) share(fd int, peer sock.Address) error {
 	loops := ll.group.loops
 	return ll.admit(loops[int(ll.turn.Add(1))%len(loops)], fd, peer)
 }
 
-// failed handles an error of accept, or of the loop that should have watched an accepted connection. After a lack of descriptors, memory or
-// watches, which passes, the loop tries again after a pause, longer each time.
+// failed handles an error of accepting a connection or of adding it to a loop. If the error is temporary, such as a lack of descriptors,
+// memory or epoll watches, the loop tries again after a pause. Otherwise the listener ends.
 func (e *listenerEntry) failed(err error) {
 	ll := e.Listener
 	if !sock.IsTemporary(err) {
@@ -394,11 +396,11 @@ func (e *listenerEntry) failed(err error) {
 		ll.closeEntries()
 		return
 	}
-	e.pause() // before the logger, which may take long: another leader could meanwhile get the same error
+	e.pause() // pause before logging, which may take long, since another leader could get the same error
 	ll.lacks(err)
 }
 
-// lacks records that accepting has failed for a while.
+// lacks reports a temporary error of accepting to Full and the log.
 func (ll *Listener) lacks(err error) {
 	if ll.full != nil {
 		ll.full()

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// A socket that was taken out of the epoll set is put back, even if the system has no memory for that at first.
+// A listening socket that was removed from the epoll set is added again, even if that fails at first for lack of memory.
 func TestListenerIsWatchedAgain(t *testing.T) {
 	bell, err := sock.NewEventFD() // stands in for the listening socket
 	if err != nil {
@@ -49,8 +49,8 @@ func TestListenerIsWatchedAgain(t *testing.T) {
 	})
 }
 
-// An accepted connection that the loop can't watch, for lack of memory or watches, counts as an accept that has failed: the loop pauses,
-// and the log has one record, however many clients come. The pauses grow until the first success.
+// If a loop can't watch an accepted connection, for lack of memory or epoll watches, that counts as a failed accept: the loop pauses, and
+// the log has one record, however many clients connect. The pauses grow until the first success.
 func TestConnectionsThatCannotBeWatched(t *testing.T) {
 	for name, user := range map[string]bool{"a socket of its own": false, "the user's": true} {
 		t.Run(name, func(t *testing.T) { testUnwatched(t, user) })
@@ -137,7 +137,7 @@ func testUnwatched(t *testing.T, user bool) {
 	}
 }
 
-// While connections fill batch after batch, one that waits to be accepted gets its turn as soon as one that the loop already has.
+// While ready connections fill batch after batch, a connection that waits to be accepted waits no longer than one that the loop already has.
 func TestBacklogIsAcceptedInFullBatches(t *testing.T) {
 	const conns, waiting = 2*maxEvents + maxAccepts, 50
 	l := newTestLoop(t, 1)
@@ -201,7 +201,7 @@ func duplicateOf(t *testing.T, of any) (fd int) {
 	return fd
 }
 
-// A parker that can't watch its loop's epoll set isn't opened: it would never be told anything.
+// Opening a parker fails if it can't watch its loop's epoll set, since it would never be woken.
 func TestParkerNeedsItsWatches(t *testing.T) {
 	p := new(parker)
 	if err := p.open(-1); err == nil {

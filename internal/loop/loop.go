@@ -14,38 +14,38 @@ const (
 	// maxEvents is how many events a leader takes from the epoll set at a time.
 	maxEvents = 64
 
-	// Slots of the entries of an epoll set that aren't connections: listeners from firstListener on, and the bell.
+	// Slots of entries of an epoll set that aren't connections: those from firstListener on are for listeners, and bellSlot is for the bell.
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
 )
 
-// Loop waits for many connections at once. Its leaders share an epoll set: one of them at a time takes events from the set and makes them
-// the batch. All leaders that are awake serve the connections of the batch themselves, one after the other. One leader at least is always
-// awake, or waits where the next event wakes it.
+// Loop waits for many connections at once. Its leaders share an epoll set: one leader at a time takes events from the set and makes them the
+// batch. All leaders that are awake serve the connections of the batch. At least one leader is always awake, or waits in such a way that the
+// next event wakes it.
 type Loop struct {
 	group *Group   // immutable
 	epoll epollSet // immutable
 	seats []*Seat  // immutable
 
 	roster    roster
-	sleeping  atomic.Bool // a leader waits in the epoll set or the parker, or is about to: a goroutine that has news for the loop rings the bell
+	sleeping  atomic.Bool // a leader waits in the epoll set or the parker, or is about to: then ring must ring the bell
 	breathing atomic.Bool // a leader uses breather
 	breather  breather    // belongs to the leader that has set breathing
 	stopped   atomic.Bool // the loop has ended; set by the filler
 	_         apart.Lines
 
-	// cursor says how far the batch is used up, and whether a leader, the filler, is filling it: see beingFilled.
+	// cursor says how much of the batch is used up, and whether a leader, the filler, is filling it: see beingFilled.
 	cursor atomic.Uint64
 	_      apart.Lines
 	// batch holds the events to be served.
 	batch [3 * maxEvents]batchEntry
 
-	// The filler's.
+	// Only the filler uses the fields down to monitor.
 	events  [maxEvents]pollEvent
 	filled  int       // entries put into batch and not yet published
-	queue   []*Socket // claimed connections to be served, from index queued on
+	queue   []*Socket // claimed connections; those from index queued on aren't in a batch yet
 	queued  int
-	taken   []*Socket // the last content of inbox
+	taken   []*Socket // the previous array of inbox, which is reused
 	napper  napper
 	parker  parker
 	monitor monitor
@@ -55,17 +55,17 @@ type Loop struct {
 	mu         race.Mutex[race.OfLoop]
 	slots      []*Socket        // by slot; nil: free; guarded by mu
 	free       []uint32         // free slots; guarded by mu
-	generation uint32           // of the last connection; guarded by mu
+	generation uint32           // the generation of the last added connection; guarded by mu
 	listeners  []*listenerEntry // by slot - firstListener; guarded by mu
 	closing    []*listenerEntry // to be closed after a last accept; guarded by mu
-	inbox      []*Socket        // claimed connections for a leader to serve; guarded by mu
-	pending    atomic.Bool      // inbox isn't empty, or there is other news
+	inbox      []*Socket        // claimed connections that a leader must serve; guarded by mu
+	pending    atomic.Bool      // inbox or closing isn't empty, or the loop may have to end
 	stopping   bool             // the loop ends when it has no connections left; guarded by mu
 
 	handoffs, retakes atomic.Uint64
 }
 
-// newLoop makes a loop with a seat for each element of workers. It has no leader yet.
+// newLoop makes a loop with a seat for each element of workers. The seats have no leaders yet.
 func newLoop(g *Group, workers []Workers) (*Loop, error) {
 	set, err := newEpollSet()
 	if err != nil {
@@ -89,7 +89,7 @@ func newLoop(g *Group, workers []Workers) (*Loop, error) {
 	return l, nil
 }
 
-// closeFiles closes the loop's own descriptors.
+// closeFiles closes the loop's descriptors, and ends its monitor.
 func (l *Loop) closeFiles() {
 	allLoops.Add(-1)
 	l.monitor.close()
@@ -129,8 +129,8 @@ func (l *Loop) collect(n int) bool {
 	return true
 }
 
-// putBacklogsLocked gives each listener that has a backlog a turn in the batch. The epoll set reports a listener again only after all other
-// entries that are ready, which may be thousands, and a turn accepts maxAccepts connections at most.
+// putBacklogsLocked adds each listener that has a backlog to the batch. Without that, the epoll set would report a listener again only after
+// all other ready entries, which may be thousands, and each turn accepts at most maxAccepts connections.
 func (l *Loop) putBacklogsLocked() {
 	l.mu.AssertHeld()
 	for _, e := range l.listeners {
@@ -140,7 +140,7 @@ func (l *Loop) putBacklogsLocked() {
 	}
 }
 
-// lookUpLocked finds the socket or listener that an event is for: none if it is gone.
+// lookUpLocked finds the socket or listener of an event. It finds neither for the bell, or if the socket or listener was removed.
 func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	l.mu.AssertHeld()
 	events, slot, generation := unpackEvent(event)
@@ -157,7 +157,7 @@ func (l *Loop) lookUpLocked(event *pollEvent) (e loopEvent) {
 	return
 }
 
-// closingListener returns a listener that must be closed after a last accept, nil if there is none.
+// closingListener returns a listener that must accept the waiting connections and then close, or nil if there is none.
 func (l *Loop) closingListener() *listenerEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *Loop) closingListener() *listenerEntry {
 	return e
 }
 
-// takeInbox queues the posted connections, and ends the loop if it is over. The caller is the filler.
+// takeInbox queues the posted connections, and ends the loop if isOver returns true. The caller is the filler.
 func (l *Loop) takeInbox() {
 	l.mu.Lock()
 	l.pending.Store(len(l.closing) > 0)
@@ -182,15 +182,15 @@ func (l *Loop) takeInbox() {
 	}
 }
 
-// isOver reports whether the loop has nothing left to wait for. The filler asks when the last connection has gone, and when the loop is
-// stopped.
+// isOver reports whether the loop is stopping and has nothing left to wait for. The filler checks that after the last connection was
+// removed, and after the loop was stopped.
 func (l *Loop) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stopping && len(l.free) == len(l.slots) && len(l.closing)+len(l.inbox) == 0
 }
 
-// sleep makes the leader in the seat, which is the filler, wait until the loop has news.
+// sleep makes the leader in the seat, which is the filler, wait until there are events or ring is called.
 func (l *Loop) sleep(s *Seat) {
 	l.sleeping.Store(true)
 	if !l.napper.nap(l, s) {
@@ -200,7 +200,7 @@ func (l *Loop) sleep(s *Seat) {
 	l.monitor.woken(l.napper.mean <= busyMean)
 }
 
-// ring makes a leader look for news.
+// ring makes a leader check inbox, closing and stopping.
 func (l *Loop) ring() {
 	l.pending.Store(true)
 	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
@@ -208,7 +208,7 @@ func (l *Loop) ring() {
 	}
 }
 
-// post leaves a claimed connection to a leader.
+// post leaves a claimed connection for a leader to serve.
 func (l *Loop) post(s *Socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +216,7 @@ func (l *Loop) post(s *Socket) {
 	l.ring()
 }
 
-// Add makes the connection one of the loop's.
+// Add adds the connection to the loop.
 func (l *Loop) Add(s *Socket) error {
 	l.mu.Lock()
 	l.generation++
@@ -239,7 +239,7 @@ func (l *Loop) Add(s *Socket) error {
 	return err
 }
 
-// remove closes a connection's socket and forgets the connection.
+// remove closes a connection's socket and removes the connection from the loop.
 func (l *Loop) remove(s *Socket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,12 +251,12 @@ func (l *Loop) removeLocked(s *Socket) {
 	if s.IsClosed() {
 		return
 	}
-	s.closing() // from here on nobody writes to a descriptor number that may be reused
+	s.closing() // from here on no goroutine writes to the descriptor, whose number may be reused
 	sock.Close(int(s.fd))
 	l.forgetLocked(s)
 }
 
-// forgetLocked forgets a connection whose socket is closed or belongs to somebody else.
+// forgetLocked removes a connection from the loop after its socket was closed or given to a duplicate.
 func (l *Loop) forgetLocked(s *Socket) {
 	l.mu.AssertHeld()
 	s.fd = -1

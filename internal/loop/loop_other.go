@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Loop, Seat, Socket and Group are for Linux: there is no loop here, and nobody leads one.
+// Loop, Seat, Socket and Group are implemented on Linux only. On other systems there are no loops, so no worker leads one.
 type (
 	Loop   struct{}
 	Seat   struct{}
@@ -17,35 +17,35 @@ type (
 	Group  struct{}
 )
 
-// Stop does nothing here.
+// Stop does nothing on this system.
 func (*Group) Stop() {}
 
-// Await does nothing here.
+// Await does nothing on this system.
 func (*Group) Await(context.Context) error { return nil }
 
-// Counts returns zeros here.
+// Counts returns zeros on this system.
 func (*Group) Counts() (c Counts) { return c }
 
-// Waiting returns zeros here.
+// Waiting returns zeros on this system.
 func (*Group) Waiting() (goroutines, polled int64) { return 0, 0 }
 
-// Leave reports whether the worker may run something that may take long.
+// Leave reports whether the worker may go on with a handler that turns out to take long.
 func (w *Worker) Leave(*class.Class) bool { return w.owner.MayTakeLong() }
 
-// LeaveFor gives the worker a place of one of these kinds. It returns false if none is free.
+// LeaveFor gives the worker a place of one of the given kinds. It returns false if no such place is free.
 func (w *Worker) LeaveFor(_ *class.Class, places admit.Kinds) bool { return w.owner.Enter(places) }
 
-// HoldsLoop returns false here.
+// HoldsLoop returns false on this system.
 func (w *Worker) HoldsLoop() bool { return false }
 
-// Crowded returns false here.
+// Crowded returns false on this system.
 func (w *Worker) Crowded() bool { return false }
 
-// IsAlone returns false here.
+// IsAlone returns false on this system.
 func (w *Worker) IsAlone() bool { return false }
 
-// Stay does nothing here.
+// Stay does nothing on this system.
 func (w *Worker) Stay(*class.Class) {}
 
-// Overtaken returns false here.
+// Overtaken returns false on this system.
 func (w *Worker) Overtaken() bool { return false }

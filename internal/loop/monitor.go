@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// monitorTick is the shortest time in one turn after which a leader of a busy loop loses its seat to another worker.
+	// monitorTick is the interval of the checks in a busy loop. A leader that is in the same turn at two checks loses its seat.
 	monitorTick = time.Millisecond
-	// quietTick is the same for a loop that has little to do. A tick wakes a thread, which costs more than a quick request.
+	// quietTick is the interval in a loop that has little to do. It is longer, since a tick wakes a thread, which costs more than a quick
+	// request.
 	quietTick = 10 * time.Millisecond
-	// idleTicks is the number of ticks without any activity after which the ticks end.
+	// idleTicks is the number of ticks without any activity after which the monitor stops the ticks.
 	idleTicks = 100
 )
 
-// monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as a tick
-// ago loses its seat. So no request needs a clock reading. There are no ticks while the loop is idle.
+// monitor watches a loop's leaders, as the runtime's sysmon watches its processors. A leader that is still in the same turn as at the
+// previous tick loses its seat. So no request needs to read the clock. There are no ticks while the loop is idle.
 //
-// The ticks are timers of the runtime. With a timer of the system (timerfd) the goroutine would never be woken in vain. But while it reads
-// from the timer it keeps its processor until sysmon takes the processor away, which may be 20 ms later.
+// The ticks come from a timer of the runtime. With a timer of the system (timerfd), a read from the timer would keep the goroutine's
+// processor until sysmon takes it away, which may be 20 ms later.
 type monitor struct {
-	busy  atomic.Bool   // the leaders' waits are short on average; only the filler sets it
+	busy  atomic.Bool   // the leaders' waits are short on average; written by the filler alone
 	idle  atomic.Bool   // there are no ticks
-	wake  chan struct{} // begins the ticks again; cap 1
+	wake  chan struct{} // makes rest return; cap 1
 	ended chan struct{}
 }
 
 func newMonitor() monitor { return monitor{wake: make(chan struct{}, 1), ended: make(chan struct{})} }
 
-// close ends run. Nobody calls woken any more.
+// close makes run return. woken mustn't be called afterwards.
 func (m *monitor) close() { close(m.ended) }
 
-// woken is called by the filler after each wait, when Loop.sleeping is false.
+// woken sets busy, and starts the ticks again if they were stopped. The filler calls it after each wait, when Loop.sleeping is false.
 func (m *monitor) woken(busy bool) {
 	if m.busy.Load() != busy {
 		m.busy.Store(busy)
@@ -52,7 +53,7 @@ func (m *monitor) tick() time.Duration {
 	return quietTick
 }
 
-// run looks after the loop's leaders until close.
+// run checks the loop's leaders at each tick until close.
 func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	defer running.Done()
 	seen := make([]uint64, len(l.seats))
@@ -82,11 +83,11 @@ func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 	}
 }
 
-// rest waits until a leader has woken up. It reports false if run must end.
+// rest waits until a leader has woken up. It returns false if run must return.
 func (m *monitor) rest(l *Loop) bool {
 	m.idle.Store(true)
 	if !l.sleeping.Load() && m.idle.CompareAndSwap(true, false) {
-		return true // the leader may have called woken before
+		return true // the leader may have called woken before idle was set
 	}
 	select {
 	case <-m.wake:
@@ -96,8 +97,8 @@ func (m *monitor) rest(l *Loop) bool {
 	}
 }
 
-// lookAfter compares the seats' words with their values at the last check, and retakes the seats that are in the same turn. It reports
-// whether leaders are awake, or were since the last check.
+// lookAfter compares the words of the seats with those of the last check, and retakes the seats whose leaders are still in the same turn. It
+// reports whether leaders are awake, or were awake since the last check.
 func (l *Loop) lookAfter(seen []uint64) bool {
 	awake, moved := false, false
 	for i, s := range l.seats {
@@ -111,7 +112,7 @@ func (l *Loop) lookAfter(seen []uint64) bool {
 		seen[i] = word
 	}
 	if awake && !moved {
-		l.roster.wakeOne() // the leaders may be waiting for processors, and their connections needn't wait with them
+		l.roster.wakeOne() // the leaders may be waiting for processors: the connections shouldn't wait, too
 	}
 	return awake || moved
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// fakeWorkers are a seat's workers without a pool: Lead and Retake send a new worker to leaders.
+// fakeWorkers implements Workers without a pool: Lead and Retake send a new worker to leaders.
 type fakeWorkers struct {
 	Workers
 	leaders    chan *Worker
@@ -27,7 +27,7 @@ func (f *fakeWorkers) HandOver(*Worker, admit.Kinds) bool {
 	return true
 }
 
-// fakeOwner is a worker without a pool.
+// fakeOwner implements Owner without a pool.
 type fakeOwner struct {
 	lost    bool
 	entered admit.Kinds
@@ -56,7 +56,7 @@ func seatIn(g *Group, workers Workers) *Seat {
 	return s
 }
 
-// A leader loses its seat if its turn doesn't end, also in a loop that has little to do, and after a time without ticks.
+// A leader loses its seat if its turn doesn't end, even in a loop that has little to do, and even after the ticks had stopped.
 func TestMonitor(t *testing.T) {
 	workers := &fakeWorkers{leaders: make(chan *Worker, 1)}
 	g := &Group{draining: new(atomic.Bool)}
@@ -83,7 +83,7 @@ func TestMonitor(t *testing.T) {
 		l.sleeping.Store(false)
 		l.monitor.woken(round%2 == 0)
 		s.resting.Store(false)
-		s.word.Add(1) // a turn
+		s.word.Add(1) // the turn begins
 		select {
 		case w := <-workers.leaders:
 			s.leader.Store(w)
@@ -99,20 +99,20 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// A worker that has lost its seat to the monitor learns this when it leaves the seat, and enters a place of a kind that it wants. It has no
-// seat to hand over.
+// A worker that has lost its seat to the monitor notices that when it wants to leave the seat. Then it enters a place of a kind that it
+// wants, but hands over no seat.
 func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	workers, w := new(fakeWorkers), newFakeWorker()
 	w.seat, w.word = seatIn(new(Group), workers), 1
-	w.seat.word.Store(1 << 32) // the monitor was quicker
+	w.seat.word.Store(1 << 32) // the monitor has taken the seat
 	owner := w.Owner().(*fakeOwner)
 	if ok := w.LeaveFor(nil, admit.Quick.Only()); !ok || !owner.lost || owner.entered != admit.Quick.Only() || w.Leads() || workers.handedOver > 0 {
 		t.Errorf("left: %v, %+v, leads: %v, handed over %d times", ok, owner, w.Leads(), workers.handedOver)
 	}
 }
 
-// While the server serves, the workers decide whether a leader may lose its seat if that means one worker more than the cap. In a shutdown
-// every seat may be.
+// While the server serves, Workers.MayRetake decides whether a leader may lose its seat if the cap is exceeded then. During a shutdown every
+// leader may lose its seat.
 func TestTakeAway(t *testing.T) {
 	for _, test := range []struct {
 		noMore, draining, want bool

@@ -11,29 +11,31 @@ import (
 )
 
 // napper lets a leader that expects an event soon wait in the epoll set itself. Such a nap is one system call, and the event wakes the
-// leader's thread directly. In the parker the runtime's scheduler stands in between, and often wakes other threads for nothing.
+// leader's thread directly. If a leader waits in the parker, the runtime's scheduler wakes it, and often also wakes other threads, which
+// find no work.
 //
 // A nap holds a thread and a processor. So naps are short, and leaders take them only while every
 // running handler waits for its own client. A handler that waits for something else, such as a timer or a database, is woken by the
 // runtime's scheduler, which does that more punctually while leaders wait in the parker.
 type napper struct {
-	mean  time.Duration // how long the last waits took, the latest counting most
-	ready bool          // a thread without work waits in the runtime's poller
-	until clock.Nanos   // from then on the next wait is in the parker
+	mean  time.Duration // the moving average of the waits' durations
+	ready bool          // a thread that has no work waits in the runtime's poller
+	until clock.Nanos   // after this time the next wait is in the parker
 }
 
 const (
-	// napTime is how long a nap takes at most, in milliseconds. After that the leader goes to the parker, where it holds no thread.
+	// napTime is the longest time of a nap, in milliseconds. After that the leader waits in the parker, where it holds no thread.
 	napTime = 1
-	// Leaders nap while the average wait is at most maxNapMean. With longer waits too many naps would end without an event.
+	// Leaders nap while the average wait is at most maxNapMean. With longer waits, too many naps would end without an event.
 	maxNapMean = 300 * time.Microsecond
 	// The loop counts as busy while the average wait is at most busyMean: see monitor.
 	busyMean = 300 * time.Microsecond
-	// napsTime is how long leaders take naps before one goes to the parker, in case no thread looks after timers and the runtime's poller.
+	// napsTime is how long leaders take naps before a leader waits in the parker once, in case no thread checks timers and the runtime's
+	// poller.
 	napsTime = 5 * time.Millisecond
 )
 
-// allLoops is the number of loops of the process, of all its servers.
+// allLoops is the number of loops of all servers of the process.
 var allLoops atomic.Int32
 
 // nap waits for an event, and puts the events that have happened into the batch. It returns false if the leader should wait in the parker.
@@ -46,14 +48,14 @@ func (n *napper) nap(l *Loop, s *Seat) bool {
 		return false
 	}
 	if s.appointed {
-		// A leader that has just begun may have other goroutines behind it in its processor's queue, such as the worker that led before it.
-		// They would wait for the end of the nap.
+		// Other goroutines, such as the previous leader, may be queued on the processor of a new leader. They would have to wait for the end
+		// of the nap.
 		s.appointed = false
 		return false
 	}
 	if !n.ready {
-		// The leader has come out of the runtime's poller. Gosched makes the scheduler wake a thread, which finds no work and goes there.
-		// Otherwise other goroutines' timers and sockets would wait for the end of the naps.
+		// A leader has waited in the runtime's poller, and no thread waits there now. Gosched makes the scheduler wake a thread, which finds
+		// no work and then waits in the poller. Otherwise the timers and sockets of other goroutines would be noticed only after the naps.
 		n.ready = true
 		runtime.Gosched()
 	}
@@ -73,16 +75,18 @@ func (n *napper) park(l *Loop) {
 	n.count(now.Sub(began))
 	n.ready, n.until = false, now+clock.Nanos(napsTime)
 	if runtime.GOMAXPROCS(0) <= int(allLoops.Load()) {
-		n.until = 0 // if all loops' leaders napped, no processor would be left for the goroutines that the runtime's poller wakes
+		n.until = 0 // if leaders of all loops napped, no processor would be left for the goroutines that the runtime's poller wakes
 	}
 }
 
-// count adds the time of a wait to the mean. A long one counts as a millisecond, so that a few short ones make up for it.
+// count adds the duration of a wait to the mean. A long wait counts as a millisecond, so that a few short waits are enough to lower the mean
+// again.
 func (n *napper) count(took time.Duration) { n.mean += (min(took, time.Millisecond) - n.mean) / 4 }
 
-// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two counts don't cover quite the
-// same goroutines: those that end connections or make handshakes also wait for clients, and reserved places don't count as serving. So a
-// leader may nap beside a handler that sleeps, which is woken a millisecond late at worst while a thread waits in the runtime's poller.
+// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two numbers don't count exactly
+// the same goroutines: waiting includes goroutines that end connections or make handshakes, and Serving doesn't include handlers in reserved
+// places. So a leader may nap while a handler sleeps. As long as a thread waits in the runtime's poller, that handler is woken at most a
+// millisecond late.
 func (l *Loop) onlyClientsAwaited() bool {
 	return l.seats[0].workers.Serving() <= int(l.group.waiting.Load())
 }

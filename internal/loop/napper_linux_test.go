@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// A leader naps if it expects an event soon and handlers wait for their clients only. Otherwise it goes to the parker.
+// A leader naps if it expects an event soon and all running handlers wait for their clients. Otherwise it waits in the parker.
 func TestNap(t *testing.T) {
 	later := clock.Nanotime() + clock.Nanos(time.Hour)
 	for _, test := range []struct {
@@ -50,7 +50,7 @@ func TestNap(t *testing.T) {
 	}
 }
 
-// Waits that are long on average end the naps, and short ones bring them back.
+// When waits become long on average, leaders stop napping. When waits become short, they nap again.
 func TestNapMean(t *testing.T) {
 	var n napper
 	n.count(time.Hour)

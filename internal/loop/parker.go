@@ -10,11 +10,11 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// parker lets a leader wait in the runtime's poller, which takes no thread. If that poller watched the loop's epoll set itself, each
-// event would wake a thread while the leader is busy. So it watches a second set, outer, whose only entry is the loop's set. The second
-// set reports events only while the leader waits.
+// parker lets a leader wait in the runtime's poller, where it holds no thread. If the poller watched the loop's epoll set directly, each
+// event would wake a thread even while the leader is busy. So the poller watches a second set, outer, whose only entry is the loop's set.
+// outer reports events only while the leader waits.
 type parker struct {
-	inner epollSet // the loop's
+	inner epollSet // the loop's set
 	outer epollSet
 	file  *os.File // of outer
 	raw   syscall.RawConn
@@ -48,7 +48,7 @@ func (p *parker) open(inner epollSet) error {
 	return err
 }
 
-// polledFile makes fd, which it owns, a file that the runtime's poller watches.
+// polledFile makes fd a file that the runtime's poller watches. It owns fd from then on, and closes it if it fails.
 func polledFile(fd int, name string) (*os.File, syscall.RawConn, error) {
 	syscall.SetNonblock(fd, true) // otherwise os.NewFile doesn't register the file with the poller
 	file := os.NewFile(uintptr(fd), name)
@@ -67,10 +67,10 @@ func (p *parker) close() {
 	p.file.Close()
 }
 
-// ring ends a wait.
+// ring makes wait return, if pending was set before.
 func (p *parker) ring() { p.bell.ring() }
 
-// wait returns when the loop has news. It puts events into the batch. The caller is the filler.
+// wait returns when the loop has events, which it puts into the batch, or when pending is set. The caller is the filler.
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {

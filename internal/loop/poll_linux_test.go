@@ -15,8 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// A bit claims a connection without an owner if the connection waits for it. The claim takes out the bits about which the owner asks the
-// socket anyway. Other bits stay for the owner.
+// Setting a bit claims a connection without an owner if the connection waits for the bit. The claim clears the bits whose events the owner
+// finds by trying the socket anyway. Other bits stay set for the owner.
 func TestPollSet(t *testing.T) {
 	const gone = pollReadable | pollHup | pollGone | pollWritable
 	for _, test := range []struct {
@@ -55,10 +55,10 @@ func TestPollSet(t *testing.T) {
 	}
 }
 
-// errNoWait is the error for which a stub mustn't wait.
+// errNoWait is the error of stubServed's BeforeWait.
 var errNoWait = errors.New("no waiting")
 
-// stubServed records what a socket tells its connection.
+// stubServed is a Conn that records the calls of its socket.
 type stubServed struct{ told []string }
 
 func (s *stubServed) TakeAway()             {}
@@ -71,8 +71,8 @@ func (s *stubServed) Writable()         { s.told = append(s.told, "writable") }
 func (s *stubServed) Closing()          { s.told = append(s.told, "closing") }
 func (s *stubServed) BeforeWait() error { return errNoWait }
 
-// Each event of the epoll set sets the poll bits of everything that it can imply. An owner is told of the end at once, and the owner of a
-// shared connection also of room.
+// Each event of the epoll set sets the poll bits of everything that it can imply. PeerLeft is called at once if the connection has an owner.
+// Writable is called if the connection is shared.
 func TestPollEvent(t *testing.T) {
 	const half, broken, writable = "left, broken: false", "left, broken: true", "writable"
 	for _, test := range []struct {
@@ -105,8 +105,8 @@ func TestPollEvent(t *testing.T) {
 	}
 }
 
-// A socket needs nothing of HTTP: it reads and writes, waits only if its connection allows that, ends all writes of a shared connection
-// before it is cut, and leaves its slot when it is closed.
+// A socket works without HTTP: it reads and writes, waits only if its connection allows that, ends all writes of a shared connection before
+// it is cut, and leaves its slot when it is closed.
 func TestSocketAlone(t *testing.T) {
 	l := newTestLoop(t, 1)
 	pair := socketPair(t)
@@ -150,7 +150,7 @@ func TestSocketAlone(t *testing.T) {
 	}
 }
 
-// A connection can't be released while a bit is set for which it would wait. clear takes out the given bits.
+// A connection can't be released while a bit is set for which it would wait. clear clears the given bits.
 func TestPollRelease(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -175,7 +175,7 @@ func TestPollRelease(t *testing.T) {
 	} {
 		lc := new(Socket)
 		lc.poll.Store(pollBusy | test.bits)
-		after := pollBusy | test.bits&^(pollReadable|pollWritable) // without the bits about which the owner asks the socket
+		after := pollBusy | test.bits&^(pollReadable|pollWritable) // Release clears these bits, since the owner tries the socket again
 		if test.want {
 			if after = test.bits; test.write {
 				after |= pollWaitsWrite
@@ -190,7 +190,8 @@ func TestPollRelease(t *testing.T) {
 	}
 }
 
-// Events from several threads make one owner at a time, and none of them is lost between an owner's last look and its release.
+// If several threads report events, the connection has one owner at a time, and no event is lost between an owner's last read or write and
+// its Release.
 func TestPollOwners(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		var events uint32 = syscall.EPOLLIN
@@ -242,8 +243,8 @@ func TestPollOwners(t *testing.T) {
 	}
 }
 
-// An owner that parks is woken once by each event, whether it comes before, while or after the owner parks, and takes it out. It makes no
-// difference where the owner waits.
+// An owner that parks is woken once by each event, whether the event happens before, while or after the owner parks, and the event is then
+// cleared. It makes no difference whether the loop or the runtime's poller wakes the owner.
 func TestPollPark(t *testing.T) {
 	for way, events := range [2]uint32{input: syscall.EPOLLIN, output: syscall.EPOLLOUT} {
 		for _, own := range []bool{false, true} {
@@ -285,7 +286,7 @@ func TestPollPark(t *testing.T) {
 				group.Wait()
 				check(pollBusy)
 			}
-			// Events that are final stay: each further wait is over at once.
+			// The other bits that end a wait stay set: each further wait ends at once.
 			for bit := uint32(1); bit <= pollWriteExpired; bit <<= 1 {
 				if directions[way].happened&bit == 0 {
 					continue
@@ -303,7 +304,7 @@ func TestPollPark(t *testing.T) {
 	}
 }
 
-// Each entry of a batch is taken exactly once and unchanged, by whichever leader, and no leader fills a batch that isn't used up.
+// Each entry of a batch is taken exactly once, by any leader, and unchanged. No leader fills a batch that isn't used up.
 func TestBatchTakenOnce(t *testing.T) {
 	const batches = 2000
 	l := new(Loop)
@@ -312,7 +313,7 @@ func TestBatchTakenOnce(t *testing.T) {
 		conns[id].generation = uint32(id)
 	}
 	taken := make([]atomic.Int32, len(conns))
-	filled, batch := uint32(0), 0 // used only by the leader that fills
+	filled, batch := uint32(0), 0 // only the filler uses them
 	var leaders sync.WaitGroup
 	for range 3 {
 		leaders.Go(func() {
@@ -372,12 +373,12 @@ func TestRequeue(t *testing.T) {
 				t.Fatalf("%d comes when it is %d's turn", id, next)
 			}
 			if next++; next%10 == 0 {
-				push() // others join the queue
+				push() // append more connections to the queue
 			}
 		}
 		l.filled = 0
 		if len(l.queue) < 100 {
-			l.requeue() // the entries that came last
+			l.requeue() // the last entries
 			next += uint32(l.filled)
 			l.filled = 0
 		}

@@ -10,29 +10,29 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// roster keeps as few leaders of a loop awake as the work takes. Leaders that compete for a processor, with each other or with other
+// roster keeps as few leaders of a loop awake as the work needs. Leaders that compete for a processor, with each other or with other
 // programs, delay their clients by whole time slices. Leaders that have little to do spend much of their time on going to sleep and waking
-// up. So a leader that finds nothing rests until its bell rings, unless it is the last one awake: that one looks after the loop, and waits
-// in the parker. A leader that doesn't keep up wakes the one that rested last.
+// up. So a leader that finds no work rests until its bell rings. Only the last leader awake waits for the loop's events instead. A leader
+// that doesn't keep up with its work wakes the leader that began to rest most recently.
 type roster struct {
 	mu     race.Mutex[race.OfLeaf]
-	awake  int     // leaders that don't wait for their bells; guarded by mu
-	rested []*Seat // the seats of leaders that wait for their bells, the last one to rest at the end; guarded by mu
+	awake  int     // how many leaders don't wait for their bells; guarded by mu
+	rested []*Seat // the seats of leaders that wait for their bells, in the order in which the waits have begun; guarded by mu
 	closed bool    // no leader rests any more; guarded by mu
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
-	until   clock.Atomic[clock.Nanos] // until then no leader is woken: it would have no processor
-	pause   time.Duration             // how far ahead until was set last; guarded by mu
+	until   clock.Atomic[clock.Nanos] // until this time callHelp wakes no leader, since it would have no processor
+	pause   time.Duration             // the last pause from which until was computed; guarded by mu
 }
 
 const (
-	// When a leader finds that it lacks a processor, no more leaders are woken for minPause. That time doubles, up to maxPause, with each
-	// new try that fails at once.
+	// When a leader finds that it lacks a processor, callHelp wakes no leaders for minPause. The pause doubles, up to maxPause, each time a
+	// leader lacks a processor again soon after the pause.
 	minPause = 100 * time.Millisecond
 	maxPause = 10 * time.Second
 )
 
-// rest waits until the leader in the seat is woken. It reports false, without a wait, if no other leader is awake.
+// rest waits until the leader in the seat is woken. It returns false at once if no other leader is awake.
 func (r *roster) rest(s *Seat) bool {
 	r.mu.Lock()
 	if r.awake < 2 || r.closed {
@@ -47,7 +47,7 @@ func (r *roster) rest(s *Seat) bool {
 	return true
 }
 
-// wakeOne wakes the leader that rested last. It reports false if none rests.
+// wakeOne wakes the leader that began to rest most recently. It returns false if no leader rests.
 func (r *roster) wakeOne() bool {
 	if r.resting.Load() == 0 {
 		return false
@@ -67,15 +67,15 @@ func (r *roster) wakeOne() bool {
 	return true
 }
 
-// callHelp wakes one more leader, if there is a processor for it.
+// callHelp wakes one more leader, if a processor is likely to be free for it: see until.
 func (r *roster) callHelp() {
 	if r.resting.Load() > 0 && clock.Nanotime() >= r.until.Load() {
 		r.wakeOne()
 	}
 }
 
-// lacksProcessors records that a leader had to share its processor. For a while, longer if this happened not long ago, callHelp wakes
-// nobody. lacksProcessors reports whether the leader should rest: another one is awake.
+// lacksProcessors records that a leader had to share its processor. For a while callHelp then wakes no leaders; the time is longer if the
+// same happened shortly before. lacksProcessors returns true if the leader should rest, since another leader is awake.
 func (r *roster) lacksProcessors() (rest bool) {
 	now := clock.Nanotime()
 	r.mu.Lock()
@@ -91,7 +91,7 @@ func (r *roster) lacksProcessors() (rest bool) {
 	return r.awake > 1
 }
 
-// close wakes all leaders, for good.
+// close wakes all leaders. After that no leader rests any more.
 func (r *roster) close() {
 	r.mu.Lock()
 	r.closed = true

@@ -14,45 +14,46 @@ import (
 )
 
 const (
-	// maxTurn is how long a leader is busy before it lets the runtime's scheduler run other goroutines. The leader reads the clock every
-	// turnRounds batches.
+	// maxTurn is how long a leader is busy before it lets the runtime's scheduler run other goroutines. The leader checks the clock once for
+	// every turnRounds batches.
 	maxTurn    = 500 * time.Microsecond
 	turnRounds = 4
-	// A leader that takes as many events as it may from the epoll set, and has been awake for wakeRounds batches, wakes another leader.
+	// A leader that gets maxEvents events from the epoll set, and has been awake for wakeRounds batches, wakes another leader.
 	wakeRounds = 2
-	// crossedCalls is the first value of Seat.crossed after a handler has stayed, and another client has asked meanwhile. hasStayed is the
-	// value while it isn't known yet whether another client has asked.
+	// crossedCalls is the value to which Seat.crossed is set if a request of another client has arrived while a handler stayed in the
+	// leader. hasStayed is the value until the next events show whether that has happened.
 	crossedCalls = 4
 	hasStayed    = -1
 )
 
-// Seat is a leader's place in a loop. Exactly one worker has it, and serves the loop together with the workers in the other seats. Another
-// worker gets the seat before the first does something that may block, or when the monitor finds that the first has been in one turn for
-// too long.
+// Seat is a leader's place in a loop. Exactly one worker has the seat, and serves the loop together with the workers in the other seats.
+// Before this worker does something that may block, it gives the seat to another worker. If the monitor finds that it has been in one turn
+// for too long, the monitor gives the seat to another worker.
 //
-// Unless said otherwise a field belongs to the worker that has the seat.
+// Only the worker that has the seat accesses a field, unless the field's comment says otherwise.
 type Seat struct {
 	loop    *Loop         // immutable
-	workers Workers       // where the leaders come from; immutable
-	bell    chan struct{} // ends a rest; sent to once for each; cap 1; immutable
+	workers Workers       // the pool from which the seat gets its leaders; immutable
+	bell    chan struct{} // a value sent to it ends a rest; cap 1; immutable
 
-	// The high half of word holds a term, which is incremented when the seat is taken from its leader. The low half counts turns, and is
-	// odd during a turn. The leader and a goroutine that takes the seat away compete by exchanges of the word: the one that succeeds gets
-	// the seat.
+	// The high half of word holds a term, which is incremented when the seat is taken from its leader. The low half counts turns, and is odd
+	// during a turn. The leader and a goroutine that takes the seat away both try to replace the word by compare-and-swap. Only one of them
+	// succeeds, and decides about the seat.
 	word   atomic.Uint64
 	leader atomic.Pointer[Worker] // the current leader, for takeAway
-	// lost becomes odd when a leader loses the seat, and even when somebody sees that no worker is beyond the cap: see Workers. It only
-	// grows, so a goroutine that makes it even can't undo a later loss.
+	// lost becomes odd when a leader loses the seat, and even when a goroutine finds that the number of workers is within the cap: see
+	// Workers. It only grows, so a goroutine that makes it even can't undo a later loss.
 	lost    atomic.Uint64
 	resting atomic.Bool // the leader waits for its bell or in the parker
-	// crossed is how many handlers that might stay are handed off first, since another client asked while a handler stayed: another worker
-	// would have served that client at once. It is atomic since a worker that has just lost the seat may change it.
+	// crossed is how many of the next handlers that might stay in the leader are handed off instead, because a request of another client has
+	// arrived while a handler stayed. Another worker would have served that client at once. crossed is atomic since a worker that has just
+	// lost the seat may still change it.
 	crossed atomic.Int32
 
-	slot      uint32      // of the connection that was served last
-	rounds    int         // batches since the leader woke up
-	appointed bool        // the leader is new, and hasn't waited yet
-	busySince clock.Nanos // 0: to be set anew
+	slot      uint32      // the slot of the connection that was served last
+	rounds    int         // how many batches the leader has begun since it woke up
+	appointed bool        // the leader is new, so its first wait mustn't be a nap
+	busySince clock.Nanos // when the leader has begun to be busy without a break; 0: not known yet
 	share     share
 	_         apart.Lines
 }
@@ -61,7 +62,7 @@ func newSeat(l *Loop, workers Workers) *Seat {
 	return &Seat{loop: l, workers: workers, bell: make(chan struct{}, 1)}
 }
 
-// Lost returns the count, kept by Workers, by which Crowded knows that a leader has lost the seat.
+// Lost returns the counter that Workers increments when a leader loses the seat, and that Worker.Crowded checks.
 func (s *Seat) Lost() *atomic.Uint64 { return &s.lost }
 
 // Lead serves the loop until w has given its seat away or lost it, or the loop has ended.
@@ -69,8 +70,8 @@ func (s *Seat) Lead(w *Worker) {
 	w.seat = s
 	s.leader.Store(w)
 	w.spent, s.appointed = 0, true
-	// step calls breathe only when the batch is empty. If leaders change often, each takes over a batch that an earlier leader has filled, and
-	// step may never call breathe.
+	// A new leader must check here whether it is time to breathe, since step calls breathe only when the batch is used up. If leaders change
+	// often, each finds a batch that an earlier leader has filled, so step might never call breathe.
 	if s.isBreathless() {
 		s.share.end()
 		s.catchBreath()
@@ -88,7 +89,7 @@ func (s *Seat) Lead(w *Worker) {
 	}
 }
 
-// step does the next piece of work. It reports false if there was none, or the leader should rest.
+// step does the next piece of work. It returns false if there was none, or if the leader should rest.
 func (s *Seat) step(w *Worker) bool {
 	l := s.loop
 	if e, ok := l.take(); ok {
@@ -103,7 +104,7 @@ func (s *Seat) step(w *Worker) bool {
 		return false
 	}
 	if !l.beginFilling() {
-		return l.hasBatch() // the leader that fills the batch wakes this one when there is much to do
+		return l.hasBatch() // if there is much to do, the leader that fills the batch wakes this one
 	}
 	if l.pending.Load() {
 		if e := l.closingListener(); e != nil {
@@ -121,7 +122,7 @@ func (s *Seat) step(w *Worker) bool {
 	case s.crossed.Load() != hasStayed:
 	case n > 1 || n == 1 && !l.isFirst(s.slot):
 		s.crossed.Store(crossedCalls)
-	default: // nothing has come, or the same client's next request
+	default: // there are no events, or only the same client's next request
 		s.crossed.Store(0)
 	}
 	if n >= len(l.events) && s.rounds >= wakeRounds {
@@ -140,8 +141,8 @@ func (s *Seat) serve(w *Worker, e loopEvent) {
 	}
 }
 
-// breathe is called between batches. Once the leader has been busy for maxTurn, it evaluates the share and lets other goroutines run. It
-// reports whether the leader should rest, since there are more leaders than processors.
+// breathe is called between batches. Once the leader has been busy for maxTurn, breathe evaluates the leader's share of its processor and
+// lets other goroutines run. It reports whether the leader should rest because there are more leaders than processors.
 func (s *Seat) breathe() (rest bool) {
 	if s.rounds++; s.rounds%turnRounds != 0 {
 		return false
@@ -163,26 +164,25 @@ func (s *Seat) breathe() (rest bool) {
 	return rest
 }
 
-// isBreathless reports whether the seat's leaders have been busy for longer than maxTurn without a break.
+// isBreathless reports whether the seat's leaders have been busy for longer than maxTurn without a call of catchBreath.
 func (s *Seat) isBreathless() bool {
 	return s.busySince != 0 && clock.Nanotime().Sub(s.busySince) > maxTurn
 }
 
-// catchBreath lets the runtime's scheduler look after other goroutines, timers and its own poller. One leader at a time is enough for the
-// poller. The caller has ended the measurement of the share before.
+// catchBreath lets the runtime's scheduler run other goroutines, and check timers and its own poller. For the poller it is enough if one
+// leader at a time uses the breather. The caller must have called share.end before.
 func (s *Seat) catchBreath() {
 	if l := s.loop; l.breathing.CompareAndSwap(false, true) {
 		l.breather.breathe()
 		l.breathing.Store(false)
 	}
-	// The check of the poller that ends the wait may wake other goroutines together with this one, and this one may run first. Gosched lets
-	// the others run first.
+	// The check of the poller that ends the wait may make other goroutines ready together with this one. Gosched lets the others run first.
 	runtime.Gosched()
 	s.busySince = clock.Nanotime()
 	s.share.begin()
 }
 
-// rest waits for work. If another leader is awake, the caller waits until it is woken. Otherwise it waits for the loop's events.
+// rest waits for work. If another leader is awake, the caller waits for its bell. Otherwise it waits for the loop's events.
 func (s *Seat) rest() {
 	l := s.loop
 	s.resting.Store(true)
@@ -196,7 +196,7 @@ func (s *Seat) rest() {
 	s.busySince, s.rounds = 0, 0
 }
 
-// turn serves a connection, or accepts from a listener. Meanwhile the seat may be taken away from w.
+// turn serves a connection, or accepts from a listener. During the turn the seat may be taken away from w.
 func (s *Seat) turn(w *Worker, socket *Socket, listener *listenerEntry) {
 	word := s.word.Load() + 1
 	w.socket = socket
@@ -223,7 +223,8 @@ func (s *Seat) endTurn(w *Worker) {
 	}
 }
 
-// turnFailed ends a turn that panicked or called runtime.Goexit: it abandons the connection, and the seat may need a leader.
+// turnFailed ends a turn that has panicked or called runtime.Goexit: it abandons the connection and, if w's goroutine ends, gives the seat
+// to another worker.
 func (s *Seat) turnFailed(w *Worker, socket *Socket, returned *bool) {
 	if *returned {
 		return

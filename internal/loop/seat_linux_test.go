@@ -40,7 +40,7 @@ func restInTest(s *Seat) {
 	r.resting.Add(1)
 }
 
-// seatWorkers are a seat's workers, each of them new.
+// seatWorkers implements Workers: each leader of the seat is a new worker.
 type seatWorkers struct {
 	Workers
 	seat *Seat
@@ -87,8 +87,8 @@ func admitEcho(to *Loop, fd int, peer sock.Address) error {
 	return err
 }
 
-// No event is lost between a leader's last look and its rest, whether the leader rests in the parker or waits for its bell, and whatever
-// wakes it. Leaders without work don't spin, and all leave a loop that has ended.
+// No event is lost between a leader's last check for events and its rest, whether the leader rests in the parker or waits for its bell, and
+// whatever wakes it. Leaders without work don't spin, and all of them leave a loop that has ended.
 func TestLeadersRest(t *testing.T) {
 	const leaders, clients, requests = 4, 8, 2000
 	var workers []Workers
@@ -169,13 +169,13 @@ func TestLeadersRest(t *testing.T) {
 	ll.Close()
 	<-served
 	endTestGroup(t, g, &all)
-	// A late shutdown of the listener mustn't ring: the bells' descriptors may be other files' by now.
+	// A shutdown of the listener after the end of the loops mustn't ring, since the numbers of the bells' descriptors may have been reused.
 	if l.pending.Store(false); ll.SetDeadline(time.Time{}) != nil || l.pending.Load() {
 		t.Error("a loop that has ended was rung")
 	}
 }
 
-// Serve fails if a loop can't accept from its socket, instead of leaving that socket's clients waiting.
+// Serve fails if a loop can't accept from its socket. Otherwise the clients of that socket would wait forever.
 func TestServeFails(t *testing.T) {
 	var all sync.WaitGroup
 	g, err := NewGroup([]Workers{&seatWorkers{all: &all}}, new(atomic.Bool))
@@ -214,8 +214,8 @@ func endTestGroup(t *testing.T, g *Group, leaders *sync.WaitGroup) {
 	leaders.Wait()
 }
 
-// After a leader had to share its processor, no others are woken for a while, and for longer if this happens again soon. The leader rests
-// unless it is the last one awake.
+// After a leader had to share its processor, no leaders are woken for a while, and for longer if the same happens again soon. The leader
+// rests unless it is the last one awake.
 func TestLeadersWithoutAProcessor(t *testing.T) {
 	const leaders = 8
 	l := &Loop{}
@@ -236,7 +236,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 		t.Error("nobody helps")
 	}
 	for _, want := range []time.Duration{minPause, 2 * minPause, 4 * minPause} {
-		for range 2 { // the second time, another leader finds the same
+		for range 2 { // the second call is another leader's
 			if !l.roster.lacksProcessors() {
 				t.Error("a leader without a processor doesn't rest")
 			}
@@ -247,7 +247,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 		if called() {
 			t.Error("a leader is called that has no processor")
 		}
-		l.roster.until.Store(1) // the pause is over
+		l.roster.until.Store(1) // the pause has ended
 		if !called() {
 			t.Error("nobody helps after the pause")
 		}
@@ -255,7 +255,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 	}
 }
 
-// A leader that gets as many events as fit a batch, and not for the first time since it woke up, wakes another leader.
+// A leader that gets maxEvents events at once, and not in its first batches since it woke up, wakes another leader.
 func TestFullBatchCallsHelp(t *testing.T) {
 	l := newTestLoop(t, 2)
 	s, w := l.seats[0], newFakeWorker()
@@ -290,7 +290,8 @@ func TestFullBatchCallsHelp(t *testing.T) {
 	}
 }
 
-// If none of the leaders that are awake has moved in a tick, their threads may be waiting for processors: the monitor wakes another leader.
+// If none of the leaders that are awake has made progress since the last tick, their threads may be waiting for processors. Then the monitor
+// wakes another leader.
 func TestMonitorWakesAnother(t *testing.T) {
 	l := newTestLoop(t, 2)
 	restInTest(l.seats[1])
@@ -304,7 +305,7 @@ func TestMonitorWakesAnother(t *testing.T) {
 	}
 }
 
-// Leaders are shared out evenly among as few loops as possible.
+// Leaders are distributed evenly over as few loops as possible.
 func TestSeatsOfLoops(t *testing.T) {
 	for leaders, want := range map[int][]int{1: {1}, 8: {8}, 9: {4, 5}, 17: {5, 6, 6}} {
 		g, err := NewGroup(make([]Workers, leaders), new(atomic.Bool))
@@ -323,7 +324,7 @@ func TestSeatsOfLoops(t *testing.T) {
 	}
 }
 
-// A leader is alone while nothing else is ready. Events that it finds when it looks are served afterwards.
+// A leader is alone while nothing else is ready. The events that IsAlone finds are served afterwards.
 func TestLeaderIsAlone(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, w := l.seats[0], newFakeWorker()

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// shareTime is how long a busy leader measures its share of the processor.
+	// shareTime is how long a busy leader measures its share of the processor before it evaluates the share.
 	shareTime = 5 * time.Millisecond
-	// If other threads get more than lostShare percent of shareTime, the leader lacks a processor of its own.
+	// If the leader's thread hasn't run for more than lostShare percent of the measured time, the leader lacks a processor of its own.
 	lostShare = 20
 )
 
-// share measures a leader's share of its processor: the part of the time on the clock in which its thread runs. It is measured while the
+// share measures a leader's share of its processor: the part of the elapsed time in which its thread has run. It measures only while the
 // leader is busy without a break.
 type share struct {
-	thread int           // runs the leader; 0: not measuring
+	thread int           // the thread that ran the leader at begin; 0: not measuring
 	wall   clock.Nanos   // when begin was called
-	cpu    time.Duration // the thread's running time then
-	took   time.Duration // measured by earlier begins and ends
+	cpu    time.Duration // the thread's running time at that moment
+	took   time.Duration // the time that was measured from begin to end, summed up
 	lost   time.Duration // part of took in which the thread didn't run
 }
 
@@ -32,7 +32,7 @@ func (s *share) begin() {
 	s.thread, s.cpu = sock.ThreadTime()
 }
 
-// end adds the time since begin. If the leader was moved to another thread that time is unknown, and end adds nothing.
+// end adds the time since begin. If another thread runs the leader now, the share is unknown, and end adds nothing.
 func (s *share) end() {
 	if s.thread == 0 {
 		return

@@ -14,54 +14,55 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// Conn is a connection with its protocol. Its socket and its loop call these methods.
+// Conn implements the protocol of a connection. The connection's socket and its loop call these methods.
 type Conn interface {
-	// Turn serves the connection, which w has claimed, as far as possible without waiting for the client. Then the connection is idle or
-	// gone. Or it stays claimed and Turn returns true: more is left to do, but other connections come first. Meanwhile w may lose its
-	// loop, or give it away.
+	// Turn serves the connection, which w has claimed, as far as possible without waiting for the client. When Turn returns false, the
+	// connection is idle or closed, or has another owner. When Turn returns true, the connection is still claimed and needs another turn,
+	// but other connections go first. During the turn w may lose its loop, or give it away.
 	Turn(w *Worker) (again bool)
-	// Abandon is called on w's goroutine when Turn has panicked, or ends the goroutine (goexit). If w still owns the connection, Abandon
-	// ends it or, after goexit, may leave it to another worker.
+	// Abandon is called on w's goroutine when Turn has panicked, or has called runtime.Goexit (goexit). If w still owns the connection,
+	// Abandon ends the connection or, after Goexit, may leave it to another worker.
 	Abandon(w *Worker, goexit bool)
-	// PeerLeft says that the client of an owned connection sends nothing more or, if broken, that nothing reaches the client either. The
+	// PeerLeft is called when the client of an owned connection sends nothing more or, if broken is set, when the connection is broken. The
 	// caller isn't the owner.
 	PeerLeft(broken bool)
-	// Writable says that the socket of a shared connection takes more. The caller isn't the owner.
+	// Writable is called when the socket of a shared connection has room. The caller isn't the owner.
 	Writable()
-	// Closing ends the writes on a shared connection: once it has returned, nobody may write. The caller holds loop.mu.
+	// Closing ends the writes on a shared connection: once it has returned, no goroutine may write. The caller holds loop.mu.
 	Closing()
 	// TakeAway takes the connection from the worker that serves it, after the worker's seat was taken away: see Worker.MayLose. Any
 	// goroutine may call it.
 	TakeAway()
-	// BeforeWait is called by the owner when it would wait in Read, Write or RawWrite. BeforeWait makes sure that nobody else waits for
-	// the owner's goroutine, or returns the reason why the owner mustn't wait.
+	// BeforeWait is called by the owner when it is about to wait in Read, Write or RawWrite. It makes sure that no other connection depends
+	// on the owner's goroutine, or returns the reason why the owner mustn't wait.
 	BeforeWait() error
 }
 
-// Socket is a connection's socket in a loop. While idle it costs nothing but its memory. An event, a deadline or a call to Cut claims it by
-// setting pollBusy in its poll word. The goroutine that has claimed a socket owns it until it is idle again. Only the owner reads, writes
-// and closes a socket, except that others may write to a shared socket. The lingerer owns the sockets that it has taken over.
+// Socket is a connection's socket in a loop. An idle socket costs nothing but its memory. The goroutine that notices an event or a passed
+// deadline, or that calls Cut, claims the socket by setting pollBusy in its poll word. The socket is then owned until it is idle again: only
+// its owner reads, writes and closes it, except that other goroutines may write to a shared socket. The lingerer owns the sockets that it
+// has taken over.
 //
-// A Socket is a net.Conn for its owner. When no other worker depends on the owner, it may wait in Read and Write: then the loop's own
-// events wake it, or the runtime's poller does: see polledSocket. Anybody may set deadlines and call Cut.
+// A Socket is a net.Conn for its owner. When no other connection depends on the owner's goroutine, the owner may wait in Read and Write.
+// Then the loop's events wake it, or the runtime's poller does: see polledSocket. Any goroutine may set deadlines and call Cut.
 //
-// Only the owner closes the descriptor. A closed number may at once be another connection's, and a goroutine that still used it would read
-// and write that connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Other goroutines use the descriptor in
-// three cases. Methods such as Cut and LocalAddr hold loop.mu and check fd. Nobody calls WriteNow once Closing has returned. Callers of
-// AskEnd and Peek hold a lock that the owner takes before it closes the socket.
+// Only the owner closes the descriptor. The system may reuse the number of a closed descriptor at once, and a goroutine that still used the
+// number would read and write another connection. So only the owner sets fd to -1 (removeLocked, GiveTo), under loop.mu. Other goroutines
+// use the descriptor in three cases. Methods such as Cut and LocalAddr hold loop.mu and check fd. WriteNow isn't called once Closing has
+// returned. Callers of AskEnd and Peek hold a lock that the owner acquires before it closes the socket.
 type Socket struct {
 	served      Conn  // immutable
-	loop        *Loop // the loop that it is in; immutable
+	loop        *Loop // set by Loop.Add, then immutable
 	fd          int32 // -1 once it is closed or given away; changed by the owner under loop.mu
 	slot        uint32
 	generation  uint32
 	poll        atomic.Uint32
 	NoWaitRead  bool // Read returns ErrNotYet instead of waiting
-	NoWaitWrite bool // the connection's Write doesn't wait, so deadlines need no timer
+	NoWaitWrite bool // Write of the connection never waits, so SetDeadline starts no timers
 	watchOut    bool // the epoll set reports when the socket has room
-	Drained     bool // the last read took all bytes that had arrived
+	Drained     bool // the last read has read all bytes that had arrived
 	Peer        sock.Address
-	// waiters is where the owner waits. It is made before the first wait.
+	// waiters is where goroutines wait for the socket. It is allocated before the first wait.
 	waiters atomic.Pointer[connWaiters]
 }
 
@@ -70,13 +71,13 @@ type connWaiters struct {
 	waiter                  [2]waiter
 	wanted                  int32                    // see Want; only the owner uses it
 	lowWater                int32                    // the socket's SO_RCVLOWAT, 0 for the default of 1; only the owner uses it
-	mu                      race.Mutex[race.OfLeaf]  // held to change what the loop's set reports, by either goroutine of a handler
+	mu                      race.Mutex[race.OfLeaf]  // held while watchLocked is called, since a reader and a writer may do that concurrently
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
-	readSerial, writeSerial uint64                   // of the deadlines, guarded by loop.mu
-	taken                   atomic.Pointer[net.Conn] // the connection that a hijack made: calls go there
+	readSerial, writeSerial uint64                   // incremented when a deadline is set; guarded by loop.mu
+	taken                   atomic.Pointer[net.Conn] // the connection that a hijack has made of the socket: methods of Socket call it
 }
 
-// ErrNotYet says that nothing has arrived. It is temporary, since crypto/tls ends the connection after any other error.
+// ErrNotYet says that a call would have to wait. It is temporary, since crypto/tls ends the connection after any other error.
 var ErrNotYet net.Error = notYetError{}
 
 type notYetError struct{}
@@ -85,8 +86,8 @@ func (notYetError) Error() string   { return "filo: nothing to read yet" }
 func (notYetError) Timeout() bool   { return false }
 func (notYetError) Temporary() bool { return true }
 
-// assertOwned panics if nobody owns the socket, in builds with the race detector. In other builds it costs nothing. If somebody else owns
-// the socket, the race detector reports what both touch.
+// assertOwned panics if the socket has no owner, in builds with the race detector. In other builds it costs nothing. If another goroutine
+// owns the socket, the race detector reports the fields that both access.
 func (s *Socket) assertOwned() {
 	if race.Enabled && s.poll.Load()&pollBusy == 0 {
 		panic("filo: a socket was used by somebody who doesn't own it")
@@ -96,30 +97,30 @@ func (s *Socket) assertOwned() {
 // Served returns the connection that Open was given.
 func (s *Socket) Served() Conn { return s.served }
 
-// Open makes s the socket fd of the connection served, which the caller owns.
+// Open initializes s with the descriptor fd for the connection served. The caller becomes the owner.
 func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
 	s.fd, s.Peer, s.served = int32(fd), peer, served
 	s.poll.Store(pollBusy)
 }
 
-// MakeWaiters makes it possible to wait in Read and Write.
+// MakeWaiters allocates s.waiters, which goroutines need to wait in Read and Write.
 func (s *Socket) MakeWaiters() {
 	if s.waiters.Load() == nil {
 		all := new(connWaiters)
 		for d := range all.waiter {
 			all.waiter[d].woken = make(chan struct{}, 1)
 		}
-		s.waiters.CompareAndSwap(nil, all) // two goroutines of a handler may wait for the first time at once
+		s.waiters.CompareAndSwap(nil, all) // two goroutines of a handler may begin their first waits at the same time
 	}
 }
 
-// Read reads the bytes that have arrived, or waits for some.
+// Read reads bytes that have arrived, or waits for some.
 func (s *Socket) Read(p []byte) (int, error) {
 	if taken := s.Taken(); taken != nil {
 		return taken.Read(p)
 	}
 	s.assertOwned()
-	s.Drained = false // this read may leave bytes that no further event reports
+	s.Drained = false // this read may leave bytes in the socket for which there is no further event
 	for {
 		word := s.poll.Load()
 		expired := word&pollReadExpired != 0 && !s.NoWaitRead
@@ -130,7 +131,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 		if errno == syscall.EAGAIN {
 			switch {
 			case expired:
-				return 0, s.waitError("read", false) // otherwise p gets the bytes that weren't enough
+				return 0, s.waitError("read", false) // without EAGAIN, p has received the bytes, though fewer than wanted
 			case s.NoWaitRead:
 				return 0, ErrNotYet
 			}
@@ -151,9 +152,9 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 }
 
-// Want makes a Read that has to wait return when that many bytes have come: the reader of a whole body can do nothing with a part. Read
-// returns fewer at the end of the input, when a read deadline passes, or if some have come just before it waits. After Want(0) or Want(1),
-// Read returns as soon as any bytes have come.
+// Want makes a Read that has to wait return only when the given number of bytes has arrived, since the reader of a whole body can't use a
+// part of it. Read returns fewer bytes at the end of the input, when a read deadline passes, or if some have arrived just before it waits.
+// After Want(0) or Want(1), Read returns as soon as any bytes have arrived.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
 		s.MakeWaiters()
@@ -163,13 +164,13 @@ func (s *Socket) Want(bytes int) {
 	}
 }
 
-// WantsMuch reports whether Want has set a number of bytes. Then some bytes may have come, but fewer than that number.
+// WantsMuch reports whether Want has set a number of bytes. If so, some bytes may have arrived without an event, but fewer than that number.
 func (s *Socket) WantsMuch() bool {
 	all := s.waiters.Load()
 	return all != nil && all.wanted != 0
 }
 
-// setLowWater makes the system report input when that many bytes have come, or now if they have.
+// setLowWater makes the system report input when the given number of bytes has arrived, or at once if they have arrived already.
 func (s *Socket) setLowWater(all *connWaiters, bytes int32) {
 	if all.lowWater != bytes {
 		all.lowWater = bytes
@@ -177,7 +178,7 @@ func (s *Socket) setLowWater(all *connWaiters, bytes int32) {
 	}
 }
 
-// Write sends all of p, and waits where it must.
+// Write sends all of p, and waits whenever the socket has no room.
 func (s *Socket) Write(p []byte) (sent int, err error) {
 	if taken := s.Taken(); taken != nil {
 		return taken.Write(p)
@@ -200,7 +201,8 @@ func (s *Socket) Write(p []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// WatchWritable makes the epoll set report when the socket has room. No event is missed: changing the entry checks the socket.
+// WatchWritable makes the epoll set report when the socket has room. If the socket already has room, the change of the entry reports that at
+// once, so no event is missed.
 func (s *Socket) WatchWritable() {
 	all := s.waiters.Load()
 	if all == nil || s.IsShared() {
@@ -218,9 +220,9 @@ func (s *Socket) WatchWritable() {
 	}
 }
 
-// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after its close alert. When a handshake's time
-// is over, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only cuts the connection; the
-// owner ends it by linger.Close, which closes the socket.
+// Close implements net.Conn, mainly for crypto/tls, which calls it on the owner's goroutine after sending its close alert. When a handshake
+// times out, crypto/tls calls it on another goroutine, perhaps long after the handshake has returned. So Close only calls Cut; the owner
+// ends the connection by linger.Close, which closes the socket.
 func (s *Socket) Close() error {
 	if taken := s.Taken(); taken != nil {
 		return taken.Close()
@@ -228,8 +230,8 @@ func (s *Socket) Close() error {
 	return s.Cut()
 }
 
-// WriteVector sends first and second with one system call. If the call stops within first or second, WriteVector then sends the rest of
-// that one.
+// WriteVector sends first and second with one system call. If the call sends only a part of first or second, WriteVector then sends the rest
+// of that slice, but not the slice after it.
 func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	s.assertOwned()
 	n, errno := sock.Writev(int(s.fd), first, second)
@@ -243,13 +245,13 @@ func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	if n >= len(first) {
 		rest = second[n-len(first):]
 	} else {
-		rest = first[n:] // the caller goes on with second
+		rest = first[n:] // the caller sends second itself
 	}
 	m, err := s.Write(rest)
 	return int64(n + m), err
 }
 
-// RawWrite sends a part of a file: see sock.RawWriter.
+// RawWrite calls write until it returns true, and waits for room in between: see sock.RawWriter.
 func (s *Socket) RawWrite(write sock.RawWrite) (err error) {
 	var polled *polledSocket
 	for {
@@ -265,7 +267,7 @@ func (s *Socket) RawWrite(write sock.RawWrite) (err error) {
 	}
 }
 
-// TryRead is Read without waiting: if nothing has arrived the error is ErrNotYet.
+// TryRead is like Read, but never waits: if nothing has arrived, it returns ErrNotYet.
 func (s *Socket) TryRead(p []byte) (int, error) {
 	s.assertOwned()
 	n, errno := sock.Read(int(s.fd), p)
@@ -277,13 +279,13 @@ func (s *Socket) TryRead(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	// Bytes that arrive after a short read cause another event. But the end may have arrived together with the bytes that were read, in the
-	// same event.
+	// Bytes that arrive after a short read cause another event. But the end of the input may have arrived in the same event as the bytes
+	// that were read.
 	s.Drained = n < len(p) && s.poll.Load()&pollHup == 0
 	return n, nil
 }
 
-// Peek reads bytes without taking them. If nothing has arrived the error is ErrNotYet; at the end of the input n is 0. Goroutines other
+// Peek reads bytes without consuming them. If nothing has arrived, it returns ErrNotYet; at the end of the input n is 0. Goroutines other
 // than the owner may call Peek as long as they keep the owner from closing the socket: see Socket.
 func (s *Socket) Peek(p []byte) (n int, err error) {
 	n, errno := sock.Peek(int(s.fd), p)
@@ -296,7 +298,7 @@ func (s *Socket) Peek(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TryWrite writes as much of first and second as the socket takes, with one call. If that is nothing the error is ErrNotYet.
+// TryWrite writes as much of first and second as the socket has room for, with one system call. If there is no room, it returns ErrNotYet.
 func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	var errno syscall.Errno
 	if len(second) == 0 {
@@ -313,8 +315,8 @@ func (s *Socket) TryWrite(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// TrySendFile sends as much of a part of a file as the socket takes at once. If that isn't all, the error is ErrNotYet. At the file's end
-// it sends nothing, without an error.
+// TrySendFile sends as much of a part of a file as the socket has room for. If that isn't all, it returns ErrNotYet. At the end of the file
+// it sends nothing, and returns no error.
 func (s *Socket) TrySendFile(sender sock.NowSender, offset int64, size int) (n int, err error) {
 	if n, err = sender.SendNow(uintptr(s.fd), offset, size); err == syscall.EAGAIN {
 		err = ErrNotYet
@@ -322,7 +324,7 @@ func (s *Socket) TrySendFile(sender sock.NowSender, offset int64, size int) (n i
 	return n, err
 }
 
-// WriteNow implements outbox.Socket. The caller holds the lock that orders the writes of a shared connection.
+// WriteNow implements outbox.Socket. The caller holds the lock that serializes the writes of a shared connection.
 func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
 	switch n, err = s.TryWrite(first, second); {
 	case err == ErrNotYet:
@@ -334,7 +336,8 @@ func (s *Socket) WriteNow(first, second []byte) (n int, err error) {
 	return n, nil
 }
 
-// PumpLater implements outbox.Socket, with the same lock held: Writable is called when the socket has room, or now if it has.
+// PumpLater implements outbox.Socket. The caller holds the same lock as for WriteNow. Conn.Writable is called when the socket has room, or
+// soon if it already has.
 func (s *Socket) PumpLater() {
 	s.watchOut = false
 	s.WatchWritable()
@@ -347,43 +350,45 @@ func (s *Socket) WakeOwner() {
 	}
 }
 
-// AskEnd asks the system whether the client sends nothing more (half), or is gone altogether. It doesn't see an end behind unread bytes.
+// AskEnd asks the system whether the client sends nothing more (half), or the connection is broken (gone). If there are unread bytes, it
+// doesn't notice the end of the input.
 func (s *Socket) AskEnd() (half, gone bool) { return sock.Ended(int(s.fd)) }
 
-// Buffered implements what sock.Buffered asks for. Anybody may call it at any time.
+// Buffered implements the method that sock.Buffered calls. Any goroutine may call it at any time.
 func (s *Socket) Buffered() (n int, ok bool) {
 	s.whileOpen(func(fd int) { n, ok = sock.BufferedIn(fd) })
 	return n, ok
 }
 
-// Transferred implements what sock.Transferred asks for. Anybody may call it at any time.
+// Transferred implements the method that sock.Transferred calls. Any goroutine may call it at any time.
 func (s *Socket) Transferred() (received, sent uint64, ok bool) {
 	s.whileOpen(func(fd int) { received, sent, ok = sock.TransferredIn(fd) })
 	return received, sent, ok
 }
 
-// LimitUnsent implements what sock.LimitUnsent asks for.
+// LimitUnsent implements the method that sock.LimitUnsent calls.
 func (s *Socket) LimitUnsent(bytes int) { s.whileOpen(func(fd int) { sock.LimitUnsentIn(fd, bytes) }) }
 
-// Duplicate makes a connection of package net on another descriptor of the same socket.
+// Duplicate returns a connection of package net that uses another descriptor of the same socket.
 func (s *Socket) Duplicate() (net.Conn, error) {
 	dup, err := sock.Duplicate(int(s.fd))
 	if err != nil {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(dup), "")
-	defer file.Close() // FileConn makes a descriptor of its own
+	defer file.Close() // FileConn duplicates the descriptor
 	return net.FileConn(file)
 }
 
-// GiveTo takes the socket out of its loop, for the owner. From here on calls go to the duplicate, which alone has the socket.
+// GiveTo removes the socket from its loop, and closes its descriptor. From here on the methods of Socket call those of duplicate, which has
+// the only descriptor. The owner calls GiveTo.
 func (s *Socket) GiveTo(duplicate net.Conn) {
 	s.assertOwned()
 	s.MakeWaiters()
 	s.moveBack()
-	// Before fd is -1: a goroutine that finds -1 finds the duplicate.
+	// Store the duplicate before fd becomes -1, so that a goroutine that finds -1 also finds the duplicate.
 	s.waiters.Load().taken.Store(&duplicate)
-	// Closing fd alone wouldn't end the watch, since the duplicate keeps the open file.
+	// Closing fd alone wouldn't remove it from the epoll set, since the duplicate refers to the same open file.
 	s.loop.epoll.remove(int(s.fd))
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -391,22 +396,21 @@ func (s *Socket) GiveTo(duplicate net.Conn) {
 	s.loop.forgetLocked(s)
 }
 
-// IsClosed reports, to the owner, whether the socket was closed or given to a duplicate.
+// IsClosed reports to the owner whether the socket was closed or given to a duplicate.
 func (s *Socket) IsClosed() bool { return s.fd < 0 }
 
-// CloseSocket closes the socket, for the owner.
+// CloseSocket closes the socket. The owner calls it.
 func (s *Socket) CloseSocket() {
 	s.assertOwned()
 	s.moveBack()
 	s.loop.remove(s)
 }
 
-// Cut makes the owner end the connection. Anybody may call it at any time. The error is net.ErrClosed if the connection has already
-// ended.
+// Cut makes the connection end. Any goroutine may call it at any time. It returns net.ErrClosed if the connection has already ended.
 //
-// Cut claims an idle connection: its loop ends the connection in a moment, without a reset. If the connection is owned, Cut shuts the
-// socket down, so the client sees the end at once, whatever the owner does. The owner's wait ends, and it can't release the connection,
-// since Release fails from here on. If the owner closes the socket at the same time, the lock decides which of the two comes first.
+// If the connection is idle, Cut claims it and posts it to its loop, which ends it without a reset. If the connection is owned, Cut shuts
+// the socket down, so the client notices the end at once, whatever the owner does. Waits of the owner end, and Release fails from here on,
+// so the owner must end the connection. If the owner closes the socket at the same time, loop.mu orders the two operations.
 func (s *Socket) Cut() error {
 	if !s.whileOpen(func(int) { s.closing() }) {
 		return s.closeTaken()
@@ -419,7 +423,7 @@ func (s *Socket) Cut() error {
 	return nil
 }
 
-// closing ends the writes of a shared connection. The caller holds loop.mu.
+// closing ends the writes on a shared connection. The caller holds loop.mu.
 func (s *Socket) closing() {
 	s.loop.mu.AssertHeld()
 	if s.IsShared() {
@@ -427,7 +431,7 @@ func (s *Socket) closing() {
 	}
 }
 
-// whileOpen calls f with the descriptor, which the owner can't close meanwhile. It reports false if the socket is closed.
+// whileOpen calls f with the descriptor, which the owner can't close until f returns. It returns false if the socket is closed.
 func (s *Socket) whileOpen(f func(fd int)) bool {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -438,7 +442,7 @@ func (s *Socket) whileOpen(f func(fd int)) bool {
 	return true
 }
 
-// closeTaken closes the connection that a hijack made of the socket, if there is one.
+// closeTaken closes the connection that a hijack has made of the socket. It returns net.ErrClosed if there is none.
 func (s *Socket) closeTaken() error {
 	if taken := s.Taken(); taken != nil {
 		return taken.Close()
@@ -446,13 +450,13 @@ func (s *Socket) closeTaken() error {
 	return net.ErrClosed
 }
 
-// CloseWrite ends the sending side.
+// CloseWrite shuts down the sending side of the socket.
 func (s *Socket) CloseWrite() error {
 	sock.Shutdown(int(s.fd), syscall.SHUT_WR)
 	return nil
 }
 
-// SetLinger sets what a close does with unsent bytes: 0 drops them and resets the connection.
+// SetLinger sets what happens to unsent bytes when the socket is closed: 0 discards them and resets the connection.
 func (s *Socket) SetLinger(seconds int) error {
 	linger := syscall.Linger{Onoff: 1, Linger: int32(seconds)}
 	if seconds < 0 {
@@ -500,8 +504,8 @@ func (s *Socket) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// setDeadline sets a deadline as package net does, with a timer. The server's own deadlines need no timer: the sweep sets deadlines that
-// have already passed.
+// setDeadline sets a deadline with a timer, as package net does. The server's own time-outs need no timer: when one has passed, the sweep
+// sets a deadline in the past.
 func (s *Socket) setDeadline(t time.Time, write bool) {
 	bit := uint32(pollReadExpired)
 	if write {
@@ -543,7 +547,7 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 	}
 }
 
-// Taken returns the connection that a hijack made of the socket, nil if none. Calls go there.
+// Taken returns the connection that a hijack has made of the socket, or nil. If there is one, the methods of Socket call it.
 func (s *Socket) Taken() net.Conn {
 	if w := s.waiters.Load(); w != nil {
 		if taken := w.taken.Load(); taken != nil {
@@ -553,7 +557,7 @@ func (s *Socket) Taken() net.Conn {
 	return nil
 }
 
-// LocalAddr returns the address of this end.
+// LocalAddr implements net.Conn.
 func (s *Socket) LocalAddr() net.Addr {
 	s.loop.mu.Lock()
 	defer s.loop.mu.Unlock()
@@ -566,7 +570,7 @@ func (s *Socket) LocalAddr() net.Addr {
 	return sock.LocalAddr(int(s.fd))
 }
 
-// RemoteAddr returns the address of the client.
+// RemoteAddr implements net.Conn: it returns the address of the client.
 func (s *Socket) RemoteAddr() net.Addr {
 	if address := s.Peer.AddrPort(); address.IsValid() {
 		return net.TCPAddrFromAddrPort(address)
@@ -574,7 +578,7 @@ func (s *Socket) RemoteAddr() net.Addr {
 	return &net.UnixAddr{Net: "unix"}
 }
 
-// waitError returns the error of a Read or Write that mustn't wait any more.
+// waitError returns the error of a Read or Write that ends because the connection was cut (closed) or its deadline has passed.
 func (s *Socket) waitError(op string, closed bool) error {
 	if closed {
 		return s.opError(op, net.ErrClosed)

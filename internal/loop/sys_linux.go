@@ -7,17 +7,17 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// This file has all that the loop driver asks of Linux alone. The other files of the package are portable, though they are built for Linux only.
+// This file has all code of the package that depends on Linux. The other files are portable, though they are built for Linux only.
 
-// epollSet is the descriptor of the epoll set in which a loop waits. Any goroutine may call its methods, also at the same time.
+// epollSet is the descriptor of the epoll set in which a loop waits. Its methods may be called concurrently.
 type epollSet int
 
-// Events that an entry of the set is watched for.
+// Sets of events for which an entry of the epoll set is watched.
 const (
-	watchEnd     = sock.EpollRDHUP | sock.EpollET // ends, each reported once
-	watchConn    = watchEnd | syscall.EPOLLIN     // also input
-	watchRoom    = watchEnd | syscall.EPOLLOUT    // also room for output
-	watchLevel   = syscall.EPOLLIN                // input, reported again as long as some is left: a listener, another set
+	watchEnd     = sock.EpollRDHUP | sock.EpollET // the end of the input or of the connection; edge-triggered
+	watchConn    = watchEnd | syscall.EPOLLIN     // watchEnd, and input
+	watchRoom    = watchEnd | syscall.EPOLLOUT    // watchEnd, and room for output
+	watchLevel   = syscall.EPOLLIN                // input, level-triggered: for listeners, and for a set in another set
 	watchBell    = syscall.EPOLLIN | sock.EpollET
 	watchNothing = 0
 )
@@ -37,15 +37,15 @@ func (e epollSet) add(fd int, what, slot, generation uint32) error {
 	return nil
 }
 
-// change watches an entry for other events, and reports at once those that have already happened.
+// change sets the events for which an entry is watched. Those that have already happened are reported at once.
 func (e epollSet) change(fd int, what, slot, generation uint32) {
 	sock.EpollControl(int(e), syscall.EPOLL_CTL_MOD, fd, what, slot, generation)
 }
 
-// remove ends the watch of a descriptor. Most watches end without it: closing a socket's last descriptor ends them too.
+// remove removes a descriptor from the set. Most descriptors needn't be removed, since closing the last descriptor of a socket does so too.
 func (e epollSet) remove(fd int) { sock.EpollControl(int(e), syscall.EPOLL_CTL_DEL, fd, 0, 0, 0) }
 
-// pollEvent is an event.
+// pollEvent is an event as the system returns it.
 type pollEvent = syscall.EpollEvent
 
 // unpackEvent returns what has happened, and the slot and the generation of the entry.
@@ -53,18 +53,18 @@ func unpackEvent(e *pollEvent) (events, slot, generation uint32) {
 	return e.Events, uint32(e.Fd), uint32(e.Pad)
 }
 
-// poll takes the events that have happened, without waiting.
+// poll fills events with those that have happened, and returns their number. It doesn't wait.
 func (e epollSet) poll(events []pollEvent) int { return sock.EpollPoll(int(e), events) }
 
-// await is poll, but waits for an event, for at most that many milliseconds.
+// await is like poll, but waits for an event, for at most the given number of milliseconds.
 func (e epollSet) await(events []pollEvent, millis int) int {
 	return sock.EpollWait(int(e), events, millis)
 }
 
-// claimedEvent stands in for the events of a connection that was already claimed when it was put into the batch.
+// claimedEvent marks the batch entry of a connection that was claimed before it was put into the batch.
 const claimedEvent = 1 << 26
 
-// pollBits returns the bits of Socket.poll that events mean.
+// pollBits converts events of epoll to bits of Socket.poll.
 func pollBits(events uint32) (bits uint32) {
 	if events&(syscall.EPOLLIN|sock.EpollRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		bits |= pollReadable
@@ -81,7 +81,7 @@ func pollBits(events uint32) (bits uint32) {
 	return bits
 }
 
-// bell is a descriptor that a loop's set, or the runtime's poller, reports each time it is rung. Nobody reads it.
+// bell is an eventfd, for which a loop's set or the runtime's poller reports an event each time it is rung. It is never read.
 type bell int
 
 func newBell() (bell, error) {
@@ -91,5 +91,5 @@ func newBell() (bell, error) {
 
 func (b bell) ring() { sock.RingEventFD(int(b)) }
 
-// duplicateTo makes spare another descriptor of fd's file. It closes the file that spare referred to before.
+// duplicateTo makes spare another descriptor of fd's file, and closes the file to which spare referred before.
 func duplicateTo(fd, spare int) error { return syscall.Dup3(fd, spare, syscall.O_CLOEXEC) }

@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// direction is what a goroutine waits for: input, or room for output.
+// direction describes waits for input or for room for output.
 type direction struct {
-	parked   uint32 // set while it waits
-	event    uint32 // the bit that it waits for
+	parked   uint32 // the bit of Socket.poll that is set while a goroutine waits
+	event    uint32 // the bit for which the goroutine waits
 	happened uint32 // other bits that end the wait
 	call     func(fd int, p []byte) (int, syscall.Errno)
-	// retry calls try at once, and whenever the runtime's poller has seen the event, until try returns true.
+	// retry calls try at once, and then whenever the runtime's poller has reported the event, until try returns true.
 	retry       func(c syscall.RawConn, try func(fd uintptr) (over bool)) error
 	setDeadline func(*os.File, time.Time) error
 }
@@ -32,44 +32,44 @@ var directions = [2]direction{
 		sock.Write, syscall.RawConn.Write, (*os.File).SetWriteDeadline},
 }
 
-// waiter is where a goroutine waits, in one direction.
+// waiter is where a goroutine waits for one direction of a socket.
 type waiter struct {
-	woken  chan struct{}                // the goroutine that clears the parked bit sends; cap 1
-	polled atomic.Pointer[polledSocket] // where it waits by itself; nil: its loop wakes it
-	waits  int                          // since the connection was idle, until polled is set
+	woken  chan struct{}                // the goroutine that clears the parked bit sends a value; cap 1
+	polled atomic.Pointer[polledSocket] // where the goroutine waits by itself; nil: its loop wakes it
+	waits  int                          // how many waits the loop has ended since the connection was idle
 }
 
 // polledSocket is a second descriptor of a socket, which the runtime's poller watches. A goroutine that has to wait for its client again and
-// again, as for a large body, waits there by itself. Otherwise each event wakes the loop's leader, which wakes the goroutine and looks for
-// more before it rests again.
+// again, for example for a large body, waits "by itself": the runtime's poller wakes it. Without that, each event would wake the loop's
+// leader, which would wake the goroutine and check for further events before it rests again.
 //
-// It serves both directions. The loop's set doesn't report the events of a direction in which a goroutine waits by itself, but still reports
-// that the client leaves.
+// A polledSocket serves both directions. The loop's set doesn't report the events of a direction in which a goroutine waits by itself, but
+// still reports that the client leaves.
 type polledSocket struct {
 	file *os.File
 	raw  syscall.RawConn
 	lone [2]lone // by direction
 }
 
-// lone holds the call that a goroutine tries while it waits by itself. moveBack may leave such a goroutine behind. Nobody else uses its
-// lone then, since the polledSocket isn't used again.
+// lone holds the call that a goroutine tries while it waits by itself. A goroutine may still be waiting when moveBack closes the
+// polledSocket. Its lone isn't reused, since the polledSocket isn't.
 type lone struct {
 	socket *Socket
 	way    int
 	look   func(fd uintptr) (over bool) // tryOnce
-	try    func(fd uintptr) (done bool) // nil: the direction's call
-	p      []byte                       // for the call
-	n      int                          // of the call
-	errno  syscall.Errno                // of the call
+	try    func(fd uintptr) (done bool) // nil: tryOnce makes the direction's call
+	p      []byte                       // the argument of the direction's call
+	n      int                          // a result of the direction's call
+	errno  syscall.Errno                // a result of the direction's call
 	parked bool
 	done   bool
 }
 
-// descriptorsPerPolled is how many descriptors a process must be allowed for each polledSocket, up to mostPolled of them. All other
-// goroutines that wait are woken by their loops, which then have much to do, and rarely rest.
+// A group has at most one polledSocket for every descriptorsPerPolled descriptors that the process may have, and at most mostPolled. Loops
+// wake all other goroutines that wait. With that many of them, the loops have much to do and rarely rest.
 const descriptorsPerPolled, mostPolled = 64, 256
 
-// maxPolled returns how many sockets of a group may be watched by the runtime's poller at a time.
+// maxPolled returns how many polledSockets a group may have at a time.
 func maxPolled() int32 {
 	if n, ok := sock.MaxDescriptors(); ok {
 		return int32(min(n/descriptorsPerPolled, mostPolled))
@@ -77,8 +77,8 @@ func maxPolled() int32 {
 	return mostPolled
 }
 
-// newPolled returns a polledSocket. It returns nil if the group has enough of them, or descriptors have run out: then the loop wakes the
-// goroutine.
+// newPolled returns a polledSocket. It returns nil if the group has maxPolled of them, or the process has run out of descriptors: then the
+// loop wakes the goroutine.
 func (s *Socket) newPolled() *polledSocket {
 	g := s.loop.group
 	if g.polled.Add(1) <= g.maxPolled {
@@ -92,17 +92,17 @@ func (s *Socket) newPolled() *polledSocket {
 	return nil
 }
 
-// close ends the waits of goroutines that have been left behind: from now on their loop wakes them.
+// close closes the descriptor, which ends the waits of goroutines that are still waiting there: see tryAlone.
 func (p *polledSocket) close(g *Group) {
 	p.file.Close()
 	g.polled.Add(-1)
 }
 
-// loopWaits is how many waits of a request the loop ends. From the next one on, the request's goroutine waits by itself. Moving the socket,
-// and moving it back, takes eight system calls.
+// loopWaits is how many waits of a request the loop ends. From the next wait on, the request's goroutine waits by itself. The first wait
+// isn't worth it, since making and closing a polledSocket takes eight system calls.
 const loopWaits = 1
 
-// If the goroutine must wait by itself, moveOut returns the polledSocket to wait on. It returns nil if the loop will wake the goroutine.
+// moveOut returns the polledSocket on which the goroutine must wait by itself. It returns nil if the loop will wake the goroutine.
 func (s *Socket) moveOut(way int) *polledSocket {
 	all := s.waiters.Load()
 	w := &all.waiter[way]
@@ -110,7 +110,7 @@ func (s *Socket) moveOut(way int) *polledSocket {
 		return p
 	}
 	if s.IsShared() {
-		return nil // other goroutines than the owner may wait, too
+		return nil // goroutines other than the owner may wait, too
 	}
 	if w.waits++; w.waits <= loopWaits {
 		return nil
@@ -142,14 +142,14 @@ func (s *Socket) watchLocked(all *connWaiters) {
 	s.loop.epoll.change(int(s.fd), watched, s.slot, s.generation)
 }
 
-// moveBack makes the loop's set report everything again. The caller is the only owner: no handler waits any more. A shared socket was moved
-// back before.
+// moveBack makes the loop's set report all events again. The caller owns the socket, and no goroutine of a handler waits any more. On a
+// shared socket it does nothing, since Share has called it.
 func (s *Socket) moveBack() {
 	all := s.waiters.Load()
 	if all == nil || s.IsShared() {
 		return
 	}
-	moved := all.lowWater != 0 // then bytes below the mark may have come without an event
+	moved := all.lowWater != 0 // fewer bytes than the low-water mark may have arrived without an event
 	all.wanted = 0
 	s.setLowWater(all, 0)
 	var polled *polledSocket
@@ -171,8 +171,8 @@ func (s *Socket) moveBack() {
 	}
 }
 
-// callLater waits until the direction's call may succeed. If the goroutine waits by itself, callLater also makes the call. Otherwise errno
-// is EAGAIN, as it is after a wait that has ended for another reason.
+// callLater waits until the direction's call may succeed. If the goroutine waits by itself, callLater also makes the call, and returns its
+// results. In all other cases, including a wait that has ended for another reason, errno is EAGAIN.
 func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 	polled, err := s.await(way)
 	if polled == nil {
@@ -185,8 +185,8 @@ func (s *Socket) callLater(way int, p []byte) (int, syscall.Errno, error) {
 	return l.n, l.errno, nil
 }
 
-// await waits in a direction until its event, or something else that ends the wait, has happened. If the goroutine must wait by itself,
-// await returns at once, with the polledSocket to wait on; otherwise it returns nil.
+// await waits until the event of a direction, or something else that ends the wait, has happened. But if the goroutine must wait by itself,
+// await returns at once with the polledSocket on which it must wait. In other cases it returns nil.
 func (s *Socket) await(way int) (*polledSocket, error) {
 	s.MakeWaiters()
 	if err := s.served.BeforeWait(); err != nil {
@@ -206,7 +206,7 @@ func (s *Socket) await(way int) (*polledSocket, error) {
 	return polled, nil
 }
 
-// sleep waits until the loop, or somebody else, ends the wait.
+// sleep waits until another goroutine, mostly a leader, clears the parked bit.
 func (s *Socket) sleep(way int) {
 	if s.park(way) {
 		<-s.waiters.Load().waiter[way].woken
@@ -214,8 +214,8 @@ func (s *Socket) sleep(way int) {
 	s.took(way)
 }
 
-// tryAlone calls try until try is done, and waits in between. It returns false if something else has ended the wait. If try is nil, the
-// direction's call is made, as callLater has prepared it.
+// tryAlone calls try until it returns true, and waits by itself in between. It returns false if something else has ended the wait. If try is
+// nil, tryAlone makes the direction's call that callLater has prepared.
 func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (done bool)) (done bool) {
 	d, l := &directions[way], &polled.lone[way]
 	if l.look == nil {
@@ -232,8 +232,8 @@ func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (d
 			s.took(way)
 			return false
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			d.setDeadline(polled.file, time.Time{}) // somebody has rung, perhaps for an earlier wait
-		default: // os.ErrClosed: the socket was given back to its loop meanwhile
+			d.setDeadline(polled.file, time.Time{}) // ring was called, perhaps for an earlier wait
+		default: // os.ErrClosed: moveBack has closed the polledSocket
 			if l.parked {
 				<-s.waiters.Load().waiter[way].woken
 			}
@@ -242,7 +242,8 @@ func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (d
 	}
 }
 
-// tryOnce reports whether the wait is over: the try is done, or something else has ended the wait. Otherwise the goroutine is parked.
+// tryOnce makes one attempt. It returns true if the attempt has succeeded (done) or something else has ended the wait. Otherwise it sets the
+// parked bit and returns false.
 func (l *lone) tryOnce(fd uintptr) (over bool) {
 	s := l.socket
 	if l.parked {
@@ -267,10 +268,10 @@ func (l *lone) tryOnce(fd uintptr) (over bool) {
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// ring makes a goroutine that waits by itself look whether somebody has woken it.
+// ring makes a goroutine that waits by itself check whether its parked bit was cleared.
 func (p *polledSocket) ring(way int) { directions[way].setDeadline(p.file, longAgo) }
 
-// park sets the parked bit, unless the wait is over already.
+// park sets the parked bit. It returns false if an event that ends the wait has already happened.
 func (s *Socket) park(way int) bool {
 	d := &directions[way]
 	s.loop.group.waiting.Add(1) // wake and unpark subtract it
@@ -286,7 +287,7 @@ func (s *Socket) park(way int) bool {
 	}
 }
 
-// unpark clears the parked bit. It returns false if another goroutine has cleared it, and so wakes this one.
+// unpark clears the parked bit. It returns false if another goroutine has cleared the bit, and so sends to woken.
 func (s *Socket) unpark(way int) bool {
 	parked := directions[way].parked
 	if s.poll.And(^parked)&parked == 0 {
@@ -296,5 +297,5 @@ func (s *Socket) unpark(way int) bool {
 	return true
 }
 
-// took clears the event of a direction, since the owner tries the socket next.
+// took clears the event of a direction, since the goroutine that has waited tries the socket next.
 func (s *Socket) took(way int) { s.clear(directions[way].event) }

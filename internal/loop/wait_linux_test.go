@@ -16,15 +16,14 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// exchanges is a connection on which one goroutine receives while another one sends, round after round, and both wait as often as they
-// must.
+// exchanges is a connection on which, in each round, one goroutine receives while another one sends. Both wait whenever they must.
 type exchanges struct {
 	Socket
 	stubServed
 	t      *testing.T
 	size   int // bytes of each round, in both directions
-	rounds int // that are left
-	alone  int // waits that a goroutine made by itself
+	rounds int // how many rounds are left
+	alone  int // how often a goroutine has waited by itself
 	handed bool
 	done   chan struct{}
 }
@@ -43,7 +42,7 @@ func (e *exchanges) Turn(*Worker) bool {
 	return false
 }
 
-// serve runs rounds until the connection is idle between two of them.
+// serve runs rounds until the connection is idle between two rounds.
 func (e *exchanges) serve() {
 	for {
 		var both sync.WaitGroup
@@ -72,7 +71,7 @@ func (e *exchanges) serve() {
 		e.rounds--
 		e.handed = false
 		e.clear(pollReadExpired | pollWriteExpired)
-		// An event is for all bytes that have come. So none may be left when the connection begins to wait.
+		// One event reports all bytes that have arrived. So no byte may be left unread when the connection begins to wait.
 		if _, err := e.Peek(make([]byte, 1)); err == ErrNotYet && e.Release(false) {
 			return
 		}
@@ -86,7 +85,7 @@ func (e *exchanges) serve() {
 	}
 }
 
-// move moves a round's bytes by calls of Read or Write, whose deadlines pass again and again.
+// move transfers a round's bytes by calling Read or Write, whose deadlines pass again and again.
 func (e *exchanges) move(piece []byte, call func([]byte) (int, error)) {
 	for left := e.size; left > 0; {
 		n, err := call(piece[:min(left, len(piece))])
@@ -110,8 +109,8 @@ func socketPair(t *testing.T) [2]int {
 	return fds
 }
 
-// Goroutines that wait again and again poll their sockets themselves, for a limited number of sockets. Nothing is lost when a socket moves,
-// whatever wakes the goroutines, and no descriptor is left.
+// Goroutines that wait again and again wait by themselves, on a limited number of polledSockets. No byte is lost when a socket moves there
+// or back, whatever wakes the goroutines, and all descriptors are closed at the end.
 func TestPolledSockets(t *testing.T) {
 	const clients, rounds, size = 6, 8, 300_000
 	var all sync.WaitGroup
@@ -180,7 +179,7 @@ func TestPolledSockets(t *testing.T) {
 	endTestGroup(t, g, &all)
 }
 
-// A goroutine that still waits when its socket is given back is woken by the loop like any other.
+// The loop wakes a goroutine that still waits by itself when moveBack is called.
 func TestPolledSocketLeftBehind(t *testing.T) {
 	l := newTestLoop(t, 1)
 	l.group.maxPolled = 1
@@ -235,7 +234,7 @@ func TestPolledSocketLeftBehind(t *testing.T) {
 	}
 }
 
-// waitingServed is a connection that may wait.
+// waitingServed is a stubServed that may wait.
 type waitingServed struct{ stubServed }
 
 func (*waitingServed) BeforeWait() error { return nil }
@@ -265,8 +264,8 @@ func connectedSocket(t *testing.T, l *Loop) (*Socket, *net.TCPConn) {
 	return s, client.(*net.TCPConn)
 }
 
-// A read that wants more bytes than have come waits for them, or until its deadline passes, and returns the bytes that have come by then.
-// An idle connection is claimed for a single byte.
+// A Read that wants more bytes than have arrived waits for them, but only until its deadline. Then it returns the bytes that have arrived. A
+// single byte claims an idle connection.
 func TestWanted(t *testing.T) {
 	l := newTestLoop(t, 1)
 	s, client := connectedSocket(t, l)

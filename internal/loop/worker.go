@@ -1,6 +1,6 @@
-// Package loop serves many connections with few goroutines: with event loops, each of which is led by up to eight workers. It knows
-// sockets, events, turns and leaders, but no protocol: a connection consists of a Socket and a Conn, which knows what to do in its turn.
-// Workers supplies the leaders. There are loops on Linux alone.
+// Package loop serves many connections with few goroutines, by event loops. Up to eight workers lead each loop. The package implements
+// sockets, events, turns and leaders, but no protocol: a connection consists of a Socket and a Conn, which implements the protocol. The
+// interface Workers supplies the leaders. Only Linux has loops.
 package loop
 
 import (
@@ -16,15 +16,16 @@ import (
 type Workers interface {
 	// Lead starts a leader for a new seat.
 	Lead(s *Seat)
-	// HandOver gives the seat, which is w's, to another worker, and gives w a place of one of these kinds. It returns false, and changes
-	// nothing, if none is free.
+	// HandOver gives the seat that w leads to another worker, and gives w a place of one of the given kinds. If no such place is free, it
+	// returns false and changes nothing.
 	HandOver(w *Worker, places admit.Kinds) bool
 	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
-	// beyond the cap if need be; it learns of this by LoseLead. Retake makes the seat's Lost an odd number.
+	// even if that exceeds the cap. Owner.LoseLead tells it that it has lost the seat. Retake makes the seat's Lost an odd number.
 	Retake()
-	// Crowded reports whether there are workers beyond the cap. If not, it makes Lost an even number, unless Lost has grown meanwhile.
+	// Crowded reports whether there are more workers than the cap allows. If not, it makes Lost an even number, unless Lost has grown since
+	// the check.
 	Crowded() bool
-	// MayRetake reports whether one more leader may be replaced beyond the cap. The argument is the number of seats in the group.
+	// MayRetake reports whether one more leader may be replaced, even if that exceeds the cap. seats is the number of seats in the group.
 	MayRetake(seats int) bool
 	// Serving returns the number of workers that run a handler and don't lead a loop.
 	Serving() int
@@ -34,66 +35,68 @@ type Workers interface {
 
 // Owner is the pool's side of a worker.
 type Owner interface {
-	// Enter gives the worker, which leads no loop, a place of one of these kinds. It returns false, and changes nothing, if none is free.
+	// Enter gives the worker, which leads no loop, a place of one of the given kinds. If no such place is free, it returns false and changes
+	// nothing.
 	Enter(places admit.Kinds) bool
 	// MayTakeLong reports whether the worker, which leads no loop, may go on with a handler that turns out to take long.
 	MayTakeLong() bool
-	// Losing says that the worker's seat is being taken away. socket belongs to the connection whose turn it is, and is nil in a listener's
-	// turn. The class belongs to the handler that runs, nil if it isn't known. The goroutine that takes the seat calls it; the worker
-	// doesn't notice before it returns.
+	// Losing is called while the worker's seat is being taken away, by the goroutine that takes it. socket belongs to the turn's connection,
+	// and is nil in a listener's turn. class belongs to the running handler, and is nil if it isn't known. The worker doesn't notice the
+	// loss of the seat before Losing has returned.
 	Losing(socket *Socket, class *class.Class)
-	// LoseLead makes the worker an ordinary one, after its seat was taken away.
+	// LoseLead makes the worker an ordinary worker after its seat was taken away.
 	LoseLead()
 }
 
-// Worker is the part of a worker that loops know: where it leads a loop, and what it runs there. All fields but running belong to the
-// worker's goroutine.
+// Worker is the part of a worker that loops use: which seat it has, and what it runs there. Only the worker's goroutine accesses a field,
+// unless the field's comment says otherwise.
 type Worker struct {
 	owner Owner // the worker that this is a part of; immutable
-	// seat is where the worker leads a loop, nil if it doesn't. word is the seat's word as it was set at the beginning of the turn.
+	// seat is the worker's seat, or nil if it leads no loop. word is the value to which the seat's word was set at the beginning of the
+	// turn.
 	seat *Seat
 	word uint64
-	// spent estimates how long the handlers of this batch have taken in the leader.
+	// spent is the estimated time that handlers of this batch have run in the leader.
 	spent time.Duration
 	// running is the class of the handler that the worker runs as a leader. The monitor reads it.
 	running atomic.Pointer[class.Class]
-	// losable is the socket of the turn, if its connection can be taken away together with the seat.
+	// losable is the socket of the turn, if its connection may be taken away together with the seat: see MayLose.
 	losable atomic.Pointer[Socket]
 	// socket is the socket of the turn, nil for a listener. The goroutine that takes the seat away reads it, under losing.
 	socket *Socket
 	losing race.Mutex[race.OfSeat] // held while the seat is taken from the worker and Owner.Losing is called
 }
 
-// Turn identifies one turn of a leader: its seat has this word in no other turn.
+// Turn identifies one turn of a leader: the seat has a different word in each turn.
 type Turn struct {
 	seat *Seat // nil: no turn
 	word uint64
 }
 
-// Turn returns the turn that the worker is in as a leader.
+// Turn returns the worker's present turn as a leader.
 func (w *Worker) Turn() Turn { return Turn{w.seat, w.word} }
 
 const (
-	// maxBatchTime is how long a leader spends in the handlers of one batch, estimated from their classes. After that it gives its seat
-	// away before a handler that takes longer than shortHandler.
+	// maxBatchTime is how long a leader runs handlers for one batch, estimated from their classes. After that it gives its seat away before
+	// the next handler that takes longer than shortHandler.
 	maxBatchTime = 200 * time.Microsecond
 	shortHandler = 2 * time.Microsecond
 )
 
-// Own sets the owner that w is a part of, before w is used.
+// Own sets w's owner. It must be called before w is used.
 func (w *Worker) Own(owner Owner) { w.owner = owner }
 
-// Owner returns the owner that w is a part of.
+// Owner returns w's owner.
 func (w *Worker) Owner() Owner { return w.owner }
 
-// Running returns the class of the handler that the worker runs as a leader, nil if unknown.
+// Running returns the class of the handler that the worker runs as a leader, or nil if it isn't known.
 func (w *Worker) Running() *class.Class { return w.running.Load() }
 
 // Leads reports whether the worker leads a loop. If so, it runs a handler where the request was read.
 func (w *Worker) Leads() bool { return w.seat != nil }
 
-// MaySpend reports whether the worker leads a loop, and may go on doing so for about that long: the batch has then taken no longer than
-// maxBatchTime. If so, MaySpend counts the time as spent.
+// MaySpend reports whether the worker leads a loop, and may do work there that takes about the given time: whether its batch then takes at
+// most maxBatchTime. If so, MaySpend adds the time to spent.
 func (w *Worker) MaySpend(time time.Duration) bool {
 	if !w.HoldsLoop() || w.spent+time > maxBatchTime {
 		return false
@@ -102,7 +105,7 @@ func (w *Worker) MaySpend(time time.Duration) bool {
 	return true
 }
 
-// IsTired reports whether the leader has spent so long in handlers that a handler of the class should run in another worker.
+// IsTired reports whether the leader has run handlers for so long that it should give its seat away before a handler of the class.
 func (w *Worker) IsTired(class *class.Class) bool {
 	return w.spent > maxBatchTime && time.Duration(class.Median.Load()) > shortHandler
 }
@@ -111,7 +114,7 @@ func (w *Worker) IsTired(class *class.Class) bool {
 func (w *Worker) BeginClass(class *class.Class) {
 	w.spent += time.Duration(class.Median.Load())
 	if w.running.Load() != class {
-		w.running.Store(class) // a store costs as much as a short handler, so the class stays for the next pipelined request
+		w.running.Store(class) // a store costs as much as a short handler, so running keeps the class for the next pipelined request
 	}
 }
 

@@ -12,26 +12,26 @@ import (
 const (
 	// DefaultLimit is how many bytes of messages may wait, unless SetLimit was called.
 	DefaultLimit = 256 << 10
-	// maxOwnRecords is how many more bytes may wait for records that TLS sends by itself.
+	// maxOwnRecords is by how many bytes the records that TLS sends by itself may exceed the limit.
 	maxOwnRecords = 64 << 10
 )
 
-// admits reports whether size more bytes of a message may wait in addition to those that wait already. A single message may always wait.
+// admits reports whether a message of size bytes may wait in addition to the waiting bytes. A message may always wait if no other does.
 func admits(waiting, size, limit int) bool { return waiting == 0 || waiting+size <= limit }
 
-// stall watches the client while bytes wait for it. Now and then it checks how many bytes the client has taken. It counts the bytes taken
-// from the system's buffer, too, because the socket has no room again until long after a slow client has begun to take them. The outbox's
-// lock guards the fields.
+// stall watches how fast the client takes the bytes that wait. A timer checks at intervals how many bytes the client has taken. This
+// includes the bytes that have left the system's buffer, since the socket has no room until long after a slow client has begun to take
+// bytes. The outbox's lock guards the fields.
 //
-// It exists only while the client is watched.
+// A stall exists only while the client is watched.
 type stall struct {
 	timer    *time.Timer
-	pace     pace.Pace  // since the watch began
-	looked   clock.Time // the time of the last check, or when the watch began
+	pace     pace.Pace  // the client's use of its time since the watch began
+	looked   clock.Time // the time of the last check, or of the beginning of the watch
 	next     clock.Time // the time of the next check
 	until    clock.Time // when the client counts as too slow if it takes no more bytes
 	moved    int        // bytes that the socket has taken since the last check
-	buffered int        // in the system's buffer at the last check; -1 before the first
+	buffered int        // bytes in the system's buffer at the last check; -1 before the first check
 }
 
 // took records that the socket has taken n bytes.
@@ -41,18 +41,18 @@ func (s *stall) took(n int) {
 	}
 }
 
-// late reports whether the client is too slow. If not, it sets the timer for another check. buffered is the number of bytes in the system's
-// buffer, negative if unknown.
+// late reports whether the client is too slow. If it isn't, late sets the timer for the next check. buffered is the number of bytes in the
+// system's buffer, negative if it isn't known.
 func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	if s == nil || now < s.next {
-		return false // a timer of an earlier watch
+		return false // the timer of an earlier watch has fired
 	}
 	taken := s.moved
 	switch {
 	case buffered < 0:
 	case s.buffered < 0:
-		taken = max(taken, 1) // the bytes taken before the first check are unknown
-	case buffered != s.buffered: // more is in the buffer if the client has made room
+		taken = max(taken, 1) // it isn't known how many bytes the client has taken before the first check
+	case buffered != s.buffered: // the buffer can hold more than before only if the client has made room
 		taken = max(s.moved+s.buffered-buffered, 1)
 	}
 	s.pace.Add(limits, taken, now.Sub(s.looked))
@@ -67,7 +67,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	return false
 }
 
-// watchLocked watches the client, unless the client may take as long as it wants.
+// watchLocked begins to watch the client, unless there is no limit for the client.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
 	if o.stall != nil || o.err != nil {
@@ -100,7 +100,7 @@ func (o *Outbox) tooSlow() bool {
 	waits, buffered := o.socket == nil || o.owner.HasMore(), o.buffered()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.queue.empty() && !waits { // see PumpLater: the rest was sent before the socket has said that it has room
+	if o.queue.empty() && !waits { // see PumpLater: everything was sent before the socket has reported room
 		o.endWatchLocked()
 		return false
 	}
@@ -111,7 +111,7 @@ func (o *Outbox) tooSlow() bool {
 	return late
 }
 
-// buffered returns how many bytes the system keeps for the client; -1 if that isn't known.
+// buffered returns how many bytes are in the system's buffer for the client; -1 if that isn't known.
 func (o *Outbox) buffered() int {
 	n, ok := 0, false
 	if o.socket != nil {

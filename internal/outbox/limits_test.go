@@ -11,17 +11,17 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// watched returns an outbox whose client is watched, and its owner.
+// watched returns an outbox with limits for its client, and the outbox's owner.
 func watched(socket *stubSocket, limits pace.Limits) (*Outbox, *stubOwner) {
 	o, owner := new(Outbox), &stubOwner{limits: limits, start: time.Now()}
 	o.Open(owner, socket, nil, false)
 	return o, owner
 }
 
-// A timer may fire just when its client has taken everything: a message that was queued since then still has all of its time.
+// A timer may fire just when the client has taken everything. A message that is queued after that still has its full time.
 func TestTimerOfAStallThatIsOver(t *testing.T) {
 	socket := newStubSocket()
-	o, _ := watched(socket, pace.Limits{Grace: time.Hour}) // so long that no timer fires
+	o, _ := watched(socket, pace.Limits{Grace: time.Hour}) // a time so long that no timer fires
 	message := string(make([]byte, 100))
 	o.mustQueue(t, message)
 	defer o.Fail(net.ErrClosed)
@@ -37,19 +37,19 @@ func TestTimerOfAStallThatIsOver(t *testing.T) {
 	if o.tooSlow() || o.err != nil {
 		t.Errorf("a client whose time has just begun is too slow: %v", o.err)
 	}
-	o.stall.next, o.stall.until = 1, 1 // as if the time had passed
+	o.stall.next, o.stall.until = 1, 1 // as if the deadline had passed
 	if !o.tooSlow() || o.err == nil {
 		t.Error("a client that has taken nothing in its time isn't too slow")
 	}
 }
 
-// A wait ends after the grace period, and the bytes taken earn at most another one.
+// A client that takes nothing is disconnected after the grace period. By taking bytes it gets at most one more grace period.
 func TestStall(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {
 		name  string
 		rate  int
-		takes []int         // the first at a quarter of the grace period, each further one three quarters later
+		takes []int         // bytes taken: first at a quarter of the grace period, then after three quarters each
 		after time.Duration // when the client is disconnected; 0: never
 	}{
 		{"takes nothing", 100, nil, grace},
@@ -95,7 +95,8 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A client isn't watched while nothing waits for it, or if it may take its time. In the blocking way a Write is watched, too.
+// A client isn't watched while no bytes wait for it, or if it has no time limit. Without a Socket, the client is also watched during a
+// Write.
 func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := watched(newStubSocket(), pace.Limits{Grace: -1})
@@ -116,20 +117,20 @@ func TestWatched(t *testing.T) {
 		if owner.disconnected.Load() != 1 {
 			t.Errorf("a client that takes nothing was disconnected %d times", owner.disconnected.Load())
 		}
-		server.Close() // as Disconnect would
+		server.Close() // as Disconnect would do
 		if err := <-written; err == nil {
 			t.Error("a Write that nobody reads succeeded")
 		}
 	})
 }
 
-// The fill level of the system's buffer shows how much the client takes, long before the socket has room.
+// The number of bytes in the system's buffer shows how much the client takes, long before the socket has room.
 func TestStallWithABuffer(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {
 		name  string
-		takes int64 // the bytes that the client takes of the buffer each second
-		for_  int   // seconds; -1: until it is empty
+		takes int64 // how many bytes of the buffer the client takes each second
+		for_  int   // for how many seconds; -1: until the buffer is empty
 		cut   bool
 	}{
 		{"takes nothing", 0, 0, true},
@@ -177,7 +178,7 @@ func TestAdmits(t *testing.T) {
 	}
 }
 
-// While a goroutine waits for room in the socket, its client is watched, until there is room or nothing more to send.
+// After PumpLater the client is watched until the socket has room or there is nothing more to send.
 func TestPumpLaterWatches(t *testing.T) {
 	const grace = 10 * time.Second
 	for _, test := range []struct {

@@ -2,27 +2,27 @@ package outbox
 
 import "os"
 
-// maxPump is how much of a queue is sent at a time, since the leader has other connections to serve.
+// maxPump is how many bytes of a queue are sent at a time, since the leader has other connections to serve.
 const maxPump = 256 << 10
 
 // Socket writes to a connection in a loop without waiting. An outbox calls WriteNow and PumpLater with its lock held, and the other
 // methods without it.
 type Socket interface {
-	// WriteNow writes as many bytes of first and second as the socket takes, with one call. If n is 0, the Socket calls Pump when it has
-	// room.
+	// WriteNow writes as many bytes of first and second as the socket has room for, with one system call. If n is 0, the Socket calls Pump
+	// when it has room.
 	WriteNow(first, second []byte) (n int, err error)
-	// PumpLater makes the Socket call Pump when it has room, or now if it already has.
+	// PumpLater makes the Socket call Pump when it has room, or soon if it already has.
 	PumpLater()
-	// LeaveTurn is called before a goroutine waits. If the function of a parked connection runs where its loop is led, perhaps on this goroutine,
+	// LeaveTurn is called before a goroutine waits. If a leader runs the function of the parked connection, perhaps on this goroutine,
 	// LeaveTurn gives the loop to another worker, so that the loop doesn't wait, too.
 	LeaveTurn()
 	// Buffered returns how many of the written bytes the client hasn't taken yet, if that is known. It is called without the lock.
 	Buffered() (n int, ok bool)
-	// WakeOwner makes the connection's owner look at the outbox.
+	// WakeOwner makes the connection's owner check the outbox.
 	WakeOwner()
 }
 
-// sendNowLocked sends as much of b as the socket takes, unless other pieces wait, and returns the rest.
+// sendNowLocked sends as much of b as the socket has room for, unless other pieces wait, and returns the rest.
 func (o *Outbox) sendNowLocked(b []byte) (rest []byte) {
 	o.mu.AssertHeld()
 	for sent := 0; len(b) > 0 && o.queue.empty() && o.err == nil; {
@@ -52,7 +52,7 @@ func (o *Outbox) Pump() {
 	for sent := 0; !o.queue.empty() && o.err == nil; {
 		first, second := o.queue.front()
 		if len(first) == 0 {
-			o.consumeLocked(0) // a mark behind sent bytes
+			o.consumeLocked(0) // a mark: all bytes before it were sent
 			continue
 		}
 		n, err := o.socket.WriteNow(first, second)
@@ -97,7 +97,7 @@ func (o *Outbox) writeNow(b []byte) (int, error) {
 	return n, os.ErrDeadlineExceeded
 }
 
-// tellOwnerLocked wakes the owner if it waits to close the connection: nothing is left to be sent.
+// tellOwnerLocked wakes the owner if it waits to close the connection, since no bytes are left to be sent.
 func (o *Outbox) tellOwnerLocked() {
 	o.mu.AssertHeld()
 	if o.ending && o.socket != nil {
@@ -105,8 +105,8 @@ func (o *Outbox) tellOwnerLocked() {
 	}
 }
 
-// PumpLater makes the Socket call Pump when it has room, or now if it already has. Until then the client is watched as if bytes waited. It
-// reports false if there is no Socket, or nothing can be sent.
+// PumpLater makes the Socket call Pump when it has room, or soon if it already has. Until then the client is watched as if bytes waited in
+// the queue. PumpLater returns false if there is no Socket, or if nothing can be sent any more.
 func (o *Outbox) PumpLater() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package outbox queues the messages that several goroutines send on one connection. Some of these goroutines wait for the client, and
 // others never do.
 //
-// An outbox sends in one of two ways. With a Socket, for a connection in a loop, the goroutine that holds the lock writes what the socket
-// takes, and the loop sends the rest when the socket has room. Without a Socket, one goroutine at a time writes to a net.Conn: either one
-// in Write, or one that is started for pieces that no goroutine waits for.
+// An outbox sends in one of two ways. With a Socket, for a connection in a loop, the goroutine that holds the lock writes as much as the
+// socket has room for, and the loop sends the rest later. Without a Socket, one goroutine at a time writes to a net.Conn: either a goroutine
+// in Write, or one that the outbox starts to send the pieces for which no goroutine waits.
 package outbox
 
 import (
@@ -24,38 +24,38 @@ import (
 // ErrFull is the error for a message that would exceed the limit of waiting bytes.
 var ErrFull = errors.New("filo: too much waits to be sent on a parked connection")
 
-// Owner is the connection that an outbox belongs to.
+// Owner is the connection to which an outbox belongs.
 type Owner interface {
-	// Limits returns how slowly the client may take waiting bytes. The result is always the same.
+	// Limits returns how slowly the client may take waiting bytes. It always returns the same limits.
 	Limits() pace.Limits
 	// Now returns the time.
 	Now() clock.Time
-	// HasMore reports, without the lock, whether more must be sent when the Socket has room: see PumpLater.
+	// HasMore reports whether the owner has more to send when the Socket has room: see PumpLater. It is called without the lock.
 	HasMore() bool
-	// Drained is called, without the lock, when everything queued was sent. The goroutine that writes where there is no Socket calls it.
+	// Drained is called, without the lock, when the queue was sent. It is called only if there is no Socket, by the goroutine that writes.
 	Drained()
 	// Disconnect is called, without the lock, when the client is too slow, or when a write has failed for a reason that reads may not
-	// report. By then all other calls fail with err, which is os.ErrDeadlineExceeded if the client is too slow.
+	// report. err is os.ErrDeadlineExceeded if the client is too slow. The outbox has already failed with err.
 	Disconnect(err error)
 }
 
-// Outbox is the queue of one connection, sent in order. mu guards all fields but those that Open sets once. Any goroutine may call the
+// Outbox is the queue of one connection. It sends its bytes in order. mu guards all fields that aren't immutable. Any goroutine may call the
 // methods at any time.
 //
 // Most connections have an outbox that is empty most of the time. Fields that only a waiting client or a waiting goroutine needs are
 // allocated when it begins to wait.
 type Outbox struct {
 	owner  Owner    // immutable
-	socket Socket   // nil: goroutines write to conn, and wait; immutable
+	socket Socket   // nil: goroutines write to conn, and may block; immutable
 	conn   net.Conn // immutable
 
 	mu       race.Mutex[race.OfLeaf]
 	waiting  int32      // goroutines in awaitLocked
-	limit    int32      // for the bytes of messages in queue
-	progress *sync.Cond // uses mu; signals changes that goroutines wait for; nil if none has ever waited
+	limit    int32      // the maximum number of bytes of waiting messages
+	progress *sync.Cond // uses mu; signals changes for which goroutines wait; nil before the first wait
 	queue    queue
 	stall    *stall    // nil: the client isn't watched
-	deadline *deadline // nil: none
+	deadline *deadline // nil: there is no deadline
 	err      error     // the reason why nothing can be sent any more
 	frames   bool      // each Write is a frame: nothing may follow a part of a frame; immutable
 	ending   bool      // Finish was called: nothing more is accepted
@@ -64,14 +64,14 @@ type Outbox struct {
 	seal     seal
 }
 
-// seal describes the bytes that Put gets from TLS.
+// seal describes the bytes that TLS passes to Put.
 type seal struct {
-	open    bool // they are sent by a goroutine of the program, and not by TLS itself
+	open    bool // a goroutine of the program sends them, and not TLS itself
 	message bool // they are a message
 }
 
-// Open makes the outbox ready for use. It writes to socket or, if socket is nil, to conn. frames says that nothing may follow a part of a
-// Write's bytes.
+// Open makes the outbox ready for use. It writes to socket or, if socket is nil, to conn. frames says that if only a part of a Write's bytes
+// was sent, nothing more may be sent.
 func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	o.owner, o.socket, o.conn, o.frames, o.limit = owner, socket, conn, frames, DefaultLimit
 	if socket == nil {
@@ -79,15 +79,15 @@ func (o *Outbox) Open(owner Owner, socket Socket, conn net.Conn, frames bool) {
 	}
 }
 
-// OnStream says that the socket is a stream of HTTP/2: the lock of its connection, and that of the connection's outbox, are taken under the
-// lock of this outbox.
+// OnStream says that the socket is an HTTP/2 stream. Then the locks of the HTTP/2 connection and of that connection's outbox are acquired
+// while the lock of this outbox is held.
 func (o *Outbox) OnStream() { o.mu.SetRank(race.OfStream{}) }
 
-// Owner returns the connection that the outbox belongs to.
+// Owner returns the connection to which the outbox belongs.
 func (o *Outbox) Owner() Owner { return o.owner }
 
-// Queue sends a message without waiting. Bytes that the client doesn't take at once wait, as a reference to b, which must never be
-// changed. The error is ErrFull if more would wait than the limit allows; then no part of b is sent. A single message may always wait.
+// Queue sends a message without blocking. If the client doesn't take all of b at once, the outbox keeps a reference to b, so b must never be
+// modified. Queue returns ErrFull, and sends no part of b, if more bytes would wait than the limit allows. A single message may always wait.
 func (o *Outbox) Queue(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *Outbox) Queue(b []byte) error {
 	return o.err
 }
 
-// Write sends b, and waits until all of it was sent or the deadline has passed.
+// Write sends b, and waits until all of b was sent or the deadline has passed.
 func (o *Outbox) Write(b []byte) (int, error) {
 	if o.socket == nil {
 		return o.writeInTurn(b)
@@ -106,7 +106,7 @@ func (o *Outbox) Write(b []byte) (int, error) {
 	return o.writeNow(b)
 }
 
-// BeginSeal says that the bytes that Put gets from TLS until EndSeal belong to a Write or, if message is set, to a message of this size.
+// BeginSeal says that the bytes that TLS passes to Put until EndSeal belong to a Write or, if message is set, to a message of this size.
 func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,15 +119,15 @@ func (o *Outbox) BeginSeal(message bool, size int) (err error) {
 	return err
 }
 
-// EndSeal ends what BeginSeal began.
+// EndSeal undoes BeginSeal.
 func (o *Outbox) EndSeal() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seal.open = false
 }
 
-// Put sends a copy of b, which comes from TLS, without waiting. The records that TLS sends by itself, since the client asks for them, are
-// limited too.
+// Put sends b, which TLS passes to it, without blocking. The outbox copies the part that must wait. Records that TLS sends by itself,
+// because the client requests them, are limited, too.
 func (o *Outbox) Put(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,9 +141,9 @@ func (o *Outbox) Put(b []byte) (int, error) {
 	return len(b), o.err
 }
 
-// Lend is like Put, but it may keep b itself instead of a copy, and reports whether it does. Then it calls release with b, while it holds
-// the lock, when all of b was sent. If the connection fails before that, it never calls release. It keeps b if more than half of its memory
-// contains useful bytes. There is no limit: the caller checks Size before it lends more.
+// Lend is like Put, but it may keep b itself instead of a copy, and reports whether it does. It keeps b if more than half of b's capacity is
+// unsent bytes. Then it calls release with b, with the lock held, when all of b was sent. If the connection fails before that, it never
+// calls release. There is no limit: the caller checks Size before it lends more.
 func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,8 +160,8 @@ func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	return kept
 }
 
-// putLocked sends as much of a piece as possible at once, and queues the rest. copied makes a copy of the rest, since the outbox may not
-// keep p.b. A piece that a goroutine waits for belongs to the outbox until the wait is over.
+// putLocked sends as much of a piece as possible at once, and queues the rest. If copied is set, it queues a copy, since the outbox may not
+// keep p.b. If a goroutine waits for the piece, p.b isn't copied, and belongs to the outbox until the wait has ended.
 func (o *Outbox) putLocked(p piece, copied bool) {
 	o.mu.AssertHeld()
 	if o.sendPieceLocked(&p) {
@@ -173,7 +173,7 @@ func (o *Outbox) putLocked(p piece, copied bool) {
 	o.queueLocked(p)
 }
 
-// sendPieceLocked sends as much of a piece as possible at once. It reports false if the caller must queue the rest.
+// sendPieceLocked sends as much of a piece as possible at once. It returns false if the caller must queue the rest.
 func (o *Outbox) sendPieceLocked(p *piece) (done bool) {
 	o.mu.AssertHeld()
 	if o.socket == nil {
@@ -203,7 +203,7 @@ func (o *Outbox) queueLocked(p piece) {
 	o.watchLocked()
 }
 
-// consumeLocked takes n sent bytes out of the queue.
+// consumeLocked removes n sent bytes from the queue.
 func (o *Outbox) consumeLocked(n int) {
 	o.mu.AssertHeld()
 	o.stall.took(n)
@@ -216,7 +216,7 @@ func (o *Outbox) consumeLocked(n int) {
 	}
 }
 
-// unusableLocked returns the reason why nothing can be sent any more, nil if there is none.
+// unusableLocked returns the reason why the outbox accepts no more bytes, or nil.
 func (o *Outbox) unusableLocked() error {
 	o.mu.AssertHeld()
 	if o.err == nil && o.ending {
@@ -225,7 +225,7 @@ func (o *Outbox) unusableLocked() error {
 	return o.err
 }
 
-// admitLocked returns the reason why size more bytes of a message may not wait, nil if they may.
+// admitLocked returns the reason why a message of size bytes may not wait, or nil if it may.
 func (o *Outbox) admitLocked(size int) error {
 	o.mu.AssertHeld()
 	if err := o.unusableLocked(); err != nil {
@@ -237,7 +237,8 @@ func (o *Outbox) admitLocked(size int) error {
 	return nil
 }
 
-// brokenLocked records that only the first n bytes of a Write were sent before its deadline.
+// brokenLocked records that only the first n bytes of a Write were sent before its deadline. If they are a part of a frame, the outbox
+// fails.
 func (o *Outbox) brokenLocked(n int) {
 	o.mu.AssertHeld()
 	if n > 0 && o.frames {
@@ -245,8 +246,8 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish sends the bytes of last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner
-// when it is.
+// Finish queues last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner when everything
+// was sent.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -254,11 +255,11 @@ func (o *Outbox) Finish(last []byte) bool {
 		o.putLocked(piece{b: last}, false)
 	}
 	o.ending = true
-	o.wakeLocked() // a Write that waits for its turn fails now
+	o.wakeLocked() // a Write that waits for its turn must fail
 	return o.emptyLocked()
 }
 
-// Empty reports whether nothing waits to be sent, or nothing can be sent any more.
+// Empty reports whether no bytes wait to be sent, or nothing can be sent any more.
 func (o *Outbox) Empty() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -272,7 +273,7 @@ func (o *Outbox) AllSent() bool {
 	return o.err == nil && o.emptyLocked()
 }
 
-// AwaitEmpty waits until Empty, for as long as the client is fast enough.
+// AwaitEmpty waits until Empty returns true. Since a client that is too slow is disconnected, the wait is limited.
 func (o *Outbox) AwaitEmpty() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -281,7 +282,7 @@ func (o *Outbox) AwaitEmpty() {
 	}
 }
 
-// AwaitBelow waits until fewer than size bytes wait, for as long as the client is fast enough. Only one goroutine at a time may call
+// AwaitBelow waits until fewer than size bytes wait to be sent, or nothing can be sent any more. Only one goroutine at a time may call
 // AwaitBelow.
 func (o *Outbox) AwaitBelow(size int) {
 	o.mu.Lock()
@@ -305,7 +306,7 @@ func (o *Outbox) SetLimit(n int) {
 	o.limit = int32(max(min(n, math.MaxInt32), math.MinInt32))
 }
 
-// Size returns how many bytes wait.
+// Size returns how many bytes wait to be sent.
 func (o *Outbox) Size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -319,16 +320,16 @@ func (o *Outbox) Err() error {
 	return o.err
 }
 
-// Fail prevents any further sending. The caller calls it before it closes the socket.
+// Fail makes the outbox fail with err: nothing is sent any more. It must be called before the socket is closed.
 func (o *Outbox) Fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failLocked(err)
 }
 
-// breakLocked records that a write has failed. If the client has left, the owner's reads say so too, after the input that came before. A
-// failure for another reason, such as a lack of memory, may not be reported to the owner: then the owner would wait for the client, and the
-// client for bytes that can't be sent.
+// breakLocked records that a write has failed. If the client has left, reads of the owner fail too, after the remaining input was read.
+// After a failure for another reason, such as a lack of memory, reads may not fail. Then the owner would wait for the client, and the client
+// for bytes that can't be sent. So breakLocked disconnects the client.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)
@@ -337,7 +338,7 @@ func (o *Outbox) breakLocked(err error) {
 	}
 }
 
-// reportedErrors are the write errors that the owner learns of anyway: its reads report them as well, or its own calls have caused them.
+// reportedErrors are the write errors for which the owner needn't be told: its reads report them as well, or its own calls have caused them.
 var reportedErrors = [...]error{
 	syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 	io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,

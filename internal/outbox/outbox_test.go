@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// stubOwner has the limits for a client's slowness, and counts how often the client was disconnected.
+// stubOwner has the limits for a slow client, and counts how often the client was disconnected.
 type stubOwner struct {
 	limits       pace.Limits
 	start        time.Time
@@ -34,10 +34,10 @@ func (s *stubOwner) HasMore() bool       { return s.more }
 func (s *stubOwner) Drained()            {}
 func (s *stubOwner) Disconnect(error)    { s.at = time.Now(); s.disconnected.Add(1) }
 
-// stubSocket takes as many bytes as the test says, and counts calls.
+// stubSocket accepts as many bytes as the test says, and counts calls.
 type stubSocket struct {
 	takes     int
-	once      int // the most that it takes by one call; 0: no limit
+	once      int // how many bytes it accepts by one call at most; 0: no limit
 	err       error
 	taken     []byte
 	calls     int
@@ -69,7 +69,7 @@ func (s *stubSocket) WakeOwner() { s.ownerWoke <- struct{}{} }
 
 func (s *stubSocket) Buffered() (n int, ok bool) { return int(s.buffered.Load()), s.known }
 
-// open returns an outbox in front of the socket, without a limit of the client's pace.
+// open returns an outbox for the socket, without time limits for the client.
 func open(socket *stubSocket, frames bool) *Outbox {
 	o := new(Outbox)
 	o.Open(&stubOwner{limits: pace.Limits{Grace: -1}, start: time.Now()}, socket, nil, frames)
@@ -83,7 +83,7 @@ func (o *Outbox) mustQueue(t *testing.T, text string) {
 	}
 }
 
-// Bytes that the socket doesn't take at once wait, and are sent in order as the socket takes them, however few at a time.
+// Bytes that the socket doesn't accept at once wait, and are sent in order when the socket has room, however few at a time.
 func TestQueueAndPump(t *testing.T) {
 	for _, once := range []int{0, 1, 3, 7} {
 		socket := newStubSocket()
@@ -108,7 +108,7 @@ func TestQueueAndPump(t *testing.T) {
 	}
 }
 
-// A leader sends only a part of a long queue, and then serves others first.
+// A leader sends only a part of a long queue at a time, so that it can serve other connections.
 func TestPumpInParts(t *testing.T) {
 	socket := newStubSocket()
 	socket.once = 64 << 10
@@ -129,8 +129,8 @@ func TestPumpInParts(t *testing.T) {
 	}
 }
 
-// "The error is ErrFull if more would wait than the limit allows; then no part of b is sent. A single message may always wait." The bytes
-// of a Write don't count.
+// Queue returns ErrFull, and sends nothing, if more bytes would wait than the limit allows. A single message may always wait. The bytes of a
+// Write don't count.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		socket := newStubSocket()
@@ -151,15 +151,14 @@ func TestLimit(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Error(err)
 		}
-		o.mustQueue(t, "xx") // 8 bytes wait, and 2 more
+		o.mustQueue(t, "xx") // together with the 8 bytes that wait, these are 10
 		if err := o.Queue([]byte("x")); err != ErrFull || o.Size() != 10 {
 			t.Errorf("11 of 10 bytes: %v, %d wait", err, o.Size())
 		}
 	})
 }
 
-// "The records that TLS sends by itself, since the client asks for them, are limited too", and the program's messages over TLS have the
-// same limits as without it.
+// The records that TLS sends by itself are limited, and the program's messages have the same limits with TLS as without it.
 func TestPut(t *testing.T) {
 	o := open(newStubSocket(), false)
 	o.SetLimit(1000)
@@ -171,7 +170,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	o.EndSeal()
-	record[0] = 'X' // crypto/tls uses the slice again
+	record[0] = 'X' // crypto/tls reuses the slice
 	if first, _ := o.queue.front(); string(first) != "a record" {
 		t.Errorf("%q waits", first)
 	}
@@ -201,7 +200,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// If everything may wait, so may the records that TLS sends by itself.
+// If there is no limit, the records that TLS sends by itself have none either.
 func TestLimitOfEverything(t *testing.T) {
 	o := open(newStubSocket(), false)
 	o.SetLimit(math.MaxInt)
@@ -215,8 +214,7 @@ func TestLimitOfEverything(t *testing.T) {
 	}
 }
 
-// A Write whose deadline passes takes back the bytes that haven't left. If they belong to a frame of which a part has left, nothing can
-// follow.
+// A Write whose deadline passes withdraws its unsent bytes. If a part of a frame was sent by then, nothing more can be sent.
 func TestWriteDeadline(t *testing.T) {
 	for _, test := range []struct {
 		takes  int
@@ -258,8 +256,7 @@ func TestWriteDeadline(t *testing.T) {
 	}
 }
 
-// AwaitSent waits for the bytes that were put before it, and not for later ones. Nothing can be withdrawn: if its deadline passes, the
-// outbox fails.
+// AwaitSent waits for the bytes that were queued before, and not for later bytes. If its deadline passes, the outbox fails.
 func TestAwaitSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		socket := newStubSocket()
@@ -289,8 +286,8 @@ func TestAwaitSent(t *testing.T) {
 	})
 }
 
-// After Finish everything that was queued is sent, and then last, and nothing more is accepted. Finish returns false if bytes are still
-// waiting, and the owner is woken when they have left.
+// After Finish the queued bytes are sent, and then last, and the outbox accepts no more bytes. If bytes are still waiting, Finish returns
+// false, and the owner is woken when they were sent.
 func TestFinish(t *testing.T) {
 	socket := newStubSocket()
 	o := open(socket, false)
@@ -320,7 +317,8 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// Whatever ends the outbox, all get its error: goroutines that wait, later callers, and the owner that waits to close the connection.
+// Whatever makes the outbox fail, waiting goroutines and later callers get its error, and an owner that waits to close the connection is
+// woken.
 func TestFail(t *testing.T) {
 	broken := errors.New("broken")
 	for name, fail := range map[string]func(*Outbox, *stubSocket){
@@ -367,11 +365,11 @@ func TestFail(t *testing.T) {
 	})
 }
 
-// In the blocking way, too, messages are sent in the order of their calls, whether or not their senders wait, and a Write that gives up
-// doesn't change the order of the others.
+// Without a Socket, too, messages are sent in the order of the calls, whether or not their senders wait. A Write that gives up doesn't
+// change the order of the other messages.
 func TestBlockingOrder(t *testing.T) {
 	for name, test := range map[string]struct {
-		before func(*Outbox) // here the client reads
+		before func(*Outbox) // called before the client begins to read
 		want   string
 		errs   map[string]error // the errors of the writes
 	}{
@@ -435,7 +433,7 @@ func TestBlockingOrder(t *testing.T) {
 	}
 }
 
-// A deadline that comes while a Write has the turn ends it.
+// A deadline that is set while a Write holds the turn ends the Write.
 func TestBlockingWriteDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -460,7 +458,7 @@ func TestBlockingWriteDeadline(t *testing.T) {
 	})
 }
 
-// Lend keeps b itself if most of it must wait, and calls release when all has left. Otherwise the caller may use b again at once.
+// Lend keeps b itself if most of it must wait, and calls release when all of it was sent. Otherwise the caller may reuse b at once.
 func TestLend(t *testing.T) {
 	for _, test := range []struct {
 		takes int
@@ -496,7 +494,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// A slice that is lent to a connection that fails isn't released, since a goroutine may still be writing it.
+// If the connection fails, a lent slice isn't released, since a goroutine may still be writing it.
 func TestLendFails(t *testing.T) {
 	o := open(newStubSocket(), false)
 	release := func([]byte) { t.Error("released") }
@@ -509,7 +507,7 @@ func TestLendFails(t *testing.T) {
 	}
 }
 
-// failingConn is a connection that takes only a part of each write.
+// failingConn is a connection that accepts only a part of each write, and then fails.
 type failingConn struct {
 	net.Conn
 	takes int
@@ -519,8 +517,9 @@ type failingConn struct {
 func (c *failingConn) Write(b []byte) (int, error)      { return min(len(b), c.takes), c.err }
 func (c *failingConn) SetWriteDeadline(time.Time) error { return nil }
 
-// If a write fails for a reason of the system's own, the connection is disconnected: otherwise its owner might never learn of it, and owner
-// and client would wait for each other. If the client has left, the owner still reads the bytes that the client sent before.
+// If a write fails for a reason other than the client's leaving, the connection is disconnected. Otherwise its owner might not notice the
+// failure, and owner and client would wait for each other. If the client has left, the connection isn't disconnected, so the owner can still
+// read the bytes that the client sent before.
 func TestFailedWriteDisconnects(t *testing.T) {
 	errs := []struct {
 		err         error
@@ -584,8 +583,8 @@ func TestFailedWriteDisconnects(t *testing.T) {
 	}
 }
 
-// If only a part of a frame has left, the outbox has the error for which the rest hasn't. If that was the deadline of the goroutine that
-// waits, the connection can still be read.
+// If only a part of a frame was sent, the outbox fails with the error that has ended the write. If that error is the deadline of a waiting
+// goroutine, the connection isn't disconnected, and can still be read.
 func TestBrokenFrame(t *testing.T) {
 	for _, tt := range []struct {
 		err         error
@@ -606,7 +605,7 @@ func TestBrokenFrame(t *testing.T) {
 	}
 }
 
-// lockedConn has a lock, as a tunnel of another server's HTTP/2 has.
+// lockedConn is a connection with a lock, like a tunnel of another server over HTTP/2.
 type lockedConn struct {
 	net.Conn
 	mu race.Mutex[race.OfHTTP2]
@@ -620,7 +619,7 @@ func (c *lockedConn) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// The connection may belong to another server, whose locks may have any rank.
+// The net.Conn may belong to another server, so its locks may have any rank.
 func TestConnWithLock(t *testing.T) {
 	var o Outbox
 	o.Open(&stubOwner{start: time.Now()}, nil, new(lockedConn), false)

@@ -4,22 +4,23 @@ import "slices"
 
 // queue holds the pieces that wait to be sent, in order. The outbox's lock guards it.
 //
-// bytes is always the size of all pieces together, and messages the size of those that are messages.
+// bytes is always the total size of the pieces, and messages the total size of those that are messages.
 type queue struct {
 	pieces   []piece
 	bytes    int
 	messages int
 }
 
-// piece is a part of the bytes to send. An empty piece is a mark: when it is the first, everything before it was sent.
+// piece is a part of the bytes to send. An empty piece is a mark: when it is the first piece, everything before it was sent.
 type piece struct {
 	b       []byte
-	wait    *wait // the wait of the goroutine that waits until the piece is sent; nil if there is none
-	message bool  // it counts against the limit of messages
-	// whole is the memory that Lend has kept, which is released when all of it was sent; release is nil for other pieces.
+	wait    *wait // the wait of a goroutine for this piece to be sent; nil if no goroutine waits
+	message bool  // the piece counts against the limit of messages
+	// whole is the slice that Lend has kept. release is called with it when the piece was sent. For other pieces release is nil.
 	whole   []byte
 	release func(b []byte)
-	// turn marks a piece that consume leaves alone. When it is the first, the turn to send passes to its waiting goroutine.
+	// turn says that the piece is the mark of a goroutine that waits for its turn to send. consume doesn't remove it: takeTurn does, when
+	// the piece is the first.
 	turn bool
 }
 
@@ -36,7 +37,7 @@ func (q *queue) add(p piece) {
 	}
 }
 
-// front returns the bytes of the first two pieces: none for a mark or a missing piece.
+// front returns the bytes of the first two pieces: an empty slice for a mark or a missing piece.
 func (q *queue) front() (first, second []byte) {
 	if len(q.pieces) > 0 {
 		first = q.pieces[0].b
@@ -47,7 +48,7 @@ func (q *queue) front() (first, second []byte) {
 	return first, second
 }
 
-// consume takes n sent bytes out of the queue, and the marks behind them. It reports whether a wait has ended.
+// consume removes n sent bytes from the queue, and the marks after them. It reports whether a wait has ended.
 func (q *queue) consume(n int) (done bool) {
 	q.bytes -= n
 	for len(q.pieces) > 0 && !q.pieces[0].turn {
@@ -71,13 +72,13 @@ func (q *queue) consume(n int) (done bool) {
 // atTurn reports whether the first piece is the mark of a goroutine that waits for its turn to send.
 func (q *queue) atTurn() bool { return len(q.pieces) > 0 && q.pieces[0].turn }
 
-// takeTurn removes the mark that atTurn has found, and ends the wait of its goroutine.
+// takeTurn removes the first piece, for which atTurn has returned true, and ends the wait of its goroutine.
 func (q *queue) takeTurn() {
 	q.pieces[0].wait.done = true
 	q.drop()
 }
 
-// drop removes the first piece. When no piece is left, it also drops the array.
+// drop removes the first piece. When no piece is left, it also releases the array.
 func (q *queue) drop() {
 	if first := &q.pieces[0]; first.release != nil {
 		first.release(first.whole)
@@ -88,7 +89,7 @@ func (q *queue) drop() {
 	}
 }
 
-// withdraw removes the piece that a goroutine no longer waits for. It returns how many bytes of it haven't been sent.
+// withdraw removes the piece of a wait that its goroutine gives up. It returns how many bytes of the piece haven't been sent.
 func (q *queue) withdraw(w *wait) (rest int) {
 	i := slices.IndexFunc(q.pieces, func(p piece) bool { return p.wait == w })
 	if i < 0 {

@@ -24,13 +24,13 @@ func (q *queue) check(t *testing.T) {
 	}
 }
 
-// Whatever is added, sent and withdrawn, the bytes leave in order, a wait is done as soon as everything up to its piece has left and not
-// before, and the sizes are right.
+// Whatever is added, sent and withdrawn, bytes are sent in order, and the sizes are correct. A wait ends when all bytes up to the end of its
+// piece were sent, and not before.
 func TestQueue(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(7, seed))
 		var q queue
-		var want, got []byte // the bytes that were added and not withdrawn, the bytes that were sent
+		var want, got []byte // want: the bytes that were added and not withdrawn; got: the bytes that were sent
 		var waits []*wait
 		ends := make(map[*wait]int) // the offset in want at which a wait's piece ends
 		for range 300 {
@@ -105,7 +105,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// consume stops at the mark of a goroutine that waits for its turn: only takeTurn takes the mark out.
+// consume stops at the mark of a goroutine that waits for its turn: only takeTurn removes the mark.
 func TestQueueTurn(t *testing.T) {
 	var q queue
 	w := new(wait)

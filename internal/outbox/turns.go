@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// maxPaced is the maximum number of bytes of one call where writes wait: a slow client must often show that it has taken some.
+// maxPaced is the maximum number of bytes of one write that may block. If it were larger, a slow client that takes bytes might seem to take
+// none for too long.
 const maxPaced = 16 << 10
 
-// turn orders the goroutines that write where there is no Socket: only the holder of the turn writes. The outbox's lock guards the
-// fields.
+// turn serializes the goroutines that write if there is no Socket: only the holder of the turn writes. The outbox's lock guards the fields.
 //
-// Pieces are in the queue only while a goroutine holds the turn. A goroutine that is started for the purpose writes the pieces that
-// nobody waits for. A goroutine in Write waits for the turn, and then writes itself.
+// Pieces are in the queue only while a goroutine holds the turn. A goroutine that runs send writes the pieces for which no goroutine waits.
+// A goroutine in Write waits for the turn, and then writes its own bytes.
 type turn struct {
 	taken  bool
 	direct bool // a goroutine in Write holds the turn
 }
 
-// send writes the waiting pieces, up to the next goroutine that waits for its turn. The goroutine of send holds the turn.
+// send writes the waiting pieces, up to the mark of the next goroutine that waits for its turn. The calling goroutine holds the turn.
 func (o *Outbox) send() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,8 +44,8 @@ func (o *Outbox) send() {
 	o.passOnLocked()
 }
 
-// passOnLocked ends the caller's turn. The turn goes to the goroutine that waits for it next, or to one that is started for waiting
-// pieces.
+// passOnLocked ends the caller's turn. If the first piece is the mark of a waiting goroutine, that goroutine gets the turn. If it is another
+// piece, passOnLocked starts a goroutine that runs send, which gets the turn.
 func (o *Outbox) passOnLocked() {
 	o.mu.AssertHeld()
 	switch {
@@ -60,7 +60,7 @@ func (o *Outbox) passOnLocked() {
 	o.wakeLocked()
 }
 
-// takeTurnLocked waits until everything queued before was sent. Then the caller has the turn, until passOnLocked.
+// takeTurnLocked waits until everything that was queued before was sent. Then the caller holds the turn until passOnLocked.
 func (o *Outbox) takeTurnLocked() error {
 	o.mu.AssertHeld()
 	w := &wait{done: !o.turn.taken}

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// deadline is for the goroutines that wait until their bytes are sent. The outbox's lock guards the fields.
+// deadline is the deadline of the goroutines that wait until their bytes are sent. The outbox's lock guards the fields.
 type deadline struct {
 	at    time.Time
-	timer *time.Timer // wakes the goroutines at the deadline; nil unless goroutines wait
+	timer *time.Timer // wakes the waiting goroutines at the deadline; nil if no goroutine waits
 }
 
 func (d *deadline) passed() bool { return d != nil && !time.Now().Before(d.at) }
 
-// time returns the deadline, the zero time for none.
+// time returns the deadline, or the zero time if there is none.
 func (d *deadline) time() time.Time {
 	if d == nil {
 		return time.Time{}
@@ -29,7 +29,7 @@ func (d *deadline) stopTimer() {
 	}
 }
 
-// waitLocked waits until something has changed.
+// waitLocked waits for the next call of wakeLocked.
 func (o *Outbox) waitLocked() {
 	o.mu.AssertHeld()
 	if o.progress == nil {
@@ -67,7 +67,7 @@ func (o *Outbox) awaitLocked(condition func() bool) bool {
 	return condition()
 }
 
-// deadlineCame makes the waiting goroutines check the deadline.
+// deadlineCame is called by the timer, and makes the waiting goroutines check the deadline.
 func (o *Outbox) deadlineCame() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *Outbox) deadlineCame() {
 	o.wakeLocked()
 }
 
-// SetDeadline sets the deadline for Write and AwaitSent, also for calls that are waiting. The zero time means none.
+// SetDeadline sets the deadline for Write and AwaitSent, including calls that are already waiting. The zero time means no deadline.
 func (o *Outbox) SetDeadline(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +103,8 @@ func (o *Outbox) Expired() bool {
 	return o.deadline.passed()
 }
 
-// AwaitSent waits until everything that was put before is sent. Nothing can be withdrawn: after its deadline the outbox fails.
+// AwaitSent waits until everything that was queued before is sent. If the deadline passes first, the outbox fails, since queued bytes can't
+// be withdrawn.
 func (o *Outbox) AwaitSent() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

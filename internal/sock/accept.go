@@ -17,20 +17,20 @@ const (
 	acceptLogInterval = time.Minute
 )
 
-// NextAcceptDelay returns the pause before the next accept. The argument is the pause before the accept that has just failed, 0 if there
-// was none.
+// NextAcceptDelay returns the pause before the next accept. delay is the pause before the accept that has just failed, 0 if there was no
+// pause.
 func NextAcceptDelay(delay time.Duration) time.Duration {
 	return min(max(2*delay, minAcceptDelay), maxAcceptDelay)
 }
 
-// AcceptLog logs that accepting from a listener fails temporarily, and later that it works again.
+// AcceptLog logs that accepting from a listener fails temporarily, and later that it succeeds again.
 type AcceptLog struct {
 	// Failures, if set, counts the failures.
 	Failures *atomic.Uint64
 
 	failing atomic.Bool // the last log record says that accepting fails
 	mu      sync.Mutex
-	logged  time.Time // time of the last record of a failure; guarded by mu
+	logged  time.Time // time of the last log record of a failure; guarded by mu
 }
 
 // Failed records that accepting has failed.
@@ -43,7 +43,7 @@ func (a *AcceptLog) Failed(logger *slog.Logger, err error) {
 	}
 }
 
-// isDue reports whether a failure must be logged.
+// isDue reports whether a failure must be logged now. If so, it records that.
 func (a *AcceptLog) isDue() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,8 +62,8 @@ func (a *AcceptLog) Succeeded(logger *slog.Logger) {
 	}
 }
 
-// passingErrors are the errors of accept that say nothing about the listener: a temporary lack of descriptors, memory or watches of epoll,
-// a connection that broke before it was accepted, a firewall's refusal. See accept(2) and epoll_ctl(2), which package net's Accept calls, too.
+// passingErrors are the errors of accept whose cause isn't the listener: a temporary lack of descriptors, memory or epoll watches, a
+// connection that broke before it was accepted, a firewall's refusal. See accept(2) and epoll_ctl(2); the Accept of package net calls both.
 var passingErrors = [...]error{
 	syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.ECONNABORTED, syscall.ECONNRESET,
 	syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.EHOSTDOWN,
@@ -77,7 +77,7 @@ func IsTemporary(err error) bool {
 			return true
 		}
 	}
-	// Temporary is deprecated, because its meaning was never clear. But a listener of the user has no other way to say that an error is
+	// Temporary is deprecated because its meaning was never clear. But a program's own listener has no other way to say that an error is
 	// temporary.
 	var netError net.Error
 	//lint:ignore SA1019 see above

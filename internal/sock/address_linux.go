@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// Address is a socket address as the kernel writes it: family, port, address, and the scope of an IPv6 address.
+// Address is a socket address in the kernel's format (struct sockaddr): family, port, address, and the scope of an IPv6 address.
 type Address [28]byte
 
-// Accept accepts a connection, and makes its descriptor non-blocking. It skips a connection that broke before.
+// Accept accepts a connection, and makes its descriptor non-blocking. It skips connections that broke before they were accepted.
 func Accept(fd int, address *Address) (int, syscall.Errno) {
 	for {
 		size := uint32(len(address))
@@ -28,7 +28,7 @@ func Accept(fd int, address *Address) (int, syscall.Errno) {
 	}
 }
 
-// Peer gets the address of a connection's client.
+// Peer stores the address of a connection's client in address.
 func Peer(fd int, address *Address) syscall.Errno {
 	size := uint32(len(address))
 	_, _, errno := syscall.RawSyscall(sysGetpeername, uintptr(fd), uintptr(unsafe.Pointer(address)), uintptr(unsafe.Pointer(&size)))

@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// System calls of this package that can't wait are made without telling the runtime's scheduler. Telling it would gain nothing, and would
-// cost a sixth of a server's processor time with small requests. Builds with the race detector read and write by package syscall, which
-// tells the detector that bytes are sent before they are received.
+// If a system call can't block, this package makes it without notifying the runtime's scheduler. The notification would have no benefit, and
+// would cost a sixth of a server's processor time if requests are small. Builds with the race detector read and write with package syscall,
+// which tells the detector that a write happens before the read of its bytes.
 
-// maxWrite is the maximum number of bytes of one Write. Copying more takes so long that the scheduler should be told.
+// maxWrite is the maximum number of bytes of one Write. Copying more would take so long that the scheduler should be notified.
 const maxWrite = 64 << 10
 
-// noBytes is the target of the pointer to an empty buffer.
+// noBytes is where the pointer for an empty buffer points.
 var noBytes byte
 
 func bytesPointer(p []byte) unsafe.Pointer {
@@ -75,7 +75,7 @@ func Write(fd int, p []byte) (int, syscall.Errno) {
 // Close closes a descriptor.
 func Close(fd int) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-// Duplicate returns another descriptor of the open file that fd refers to.
+// Duplicate returns another descriptor of the open file to which fd refers.
 func Duplicate(fd int) (int, error) {
 	dup, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
 	if errno != 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The calls never wait: a call that would have to fails with EAGAIN. A Write takes maxWrite at most, a Writev both of its buffers in order,
-// and bytes that a Peek returns can still be read.
+// The calls never wait: a call that would have to wait fails with EAGAIN. Write writes at most maxWrite bytes, Writev writes its two buffers
+// in order, and bytes that Peek returns can still be read.
 func TestCalls(t *testing.T) {
 	client, server := tcpPair(t)
 	control(t, server, func(fd int) {
@@ -54,8 +54,8 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// Accept returns the client's address, as Peer does, and the connection doesn't block. Duplicate and Close leave the other descriptor
-// alone.
+// Accept returns the client's address, as Peer does, and the connection doesn't block. Closing a duplicate doesn't affect the original
+// descriptor.
 func TestAccept(t *testing.T) {
 	for name, test := range map[string]struct{ network, address string }{
 		"IPv4": {"tcp4", "127.0.0.1:0"}, "IPv6": {"tcp6", "[::1]:0"}, "Unix": {"unix", filepath.Join(t.TempDir(), "socket")},
@@ -63,7 +63,7 @@ func TestAccept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			listener, err := net.Listen(test.network, test.address)
 			if err != nil {
-				t.Skip(err) // a machine without IPv6
+				t.Skip(err) // the machine has no IPv6
 			}
 			defer listener.Close()
 			client, err := net.Dial(test.network, listener.Addr().String())

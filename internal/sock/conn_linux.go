@@ -10,12 +10,12 @@ import (
 	"unsafe"
 )
 
-// Conn reads and writes a plain socket of package net by Read and Write. Package net still does the waiting, the deadlines and the
-// closing. A Conn can be attached to one connection after the other. The zero value isn't attached.
+// Conn reads and writes a plain socket of package net with the Read and Write of this package. Package net still does the waiting, and
+// handles deadlines and closing. A Conn can be attached to one connection after another. The zero value isn't attached.
 type Conn struct {
 	raw           syscall.RawConn // nil unless attached
 	input, output call
-	read, write   func(fd uintptr) bool // input.read and output.write; made once, since making a method value allocates
+	read, write   func(fd uintptr) bool // input.read and output.write; they are made once, since a method value is allocated
 }
 
 // call holds the arguments and the result of a read or a write.
@@ -25,7 +25,7 @@ type call struct {
 	errno syscall.Errno
 }
 
-// Attach makes s read and write the connection, if that is a plain socket. Attached reports whether it is.
+// Attach makes s read and write netConn, if that is a plain socket. Otherwise s isn't attached afterwards.
 func (s *Conn) Attach(netConn net.Conn) {
 	s.raw = nil
 	switch netConn.(type) {
@@ -43,29 +43,30 @@ func (s *Conn) Attach(netConn net.Conn) {
 	}
 }
 
-// Detach ends the attachment.
+// Detach undoes Attach.
 func (s *Conn) Detach() { s.raw = nil }
 
-// Attached reports whether s is attached.
+// Attached reports whether s is attached to a connection.
 func (s *Conn) Attached() bool { return s.raw != nil }
 
-// Ended reports, without waiting, whether the client has ended its side and everything before that was read, and whether the client has
-// left altogether.
+// Ended reports, without waiting, whether the client has ended its side and all bytes before the end were read (ended), and whether the
+// connection is broken (gone).
 func (s *Conn) Ended() (ended, gone bool) {
 	err := s.raw.Control(func(fd uintptr) { ended, gone = Ended(int(fd)) })
 	return ended, gone || err != nil
 }
 
-// Ended checks whether the next read of a socket would find the end of the client's side, or an error because the client has left. A reset
-// shows only once; later calls see an end.
+// Ended checks whether the next read of a socket would find the end of the input (ended), or fail because the connection is broken (gone).
+// The system reports a reset only once; after that Ended finds the end of the input.
 func Ended(fd int) (ended, gone bool) {
 	var next [1]byte
 	n, errno := Peek(fd, next[:])
 	return n == 0 && errno == 0, errno != 0 && errno != syscall.EAGAIN
 }
 
-// AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the client has left altogether. Then it returns
-// io.EOF. Otherwise it ends as a Read does, for example by a deadline. The error is ErrCannotTell if the connection isn't a socket.
+// AwaitEnd waits until the client of a socket has ended its side or, if gone is set, until the connection is broken or ended on both sides.
+// Then it returns io.EOF. Like a Read, it may return another error first, for example at a deadline. It returns ErrCannotTell if the
+// connection isn't a socket.
 func AwaitEnd(netConn net.Conn, gone bool) error {
 	raw, err := rawConn(netConn)
 	if err != nil {
@@ -81,7 +82,7 @@ func AwaitEnd(netConn net.Conn, gone bool) error {
 	return io.EOF
 }
 
-// transport returns the connection below TLS, and other connections unchanged.
+// transport returns the connection below a TLS connection, and any other connection unchanged.
 func transport(netConn net.Conn) net.Conn {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()
@@ -89,7 +90,7 @@ func transport(netConn net.Conn) net.Conn {
 	return netConn
 }
 
-// rawConn returns the socket below a connection. The error is ErrCannotTell if there is none.
+// rawConn returns the socket of a connection, which may use TLS. It returns ErrCannotTell if there is no socket.
 func rawConn(netConn net.Conn) (syscall.RawConn, error) {
 	owner, ok := transport(netConn).(syscall.Conn)
 	if !ok {
@@ -98,7 +99,7 @@ func rawConn(netConn net.Conn) (syscall.RawConn, error) {
 	return owner.SyscallConn()
 }
 
-// HasInput reports whether a Read of a connection finds bytes, or the end, without waiting. known is false if the connection isn't a socket.
+// HasInput reports whether a Read of a connection would return at once. known is false if the connection isn't a socket.
 func HasInput(netConn net.Conn) (has, known bool) {
 	raw, err := rawConn(netConn)
 	if err != nil {
@@ -111,8 +112,8 @@ func HasInput(netConn net.Conn) (has, known bool) {
 	return has, err == nil
 }
 
-// Buffered returns how many sent bytes the system still holds because the peer of the connection hasn't taken them. For a Unix socket the
-// number includes the system's own overhead. ok is false if the connection isn't a socket. Any goroutine may call it.
+// Buffered returns how many written bytes are still in the system's buffer because the peer of the connection hasn't acknowledged them. For
+// a Unix socket the number includes the system's own overhead. ok is false if the connection isn't a socket. Any goroutine may call it.
 func Buffered(netConn net.Conn) (n int, ok bool) {
 	if looped, ok := transport(netConn).(interface{ Buffered() (n int, ok bool) }); ok {
 		return looped.Buffered()
@@ -132,7 +133,7 @@ func BufferedIn(fd int) (n int, ok bool) {
 	return int(size), errno == 0
 }
 
-// UnreadIn returns how many received bytes of a connection weren't read yet.
+// UnreadIn returns how many received bytes of a connection haven't been read.
 func UnreadIn(fd int) (n int, ok bool) {
 	var size int32
 	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&size)))
@@ -144,14 +145,15 @@ const (
 	pollOut = 4 // POLLOUT
 )
 
-// IsReadable reports whether a read would return at once, and find as much as SetLowWater asks for.
+// IsReadable reports whether a read would return at once with at least as many bytes as SetLowWater has set, or with the end or an error.
 func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 
-// IsWritable reports whether a write would take some bytes. By the system's rule, a third of the buffer must be free.
+// IsWritable reports whether the system considers the socket writable: a third of its buffer must be free.
 func IsWritable(fd int) bool { return hasHappened(fd, pollOut) }
 
-// Transferred returns how many bytes of a TCP connection were received, and how many its peer has acknowledged. Bytes of TLS count, too. ok
-// is false if the connection isn't a TCP connection, or the system doesn't say. Any goroutine may call it.
+// Transferred returns how many bytes of a TCP connection were received, and how many sent bytes its peer has acknowledged. Both include the
+// overhead of TLS. ok is false if the connection isn't a TCP connection, or the system doesn't report the numbers. Any goroutine may call
+// it.
 func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	if looped, ok := transport(netConn).(interface {
 		Transferred() (received, sent uint64, ok bool)
@@ -166,12 +168,12 @@ func Transferred(netConn net.Conn) (received, sent uint64, ok bool) {
 	return received, sent, ok && err == nil
 }
 
-// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used. Before the fields used here it has 8 bytes and 24
-// words of 4 bytes.
+// tcpInfo is the beginning of Linux's struct tcp_info, up to the last field that is used here. It begins with 8 bytes and 24 words of 4
+// bytes.
 type tcpInfo struct {
 	_                  [104]byte
 	_, _               [8]byte // rates
-	acknowledged, came [8]byte // bytes_acked and bytes_received; not uint64, whose alignment differs between architectures
+	acknowledged, came [8]byte // bytes_acked and bytes_received; byte arrays, since the alignment of uint64 differs between architectures
 }
 
 // TransferredIn is Transferred for a descriptor.
@@ -184,8 +186,8 @@ func TransferredIn(fd int) (received, sent uint64, ok bool) {
 	return binary.NativeEndian.Uint64(info.came[:]), binary.NativeEndian.Uint64(info.acknowledged[:]), ok
 }
 
-// LimitUnsent makes the system stop accepting output of a TCP connection once it holds that number of unsent bytes. So later writes don't
-// wait behind megabytes. It does nothing to other connections.
+// LimitUnsent makes the system accept no more output of a TCP connection once it holds the given number of unsent bytes, so that later bytes
+// needn't wait for megabytes before them. It does nothing for other connections.
 func LimitUnsent(netConn net.Conn, bytes int) {
 	if looped, ok := transport(netConn).(interface{ LimitUnsent(bytes int) }); ok {
 		looped.LimitUnsent(bytes)
@@ -247,13 +249,14 @@ func (s *Conn) Write(p []byte) (int, error) {
 	return call.n, err
 }
 
-// read reports whether there is a result. If not, it is called again when the socket is readable.
+// read tries to read, and reports whether it has got a result or an error. If not, read is called again when the socket is readable.
 func (c *call) read(fd uintptr) bool {
 	c.n, c.errno = Read(int(fd), c.p)
 	return c.errno != syscall.EAGAIN
 }
 
-// write reports whether all was written or an error occurred. If not, it is called again when the socket has room.
+// write writes as much as possible, and reports whether all was written or an error occurred. If not, write is called again when the socket
+// has room.
 func (c *call) write(fd uintptr) bool {
 	for len(c.p) > 0 {
 		n, errno := Write(int(fd), c.p)

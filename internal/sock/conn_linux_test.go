@@ -48,7 +48,7 @@ func control(t *testing.T, conn net.Conn, f func(fd int)) {
 	}
 }
 
-// A Conn reads and writes as the connection itself would: all bytes, in order, with the connection's end and errors.
+// A Conn reads and writes as the connection itself would: all bytes in order, with the same end and errors.
 func TestConn(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
 		t.Run(network, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// A type that merely embeds a socket may have a Read of its own.
+// A type that merely embeds a socket isn't attached, since it may have a Read of its own.
 func TestConnRefuses(t *testing.T) {
 	_, tcp := tcpPair(t)
 	pipe, other := net.Pipe()
@@ -117,7 +117,7 @@ func TestConnRefuses(t *testing.T) {
 	}
 }
 
-// Errors of a broken connection name the call.
+// Errors of a broken connection name the system call.
 func TestConnBroken(t *testing.T) {
 	client, server := tcpPair(t)
 	var c Conn
@@ -132,7 +132,7 @@ func TestConnBroken(t *testing.T) {
 	}
 }
 
-// Ended finds the end of the client's side, or an error because the client has left, and takes no bytes: they can still be read.
+// Ended reports the end of the input, or that the connection is broken. It consumes no bytes.
 func TestEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		end         func(*net.TCPConn)
@@ -178,7 +178,7 @@ func awaitEvent(t *testing.T, fd int, events int16) {
 	}
 }
 
-// AwaitEnd returns when the client has ended its side, or, if asked to, only when the client is gone altogether.
+// AwaitEnd returns when the client has ended its side. With gone set, it returns only when the connection is broken or ended on both sides.
 func TestAwaitEnd(t *testing.T) {
 	client, server := tcpPair(t)
 	await := func(gone bool) <-chan error {

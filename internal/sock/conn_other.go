@@ -4,7 +4,7 @@ package sock
 
 import "net"
 
-// Conn reads and writes plain sockets by its own system calls on Linux. Elsewhere it is never attached.
+// Conn reads and writes plain sockets by its own system calls on Linux. On this system it is never attached.
 type Conn struct{ net.Conn }
 
 // Attach does nothing.
@@ -16,7 +16,7 @@ func (s *Conn) Detach() {}
 // Attached returns false.
 func (s *Conn) Attached() bool { return false }
 
-// Ended isn't called, since nothing is attached.
+// Ended isn't called, since a Conn is never attached.
 func (s *Conn) Ended() (ended, gone bool) { return false, false }
 
 // HasInput returns false.

@@ -2,5 +2,5 @@
 
 package sock
 
-// MaxDescriptors returns false: no limit of the system is known.
+// MaxDescriptors returns false, since no limit is known on this system.
 func MaxDescriptors() (n uint64, ok bool) { return 0, false }

@@ -13,7 +13,7 @@ const (
 	EpollET    = 1 << 31
 )
 
-// EpollPoll takes the events that have happened, without waiting.
+// EpollPoll fills events with those that have happened, and returns their number. It doesn't wait.
 func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), 0, 0, 0)
@@ -23,8 +23,8 @@ func EpollPoll(epfd int, events []syscall.EpollEvent) int {
 	return int(n)
 }
 
-// EpollWait takes the events that have happened. If there are none, it waits for one for at most that number of milliseconds, and blocks
-// its thread and its processor meanwhile. A signal ends the wait, such as the one by which the runtime stops a goroutine.
+// EpollWait is like EpollPoll, but if no event has happened, it waits for one for at most the given number of milliseconds. The wait blocks
+// its thread and its processor. A signal ends the wait, for example the signal with which the runtime preempts a goroutine.
 func EpollWait(epfd int, events []syscall.EpollEvent, millis int) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), uintptr(millis), 0, 0)
@@ -34,7 +34,7 @@ func EpollWait(epfd int, events []syscall.EpollEvent, millis int) int {
 	return int(n)
 }
 
-// EpollControl changes what an epoll set watches.
+// EpollControl adds, changes or removes an entry of an epoll set, as op says.
 func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) syscall.Errno {
 	event := syscall.EpollEvent{Events: events, Fd: int32(slot), Pad: int32(generation)}
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_CTL, uintptr(epfd), uintptr(op), uintptr(fd),
@@ -42,7 +42,7 @@ func EpollControl(epfd, op, fd int, events uint32, slot, generation uint32) sysc
 	return errno
 }
 
-// NewEventFD returns an eventfd for an edge-triggered poller. Nobody needs to read it.
+// NewEventFD returns an eventfd for an edge-triggered poller, so it needn't be read.
 func NewEventFD() (int, error) {
 	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if errno != 0 {
@@ -51,7 +51,7 @@ func NewEventFD() (int, error) {
 	return int(fd), nil
 }
 
-// RingEventFD makes the eventfd's pollers report it.
+// RingEventFD makes pollers report an event for the eventfd.
 func RingEventFD(fd int) {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Peek is Read, but leaves the bytes to be read again.
+// Peek is like Read, but doesn't consume the bytes.
 func Peek(fd int, p []byte) (int, syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall6(sysRecvfrom, uintptr(fd), uintptr(bytesPointer(p)), uintptr(len(p)),
@@ -19,7 +19,7 @@ func Peek(fd int, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// Writev writes two buffers. Copying may take long, so the scheduler is told.
+// Writev writes two buffers with one system call. Copying may take long, so the scheduler is notified.
 func Writev(fd int, first, second []byte) (int, syscall.Errno) {
 	vector := [2]syscall.Iovec{{Base: (*byte)(bytesPointer(first))}, {Base: (*byte)(bytesPointer(second))}}
 	vector[0].SetLen(len(first))
@@ -35,5 +35,5 @@ func Writev(fd int, first, second []byte) (int, syscall.Errno) {
 	}
 }
 
-// Shutdown ends one side of a connection, or both: how is a constant such as syscall.SHUT_WR.
+// Shutdown shuts down one direction of a connection, or both: how is a constant such as syscall.SHUT_WR.
 func Shutdown(fd, how int) { syscall.RawSyscall(sysShutdown, uintptr(fd), uintptr(how), 0) }

@@ -1,7 +1,6 @@
 package sock
 
-// Package syscall lacks these calls, since it uses socketcall instead. Linux has them since 4.3. Only loops need them, which aren't used
-// here.
+// Package syscall lacks the numbers of these calls on 386, since it uses socketcall instead. Linux has had the calls since 4.3.
 const (
 	sysAccept4     = 364
 	sysGetsockopt  = 365

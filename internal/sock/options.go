@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Options are TCP socket options. They mean the same as in filo.SocketOptions, which is converted to Options, and have
-// its defaults.
+// Options are TCP socket options. filo.SocketOptions is converted to Options, and its comments explain the fields and their defaults.
 type Options struct {
 	Backlog                 int
 	ReusePort               bool
@@ -23,7 +22,7 @@ type Options struct {
 // defaultKeepAlive is net.ListenConfig's default.
 const defaultKeepAlive = 15 * time.Second
 
-// keepAlive returns the keep-alive interval, 0 for none.
+// keepAlive returns the keep-alive interval, or 0 if keep-alive is off.
 func (o *Options) keepAlive() time.Duration {
 	switch {
 	case o.KeepAlive < 0:
@@ -34,7 +33,7 @@ func (o *Options) keepAlive() time.Duration {
 	return o.KeepAlive
 }
 
-// Listen opens a listening socket on the TCP address. shared says that other sockets of this process listen there too.
+// Listen opens a listening socket on the TCP address. shared says that other sockets of this process listen on the same address.
 func (o *Options) Listen(addr string, shared bool) (net.Listener, error) {
 	interval := o.keepAlive()
 	config := net.ListenConfig{
@@ -50,7 +49,7 @@ func (o *Options) Listen(addr string, shared bool) (net.Listener, error) {
 	if interval == 0 {
 		config.KeepAlive = -1
 	}
-	// Multipath TCP would cost every connection something, and few clients use it.
+	// Multipath TCP would make every connection more expensive, and few clients use it.
 	config.SetMultipathTCP(false)
 	listener, err := config.Listen(context.Background(), "tcp", addr)
 	if wrong := (*net.AddrError)(nil); errors.As(err, &wrong) {

@@ -48,7 +48,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// setListening sets the options of a socket that listens already.
+// setListening sets the options that can be set only after the socket has begun to listen.
 func (o *Options) setListening(listener net.Listener) error {
 	if o.Backlog <= 0 {
 		return nil
@@ -58,8 +58,9 @@ func (o *Options) setListening(listener net.Listener) error {
 	})
 }
 
-// SetInherited sets options on a listening socket that package net sets on each accepted connection. Connections that loops accept inherit
-// these options, which saves system calls. The exceptions are connections that the socket already holds: the system has made them before.
+// SetInherited sets those options on a listening socket that package net sets on each accepted connection. Connections that loops accept
+// inherit these options from the listening socket, which saves system calls. Connections that the system had already established before the
+// call don't inherit them.
 func (o *Options) SetInherited(fd int) {
 	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	interval := o.keepAlive()
@@ -70,10 +71,10 @@ func (o *Options) SetInherited(fd int) {
 	}
 }
 
-// Chmod sets the permissions that the file of a Unix socket gets when the socket is bound, less those that the umask takes away.
+// Chmod sets the permissions that the file of a Unix socket will have when the socket is bound, apart from those that the umask removes.
 func Chmod(fd int, mode fs.FileMode) { syscall.Fchmod(fd, uint32(mode.Perm())) }
 
-// SetReusePort lets further sockets listen on a listening socket's address.
+// SetReusePort allows further sockets to listen on a listening socket's address.
 func SetReusePort(fd int) error {
 	return os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soReusePort, 1))
 }
@@ -91,9 +92,9 @@ func Control(of any, f func(fd int) error) error {
 	return failed
 }
 
-// SetLowWater makes pollers report a TCP socket as readable when it has that many bytes, or when no more can come before some are read. It
-// does nothing where that can't be relied on. That is the case for sockets of other protocols, such as Multipath TCP, and before Linux
-// 5.12, which may never report under memory pressure.
+// SetLowWater makes pollers report a TCP socket as readable only when it has the given number of bytes, or when no more bytes can arrive
+// before some are read. It does nothing where that isn't reliable: for sockets of other protocols, such as Multipath TCP, and before Linux
+// 5.12, where the event may never be reported under memory pressure.
 func SetLowWater(fd, bytes int) {
 	if !hasLowWater() {
 		return

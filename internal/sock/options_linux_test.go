@@ -58,7 +58,7 @@ func TestListen(t *testing.T) {
 	sibling.Close()
 }
 
-// From the beginning connections inherit what package net would set on each of them.
+// Connections inherit the options that package net would set on each of them, beginning with the first connection.
 func TestListenInherited(t *testing.T) {
 	for _, test := range []struct {
 		keepAlive time.Duration
@@ -82,7 +82,7 @@ func TestListenInherited(t *testing.T) {
 	}
 }
 
-// The error for a malformed address says what an address looks like.
+// The error for a malformed address explains the format of addresses.
 func TestListenWrongAddress(t *testing.T) {
 	_, err := new(Options).Listen("8080", false)
 	if err == nil || !strings.Contains(err.Error(), `such as ":8080"`) {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Chmod does nothing: only on Linux a Unix socket has permissions before it is bound.
+// Chmod does nothing, since a Unix socket has permissions before it is bound only on Linux.
 func Chmod(int, fs.FileMode) {}
 
 func (o *Options) set(int, bool) error             { return nil }

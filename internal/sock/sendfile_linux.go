@@ -9,32 +9,33 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// sendfile sends a file by the system call of that name. Each call gets the offset, so the file's own position, which others may use at
-// the same time, doesn't change.
+// sendfile sends a file with the system call of that name. It passes the offset to each call. So it doesn't change the file's position,
+// which others may use at the same time.
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
-	local  *localfile.File // the same file; nil if it isn't a local one
+	local  *localfile.File // the same file; nil if it isn't a local file
 	offset int64
 	left   int
 	sent   int
 	err    error
-	// callSend and callSendTo, as method values that are made once.
+	// send and sendTo are method values of callSend and callSendTo, which are made once.
 	send   func(file uintptr)
 	sendTo func(socket uintptr) (done bool)
 	socket int
 }
 
-// RawWriter is a connection that others can write to by their own system calls. RawWrite calls write until it has finished. Between calls
-// it waits until the socket may have room. A user's connection can't implement RawWriter, since the type of write is internal.
+// RawWriter is a connection to which callers can write with their own system calls. RawWrite calls write until write returns true. Between
+// the calls it waits until the socket may have room. A program's own connection can't implement RawWriter, since the type of write is
+// internal.
 type RawWriter interface {
 	RawWrite(write RawWrite) error
 }
 
-// RawWrite writes as much to a descriptor as it takes at once, and reports whether it has finished.
+// RawWrite writes as much to the descriptor fd as possible without waiting, and reports whether it has finished.
 type RawWrite func(fd uintptr) (done bool)
 
-// newSendfile returns a FileSender that uses sendfile, nil if the connection isn't a plain socket.
+// newSendfile returns a FileSender that uses sendfile, or nil if the connection isn't a plain socket.
 func newSendfile(conn net.Conn, file syscall.Conn, local *localfile.File) FileSender {
 	target, ok := conn.(RawWriter)
 	if !ok {
@@ -96,11 +97,11 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 	return s.err != syscall.EAGAIN
 }
 
-// maxRaw is how many bytes of a file are sent without telling the runtime's scheduler, if they are in memory. More would hold a processor
-// for too long. A socket rarely takes more at once.
+// maxRaw is how many bytes of a file are sent without notifying the runtime's scheduler, if the bytes are in memory. More bytes would block
+// a processor for too long. A socket rarely has room for more.
 const maxRaw = 2 << 20
 
-// callSend sends until the part or the file ends, the socket is full, or an error occurs.
+// callSend sends until the end of the part or of the file, until the socket is full, or until an error occurs.
 func (s *sendfile) callSend(file uintptr) {
 	s.err = nil
 	if s.local == nil {
@@ -117,7 +118,7 @@ func (s *sendfile) callSend(file uintptr) {
 	s.local.Sent(begin, s.offset-begin)
 }
 
-// sendMost is callSend for at most size bytes. It reports whether it has sent them all, and more of the part is left.
+// sendMost sends at most size bytes with call. It returns true if it has sent all of them, and more of the part is left.
 func (s *sendfile) sendMost(call func(out, in int, offset *int64, count int) (int, error), file uintptr, size int) (more bool) {
 	for size > 0 {
 		n, err := call(s.socket, int(file), &s.offset, size) // advances the offset
@@ -137,7 +138,7 @@ func (s *sendfile) sendMost(call func(out, in int, offset *int64, count int) (in
 	return s.left > 0
 }
 
-// rawSendfile is syscall.Sendfile without telling the scheduler.
+// rawSendfile is like syscall.Sendfile, but doesn't notify the scheduler.
 func rawSendfile(out, in int, offset *int64, count int) (int, error) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDFILE, uintptr(out), uintptr(in), uintptr(unsafe.Pointer(offset)), uintptr(count), 0, 0)
 	if errno != 0 {

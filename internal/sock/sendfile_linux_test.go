@@ -26,14 +26,14 @@ func testFile(t *testing.T, content []byte) *os.File {
 	return file
 }
 
-// onlyReadFrom is a connection that isn't a socket itself.
+// onlyReadFrom is a connection with a ReadFrom that isn't a socket itself.
 type onlyReadFrom struct{ net.Conn }
 
 func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c.Conn}, r)
 }
 
-// A part of a file is sent from its offset on, to the file's end at most. By sendfile the file's position stays where it is.
+// A part of a file is sent from the given offset, at most up to the end of the file. With sendfile, the file's position doesn't change.
 func TestFileSender(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<19) // more than a socket's buffers hold, and than maxRaw
 	for _, name := range []string{"sendfile", "sendfile of a local file", "ReadFrom"} {
@@ -43,7 +43,7 @@ func TestFileSender(t *testing.T) {
 			var local *localfile.File
 			if name == "sendfile of a local file" {
 				if local = localfile.Of(file); local != nil {
-					local.Sent(0, int64(len(content)+1000)) // so the file counts as in memory
+					local.Sent(0, int64(len(content)+1000)) // after that the file counts as being in memory
 				}
 			}
 			client, server := tcpPair(t)
@@ -84,7 +84,7 @@ func TestFileSender(t *testing.T) {
 	}
 }
 
-// There is no FileSender for a file that the system can't send by itself, or for a connection that isn't a socket.
+// Sending fails with ErrNoSendfile, or there is no FileSender, for a file that sendfile can't send or a connection that isn't a socket.
 func TestNoFileSender(t *testing.T) {
 	_, server := tcpPair(t)
 	directory, err := os.Open(t.TempDir())

@@ -9,5 +9,5 @@ import (
 	"github.com/filohttp/filo/internal/localfile"
 )
 
-// newSendfile returns nil: only the ReadFrom of package net's connections can send files, and only whole ones.
+// newSendfile returns nil: on this system only the ReadFrom of package net's connections sends files, and only whole files.
 func newSendfile(net.Conn, syscall.Conn, *localfile.File) FileSender { return nil }

@@ -1,4 +1,4 @@
-// Package sock sets up, reads and writes sockets: on Linux by raw system calls, elsewhere by package net alone.
+// Package sock configures, reads and writes sockets. On Linux it makes raw system calls, and elsewhere it uses package net alone.
 package sock
 
 import "errors"
